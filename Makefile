@@ -1,0 +1,64 @@
+# Every target runs from a fresh clone: `setup` makes .venv first, and only when the lock or pyproject.toml changed.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+STAMP := .venv/.stamp
+CODE := src tests tools $(wildcard sim bench examples)
+SEEDS ?= 200
+FIRST_SEED ?= 1
+JOBS ?= auto
+ARGS ?=
+
+.PHONY: help setup demo test check fmt docs sim bench storm lock wheel clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+
+setup: $(STAMP) ## make .venv from the locked requirements and install the package into it
+
+$(STAMP): requirements-dev.txt pyproject.toml tools/setup.sh
+	@tools/setup.sh .venv
+	@touch $@
+
+demo: setup ## run the demonstration: an order saga that survives kill -9
+	$(BIN)/stepwell demo $(ARGS)
+
+test: check ## check, then every test
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: setup ## lint, format, types, layers and generated pages
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.docs --check
+
+fmt: setup ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+docs: setup ## write the generated pages of docs/
+	$(BIN)/python -m tools.docs
+
+sim: setup ## simulate SEEDS seeds from FIRST_SEED on
+	$(BIN)/python -m sim --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+
+bench: setup ## measure, and print the figures beside the raw limit
+	$(BIN)/python -m bench $(ARGS)
+
+storm: setup ## kill -9 real workers over one SQLite file, many times
+	$(BIN)/python -m tests.system.storm $(ARGS)
+
+wheel: setup ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation
+
+lock: ## compile requirements-dev.txt again (needs uv)
+	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--quiet --output-file requirements-dev.txt pyproject.toml requirements-dev.in
+
+clean: ## remove everything that was made here
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,90 @@
+"""Time: the only module that reads a clock.
+
+An *instant* is an integer count of microseconds since the Unix epoch, UTC; a *span* is a count of
+microseconds. Integers compare exactly, cost eight bytes, and mean the same on every store.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import NewType, Protocol
+
+from stepwell.errors import InvalidOptionError
+
+Instant = NewType("Instant", int)
+Span = NewType("Span", int)
+
+Duration = str | int | float | timedelta
+
+SECOND = Span(1_000_000)
+_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock(Protocol):
+    """Wall time for what is stored, monotonic time for leases."""
+
+    def now(self) -> Instant:
+        """Wall time. May jump either way."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean anything."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> Instant:
+        return Instant(time.time_ns() // 1_000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def span(duration: Duration, *, what: str = "duration") -> Span:
+    """Read a duration: "1h30m", "100ms", seconds as a number, or a timedelta. Never negative."""
+    if isinstance(duration, timedelta):
+        micros = round(duration / timedelta(microseconds=1))
+    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        micros = round(duration * 1_000_000)
+    elif isinstance(duration, str):
+        micros = _parse(duration, what)
+    else:
+        raise InvalidOptionError(f"{what}: a duration cannot be a {type(duration).__name__}", fix='write "30s" or timedelta(...)')
+    if micros < 0:
+        raise InvalidOptionError(f"{what}: {duration!r} is negative", fix="durations start at 0")
+    return Span(micros)
+
+
+def _parse(text: str, what: str) -> int:
+    total, end = 0.0, 0
+    for part in _PART.finditer(text):
+        if part.start() != end:
+            break
+        total += float(part[1]) * _UNITS[part[2]]
+        end = part.end()
+    if end == 0 or text[end:].strip():
+        raise InvalidOptionError(f"{what}: cannot read the duration {text!r}", fix='write for example "100ms", "30s", "1h30m" or "3d"')
+    return round(total)
+
+
+def to_datetime(instant: Instant) -> datetime:
+    """The instant as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=instant)
+
+
+def to_instant(when: datetime, *, what: str = "when") -> Instant:
+    """An aware datetime as an instant; a naive one is refused, because nobody knows its zone."""
+    if when.tzinfo is None:
+        raise InvalidOptionError(f"{what}: {when!r} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=...)")
+    return Instant((when - _EPOCH) // timedelta(microseconds=1))
+
+
+def to_timedelta(micros: Span) -> timedelta:
+    """The span as a timedelta."""
+    return timedelta(microseconds=micros)

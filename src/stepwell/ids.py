@@ -1,0 +1,52 @@
+"""Identifiers, and the injectable source they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import NewType, Protocol
+
+from stepwell.clock import Clock
+
+RunId = NewType("RunId", str)
+Incarnation = NewType("Incarnation", str)
+SignalId = NewType("SignalId", str)
+
+
+class Ids(Protocol):
+    """Where new identifiers come from; a simulation gives its own."""
+
+    def uuid(self) -> str:
+        """A new time-sorted, unique identifier (RFC 9562, version 7)."""
+        ...
+
+
+class SystemIds:
+    """Version 7 UUIDs from the clock and the system's randomness."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def uuid(self) -> str:
+        return format_uuid7(self._clock.now() // 1_000, secrets.randbits(74))
+
+
+def format_uuid7(millis: int, entropy: int) -> str:
+    """Lay out 48 bits of milliseconds and 74 bits of entropy as a version 7 UUID."""
+    value = (millis & (1 << 48) - 1) << 80 | 0x7 << 76 | (entropy >> 62 & 0xFFF) << 64 | 0b10 << 62 | entropy & (1 << 62) - 1
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def derived_run_id(parent: RunId, label: str) -> RunId:
+    """The one id of the run that `parent` starts at `label`: the same however often it is computed.
+
+    It keeps the parent's time prefix where there is one, so that families sort together.
+    """
+    digest = hashlib.sha256(f"{parent}\x1f{label}".encode()).digest()
+    prefix = parent.replace("-", "")[:12]
+    try:
+        millis = int(prefix, 16) if len(prefix) == 12 else 0
+    except ValueError:
+        millis = 0
+    return RunId(format_uuid7(millis, int.from_bytes(digest[:10], "big") & (1 << 74) - 1))

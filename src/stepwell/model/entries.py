@@ -1,0 +1,42 @@
+"""Lines of a run's history."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepwell.clock import Instant
+from stepwell.model.locations import Location
+from stepwell.model.states import EntryKind, EntryStatus
+
+
+class Entry(NamedTuple):
+    """The one recorded result of one operation. Never changes once committed."""
+
+    seq: int
+    location: Location
+    kind: EntryKind
+    status: EntryStatus
+    value: bytes  # the encoded value, or the encoded failure
+    at: Instant  # when it ended, by the store's clock
+    took: int  # microseconds from the first attempt's start to the end
+    attempts: int = 0
+    undo: bytes | None = None  # of a step with a compensation: its step name and input, until undone
+
+
+class Attempt(NamedTuple):
+    """One failed attempt at a step, or the recorded start of an at-most-once step."""
+
+    location: Location
+    number: int
+    at: Instant
+    failure: bytes | None  # None: started, outcome unknown
+    next_at: Instant | None  # when the next attempt is due; None after the last
+
+
+class Cursor(NamedTuple):
+    """How far a loop has come: the next iteration and the state it begins with."""
+
+    location: Location
+    iteration: int
+    trimmed: int  # iterations below this one are deleted
+    state: bytes

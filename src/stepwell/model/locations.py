@@ -1,0 +1,134 @@
+"""Locations: where an operation stands in a run, packed small and kept in order.
+
+A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop
+iteration (`~3`), and the undo of what stands before it (`~undo`). Names are numbered per run (`Names`), so a
+thousand uses of a long name store it once. The packing is order-preserving and prefix-free: everything
+below a location is one contiguous range of keys, and so is a range of loop iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NewType
+
+from stepwell.errors import CorruptRecordError, InvalidNameError
+
+Location = NewType("Location", bytes)
+
+ROOT = Location(b"")
+NAME_MAX = 200
+
+_NAME, _ITERATION, _USE, _UNDO = 0x10, 0x20, 0x30, 0x40
+_END = b"\xff"  # above every tag: closes the range of a prefix
+_FORBIDDEN = frozenset("/#\x00\n\r\t")
+
+
+def check_name(name: str, *, what: str = "name") -> str:
+    """Refuse a name that could not be read back from a path."""
+    if not name or len(name) > NAME_MAX or name[0] == "~" or not _FORBIDDEN.isdisjoint(name) or name != name.strip():
+        raise InvalidNameError(
+            f"{what} {name!r} cannot be part of a path",
+            why=f"a name has 1 to {NAME_MAX} characters, none of / # or control characters, does not begin with ~ "
+            "and has no blanks around it",
+        )
+    return name
+
+
+def _int(tag: int, number: int) -> bytes:
+    size = (number.bit_length() + 7) // 8
+    return bytes((tag + size,)) + number.to_bytes(size, "big")
+
+
+_SMALL_NAMES = tuple(_int(_NAME, n) for n in range(64))
+
+
+def named(scope: Location, index: int) -> Location:
+    """The location of name number `index` in a scope."""
+    return Location(scope + (_SMALL_NAMES[index] if index < 64 else _int(_NAME, index)))
+
+
+def use(location: Location, number: int) -> Location:
+    """The n-th use of a repeated name."""
+    return Location(location + _int(_USE, number))
+
+
+def iteration(location: Location, number: int) -> Location:
+    """The scope of a loop's n-th iteration."""
+    return Location(location + _int(_ITERATION, number))
+
+
+def undo(location: Location) -> Location:
+    """The undo of the operation at a location."""
+    return Location(location + bytes((_UNDO,)))
+
+
+def is_below(location: Location, scope: Location) -> bool:
+    """Whether a location is the scope itself or stands somewhere below it."""
+    return location.startswith(scope)
+
+
+def subtree(scope: Location) -> tuple[Location, Location]:
+    """The half-open range of keys of a location and all that is below it."""
+    return scope, Location(scope + _END)
+
+
+def iterations(loop: Location, first: int, end: int) -> tuple[Location, Location]:
+    """The half-open range of keys of a loop's iterations `first` to `end - 1`."""
+    return iteration(loop, first), iteration(loop, end)
+
+
+class Names:
+    """The numbered names of one run. Numbers are given in order and never change."""
+
+    __slots__ = ("_numbers", "_texts", "stored")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts = list(texts)
+        self._numbers = {text: number for number, text in enumerate(self._texts)}
+        self.stored = len(self._texts)
+
+    def number(self, name: str) -> int:
+        """The number of a name, given now if it is new."""
+        found = self._numbers.get(name)
+        if found is None:
+            check_name(name)
+            found = self._numbers[name] = len(self._texts)
+            self._texts.append(name)
+        return found
+
+    def find(self, name: str) -> int | None:
+        """The number of a name, or None if this run has never used it."""
+        return self._numbers.get(name)
+
+    def take_new(self) -> tuple[str, ...]:
+        """The names that no commit has carried yet; they count as carried from now on."""
+        if self.stored == len(self._texts):
+            return ()
+        fresh = tuple(self._texts[self.stored :])
+        self.stored = len(self._texts)
+        return fresh
+
+    def text(self, location: Location) -> str:
+        """The path of a location, as people read it."""
+        return format_path(location, self._texts)
+
+
+def format_path(location: Location, names: list[str] | tuple[str, ...]) -> str:
+    """Spell a packed location: `outer/~3/charge#2`."""
+    parts: list[str] = []
+    at = 0
+    while at < len(location):
+        tag, size = location[at] & 0xF0, location[at] & 0x0F
+        number = int.from_bytes(location[at + 1 : at + 1 + size], "big")
+        at += 1 + size
+        if tag == _NAME and number < len(names):
+            parts.append(names[number])
+        elif tag == _ITERATION:
+            parts.append(f"~{number}")
+        elif tag == _USE and parts:
+            parts[-1] += f"#{number}"
+        elif tag == _UNDO and parts:
+            parts[-1] += "~undo"
+        else:
+            raise CorruptRecordError(f"location {location.hex()} cannot be read", why="unknown segment or name number")
+    return "/".join(parts)

@@ -1,0 +1,62 @@
+"""Retry policy and pure back-off arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepwell.clock import Duration, Span, span
+from stepwell.errors import Failure, Fatal, InvalidOptionError, RetryAfter, Rollback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a step is tried in total, and how long to wait in between.
+
+    `Retry(max_attempts=5, initial="1s")` tries at most five times, 1, 2, 4 and 8 seconds apart. The wait is
+    never shorter than computed; `jitter` only lengthens it.
+    """
+
+    max_attempts: int = 3
+    initial: Duration = "100ms"
+    factor: float = 2.0
+    max_delay: Duration = "30s"
+    jitter: float = 0.1
+    retry_on: tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None
+    give_up_on: tuple[type[Exception], ...] = ()
+    delay: Callable[[int, Exception], Duration] | None = None
+    on_timeout: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise InvalidOptionError(f"max_attempts is {self.max_attempts}", why="it counts all attempts, the first included")
+        if self.factor < 1 or self.jitter < 0:
+            raise InvalidOptionError("factor must be at least 1 and jitter at least 0")
+        span(self.initial, what="initial")
+        span(self.max_delay, what="max_delay")
+
+    def may_retry(self, error: Exception) -> bool:
+        """Whether this kind of error is worth another attempt."""
+        if isinstance(error, (Fatal, Failure, Rollback)):
+            return False
+        if isinstance(error, RetryAfter):
+            return True
+        if self.give_up_on and isinstance(error, self.give_up_on):
+            return False
+        if self.retry_on is None:
+            return True
+        if isinstance(self.retry_on, tuple):
+            return isinstance(error, self.retry_on)
+        return self.retry_on(error)
+
+    def wait_after(self, attempt: int, error: Exception, chance: float) -> Span:
+        """How long to wait after failed attempt number `attempt`; `chance` in [0, 1) spreads the jitter."""
+        if isinstance(error, RetryAfter):
+            return span(error.delay, what="RetryAfter")
+        if self.delay is not None:
+            return span(self.delay(attempt, error), what="delay")
+        base = min(span(self.max_delay), span(self.initial) * self.factor ** min(attempt - 1, 64))
+        return Span(round(base * (1 + self.jitter * chance)))
+
+
+ONCE_ONLY = Retry(max_attempts=1)

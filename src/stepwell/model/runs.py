@@ -1,0 +1,141 @@
+"""Runs: one execution of a workflow."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Literal, NamedTuple
+
+from stepwell.clock import Instant, Span
+from stepwell.errors import InvalidKeyError
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.locations import Location
+from stepwell.model.signals import Signal
+from stepwell.model.states import RunStatus
+from stepwell.model.waits import Wait
+
+KEY_MAX = 200
+OnConflict = Literal["get", "raise"]
+
+
+def normal_key(key: str) -> str:
+    """The one spelling of a key: trimmed, composed, case folded. Blank or over-long keys are refused."""
+    folded = unicodedata.normalize("NFC", key.strip()).casefold()
+    if not folded or len(folded) > KEY_MAX or "\x00" in folded:
+        raise InvalidKeyError(f"key {key[:60]!r} is {'blank' if not folded else 'not usable'}", why=f"a key has 1 to {KEY_MAX} characters")
+    return folded
+
+
+class Parent(NamedTuple):
+    """Who started a run, and where."""
+
+    run_id: RunId
+    location: Location
+    detached: bool = False  # nobody waits for it, and a cancel does not reach it
+
+
+class Previous(NamedTuple):
+    """The predecessor in a chain of continue-as-new."""
+
+    run_id: RunId
+    started_at: Instant
+    finished_at: Instant
+
+
+class NewRun(NamedTuple):
+    """A run to create."""
+
+    run_id: RunId
+    workflow: str
+    version: int
+    input: bytes
+    key: str | None = None  # normalised
+    parent: Parent | None = None
+    delay: Span = Span(0)
+    dedup: Span = Span(0)  # how long an ended run of the same key still answers a start
+    own_id: bool = True  # the id was made for this very call, so finding it means that the call was repeated
+
+    @property
+    def definition(self) -> str:
+        """Name and version in one word, as workers declare them."""
+        return f"{self.workflow}@{self.version}"
+
+
+class Run(NamedTuple):
+    """The row of a run, without its payloads but for the input."""
+
+    run_id: RunId
+    workflow: str
+    version: int  # of the workflow
+    status: RunStatus
+    key: str | None
+    epoch: int
+    owner: Incarnation | None
+    revision: int  # +1 with every applied commit
+    last_seq: int
+    created_at: Instant
+    started_at: Instant | None  # first claim
+    ended_at: Instant | None
+    wake_at: Instant | None  # when it may next be claimed; None while owned, ended, or waiting without a deadline
+    input: bytes
+    generation: int = 1
+    parent: Parent | None = None
+    previous: Previous | None = None
+    successor: RunId | None = None
+    cause: str | None = None  # of a rollback: "failed" or "cancelled"; decides how it ends
+    reason: str = ""  # of a cancel, verbatim
+    undo_floor: int = 0  # a rollback stops above this seq (a checkpoint)
+    stalls: int = 0  # claims that died without progress
+    retried_at: Instant | None = None  # the operator's last retry: older attempts no longer count against the policy
+    failure: bytes | None = None
+    output: bytes | None = None
+
+    @property
+    def definition(self) -> str:
+        """Name and version in one word, as workers declare them."""
+        return f"{self.workflow}@{self.version}"
+
+
+class ChildOutcome(NamedTuple):
+    """How a child ended."""
+
+    location: Location  # in the parent
+    run_id: RunId
+    status: RunStatus
+    output: bytes | None
+    failure: bytes | None
+
+
+class Inbox(NamedTuple):
+    """What reached a run from outside and is not consumed yet."""
+
+    signals: tuple[Signal, ...] = ()
+    children: tuple[ChildOutcome, ...] = ()
+
+
+class History(NamedTuple):
+    """Everything recorded of one run: what a replay reads."""
+
+    names: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    cursors: tuple[Cursor, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+class Claimed(NamedTuple):
+    """A run now owned by the claimant, under `run.epoch`."""
+
+    run: Run
+    inbox: Inbox
+    is_fresh: bool = False  # nothing is recorded yet: there is no history to load
+
+
+class Created(NamedTuple):
+    """The outcome of one start."""
+
+    run_id: RunId
+    is_new: bool
+    same_input: bool = True
+    is_duplicate_id: bool = False  # the caller's own run id is taken
+    claimed: Claimed | None = None

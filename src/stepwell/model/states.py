@@ -1,0 +1,108 @@
+"""Every lifecycle as an enum plus its table of allowed moves."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from stepwell.errors import InvalidMoveError
+
+
+class RunStatus(StrEnum):
+    """How far a run is. What it waits for is a separate fact, never a status."""
+
+    PENDING = "pending"  # created, not begun
+    RUNNING = "running"  # held by a worker under a lease
+    WAITING = "waiting"  # unowned, until a wait is satisfied
+    PAUSED = "paused"  # stopped on purpose or by a divergence; an operator resumes it
+    CANCELLING = "cancelling"  # cancel is recorded; its compensations have not begun
+    COMPENSATING = "compensating"  # undoing, last in first out
+    COMPENSATION_FAILED = "compensation_failed"  # an undo failed for good; the rest of the stack is intact
+    COMPLETED = "completed"
+    FAILED = "failed"
+    COMPENSATED = "compensated"  # failed, and everything undone
+    CANCELLED = "cancelled"
+    CONTINUED = "continued"  # a successor of the same key goes on
+
+
+_S = RunStatus
+
+TERMINAL = frozenset({_S.COMPLETED, _S.FAILED, _S.COMPENSATED, _S.CANCELLED, _S.CONTINUED})
+ACTIVE = frozenset(RunStatus) - TERMINAL
+
+RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.CANCELLING}),
+    _S.RUNNING: frozenset(
+        {
+            _S.PENDING,
+            _S.WAITING,
+            _S.PAUSED,
+            _S.CANCELLING,
+            _S.COMPENSATING,
+            _S.COMPLETED,
+            _S.FAILED,
+            _S.CANCELLED,
+            _S.CONTINUED,
+        }
+    ),
+    _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.CANCELLED}),
+    _S.PAUSED: frozenset({_S.PENDING, _S.COMPENSATING, _S.CANCELLING, _S.CANCELLED}),
+    _S.CANCELLING: frozenset({_S.COMPENSATING, _S.CANCELLED, _S.PAUSED}),
+    _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.CANCELLED, _S.FAILED, _S.COMPENSATION_FAILED, _S.PAUSED}),
+    _S.COMPENSATION_FAILED: frozenset({_S.COMPENSATING}),
+    _S.COMPLETED: frozenset(),
+    # An operator's retry, with an audit row and a new epoch.
+    _S.FAILED: frozenset({_S.PENDING}),
+    _S.COMPENSATED: frozenset(),
+    _S.CANCELLED: frozenset(),
+    _S.CONTINUED: frozenset(),
+}
+
+
+def may_move(current: RunStatus, target: RunStatus) -> bool:
+    """Whether the table allows it; staying is always allowed."""
+    return current is target or target in RUN_MOVES[current]
+
+
+def check_move(current: RunStatus, target: RunStatus) -> None:
+    """Raise `InvalidMoveError` unless the table allows the move."""
+    if not may_move(current, target):
+        raise InvalidMoveError(f"a run that is {current.value} cannot become {target.value}")
+
+
+class EntryKind(StrEnum):
+    """What an operation was. The letter is what is stored."""
+
+    STEP = "s"
+    ONCE = "o"
+    SLEEP = "z"
+    RECEIVE = "r"
+    RECEIVE_MANY = "m"
+    JOIN = "j"
+    RACE = "x"
+    LOOP = "l"
+    CHILD = "c"
+    SPAWN = "p"
+    VERSION = "v"
+    CHECKPOINT = "k"
+    UNDO = "u"
+
+    @property
+    def word(self) -> str:
+        """The kind in words, as people read it."""
+        return self.name.lower()
+
+
+class EntryStatus(StrEnum):
+    """How an operation ended. There is no entry for one that has not."""
+
+    DONE = "d"
+    FAILED = "f"
+
+
+class WaitKind(StrEnum):
+    """What a run waits for."""
+
+    TIMER = "timer"
+    SIGNAL = "signal"
+    CHILD = "child"
+    RETRY = "retry"

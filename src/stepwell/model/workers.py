@@ -1,0 +1,49 @@
+"""Workers, leases and fences."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepwell.clock import Instant, Span
+from stepwell.ids import Incarnation, RunId
+
+
+class Fence(NamedTuple):
+    """The right to write to a run: valid while the run's row names both."""
+
+    incarnation: Incarnation
+    epoch: int
+
+
+class NewWorker(NamedTuple):
+    """A process that begins to serve."""
+
+    incarnation: Incarnation
+    name: str
+    lease: Span
+    definitions: tuple[str, ...]  # "name@version" it can run
+
+
+class Worker(NamedTuple):
+    """A registered worker."""
+
+    incarnation: Incarnation
+    name: str
+    started_at: Instant
+    lease_until: Instant
+    definitions: tuple[str, ...]
+
+
+class Claimant(NamedTuple):
+    """Who claims, up to how many runs, of which definitions."""
+
+    incarnation: Incarnation
+    limit: int
+    definitions: tuple[str, ...]
+
+
+class Renewed(NamedTuple):
+    """A lease renewed, with what its holder should look at now (a hint: it may be incomplete)."""
+
+    lease_until: Instant
+    cancelling: tuple[RunId, ...] = ()

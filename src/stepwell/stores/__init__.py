@@ -1,0 +1,1 @@
+"""Storage: the contract and the answers to it."""

@@ -1,0 +1,49 @@
+"""A store: one attribute per noun."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from stepwell.clock import Instant
+from stepwell.stores.base.runs import RunStore
+from stepwell.stores.base.signals import SignalStore
+from stepwell.stores.base.views import ViewStore
+from stepwell.stores.base.wakeups import Wakeups
+from stepwell.stores.base.workers import WorkerStore
+
+
+class Capabilities(NamedTuple):
+    """What a store declares of itself."""
+
+    name: str
+    survives_restart: bool
+    is_shared: bool  # several processes may use it at once
+
+
+class Store(Protocol):
+    """Where runs are recorded."""
+
+    @property
+    def runs(self) -> RunStore: ...
+    @property
+    def signals(self) -> SignalStore: ...
+    @property
+    def workers(self) -> WorkerStore: ...
+    @property
+    def views(self) -> ViewStore: ...
+    @property
+    def wakeups(self) -> Wakeups: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def now(self) -> Instant:
+        """The store's clock, as far as this process knows it: never behind any instant this store has shown, and never going back."""
+        ...
+
+    async def open(self) -> None:
+        """Get ready to be used; creates or migrates what is missing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...

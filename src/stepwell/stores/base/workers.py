@@ -1,0 +1,27 @@
+"""Workers and their leases."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stepwell.ids import Incarnation
+from stepwell.model.workers import NewWorker, Renewed, Worker
+
+
+class WorkerStore(Protocol):
+    """Transitions of workers."""
+
+    async def register(self, worker: NewWorker) -> Worker:
+        """A new incarnation with a lease from now. Repeating it is harmless."""
+        ...
+
+    async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
+        """A lease that is still live lasts `lease` microseconds from now. Raises `LeaseLostError` if it ran out or was removed: it is never revived.
+
+        Also tells which of its runs are `cancelling`.
+        """
+        ...
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        """Remove the worker and free the runs that it still owns, without counting a stall."""
+        ...
