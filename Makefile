@@ -31,7 +31,7 @@ test: check ## check, then every test
 check: setup ## lint, format, types, layers and generated pages
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy
+	$(BIN)/mypy $(CODE)
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check

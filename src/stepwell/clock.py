@@ -19,7 +19,15 @@ Span = NewType("Span", int)
 Duration = str | int | float | timedelta
 
 SECOND = Span(1_000_000)
-_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,7 +63,9 @@ def span(duration: Duration, *, what: str = "duration") -> Span:
     elif isinstance(duration, str):
         micros = _parse(duration, what)
     else:
-        raise InvalidOptionError(f"{what}: a duration cannot be a {type(duration).__name__}", fix='write "30s" or timedelta(...)')
+        raise InvalidOptionError(
+            f"{what}: a duration cannot be a {type(duration).__name__}", fix='write "30s" or timedelta(...)'
+        )
     if micros < 0:
         raise InvalidOptionError(f"{what}: {duration!r} is negative", fix="durations start at 0")
     return Span(micros)
@@ -69,7 +79,9 @@ def _parse(text: str, what: str) -> int:
         total += float(part[1]) * _UNITS[part[2]]
         end = part.end()
     if end == 0 or text[end:].strip():
-        raise InvalidOptionError(f"{what}: cannot read the duration {text!r}", fix='write for example "100ms", "30s", "1h30m" or "3d"')
+        raise InvalidOptionError(
+            f"{what}: cannot read the duration {text!r}", fix='write for example "100ms", "30s", "1h30m" or "3d"'
+        )
     return round(total)
 
 
@@ -81,7 +93,9 @@ def to_datetime(instant: Instant) -> datetime:
 def to_instant(when: datetime, *, what: str = "when") -> Instant:
     """An aware datetime as an instant; a naive one is refused, because nobody knows its zone."""
     if when.tzinfo is None:
-        raise InvalidOptionError(f"{what}: {when!r} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=...)")
+        raise InvalidOptionError(
+            f"{what}: {when!r} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=...)"
+        )
     return Instant((when - _EPOCH) // timedelta(microseconds=1))
 
 

@@ -23,6 +23,8 @@
     │   ├── RunFailed                   SW456
     │   ├── RunCancelled                SW457
     │   ├── RunPaused                   SW458
+    │   ├── RecordedError               SW460
+    │   ├── OutcomeUnknown              SW461
     │   ├── RollbackIncomplete          SW701
     │   ├── CheckpointMissingError      SW702
     │   └── ResultTimeout               SW459
@@ -30,13 +32,13 @@
     │   ├── InvalidInputError           SW310
     │   ├── PayloadTooLargeError        SW302
     │   ├── NotFoundError               SW401
-    │   ├── UnknownWorkflowError        SW402
+    │   │   └── UnknownWorkflowError    SW402
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
     │   └── InvalidKeyError             SW406
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
-        ├── StoreFullError              SW602
+        │   └── StoreFullError          SW602
         ├── LeaseLostError              SW603
         ├── SchemaMismatchError         SW611
         ├── ForeignFileError            SW612
@@ -272,6 +274,22 @@ class RunPaused(RunError):  # noqa: N818
         )
         self.run_id = run_id
         self.failure = failure
+
+
+class RecordedError(RunError):
+    """An error of workflow code that was recorded and is raised again from its record."""
+
+    code = "SW460"
+
+    def __init__(self, failure: FailureRecord) -> None:
+        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.fix)
+        self.failure = failure
+
+
+class OutcomeUnknown(RunError):  # noqa: N818
+    """An at-most-once step was started and its worker died: whether it took effect is not known."""
+
+    code = "SW461"
 
 
 class RollbackIncomplete(RunError):  # noqa: N818

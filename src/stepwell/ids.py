@@ -33,7 +33,13 @@ class SystemIds:
 
 def format_uuid7(millis: int, entropy: int) -> str:
     """Lay out 48 bits of milliseconds and 74 bits of entropy as a version 7 UUID."""
-    value = (millis & (1 << 48) - 1) << 80 | 0x7 << 76 | (entropy >> 62 & 0xFFF) << 64 | 0b10 << 62 | entropy & (1 << 62) - 1
+    value = (
+        (millis & (1 << 48) - 1) << 80
+        | 0x7 << 76
+        | (entropy >> 62 & 0xFFF) << 64
+        | 0b10 << 62
+        | entropy & (1 << 62) - 1
+    )
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

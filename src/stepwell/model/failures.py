@@ -6,7 +6,9 @@ import traceback
 
 import msgspec
 
-from stepwell.errors import Failure, StepwellError
+from stepwell.errors import ChildFailed, Failure, JoinError, RaceError, RecordedError, StepFailed, StepwellError
+
+TRACE_MAX = 8_000
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -14,12 +16,17 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     type: str
     message: str
+    qualified: str = ""  # module and name, looked up in a closed registry, never imported
     code: str = ""
     path: str = ""
     why: str = ""
     fix: str = ""
     trace: str = ""
+    attempts: int = 0
     data: msgspec.Raw = msgspec.Raw(b"null")
+    causes: dict[str, FailureRecord] = {}
+    run_id: str = ""  # of a child's failure: the child
+    status: str = ""
 
     @property
     def summary(self) -> str:
@@ -41,17 +48,51 @@ def decode_failure(stored: bytes) -> FailureRecord:
     return _DECODER.decode(stored)
 
 
-def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null", with_trace: bool = True) -> FailureRecord:
+def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null") -> FailureRecord:
     """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace."""
+    if isinstance(error, RecordedError):
+        return error.failure
     if isinstance(error, Failure):
         return FailureRecord("Failure", _clean(error.reason), path=path, data=msgspec.Raw(data))
-    trace = "".join(traceback.format_exception(error, limit=-20)) if with_trace else ""
-    if isinstance(error, StepwellError):
-        where = path or error.where
+    kind = type(error)
+    trace = _clean("".join(traceback.format_exception(error, limit=-20)))[-TRACE_MAX:]
+    if not isinstance(error, StepwellError):
         return FailureRecord(
-            type(error).__name__, _clean(error.title), error.code, where, _clean(error.why), _clean(error.fix), _clean(trace)
+            kind.__name__, _clean(_words(error)), f"{kind.__module__}.{kind.__qualname__}", path=path, trace=trace
         )
-    return FailureRecord(type(error).__name__, _clean(str(error)), path=path, trace=_clean(trace), data=msgspec.Raw(data))
+    return msgspec.structs.replace(
+        _describe(error),
+        message=_clean(error.title),
+        qualified=f"{kind.__module__}.{kind.__qualname__}",
+        code=error.code,
+        path=error.where or path,
+        why=_clean(error.why),
+        fix=_clean(error.fix),
+    )
+
+
+def _describe(error: StepwellError) -> FailureRecord:
+    """The parts of our own errors that are more than words."""
+    match error:
+        case StepFailed():
+            return FailureRecord(
+                "StepFailed", "", attempts=error.attempts, causes={"step": error.failure}, data=error.failure.data
+            )
+        case JoinError() | RaceError():
+            causes = {name: record_failure(cause) for name, cause in error.errors.items()}
+            return FailureRecord(type(error).__name__, "", causes=causes)
+        case ChildFailed():
+            causes = {"child": error.failure} if error.failure else {}
+            return FailureRecord("ChildFailed", "", causes=causes, run_id=error.run_id, status=error.status)
+        case _:
+            return FailureRecord(type(error).__name__, "")
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
+        return "(its text cannot be printed)"
 
 
 def _clean(text: str) -> str:

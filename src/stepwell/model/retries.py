@@ -29,7 +29,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
-            raise InvalidOptionError(f"max_attempts is {self.max_attempts}", why="it counts all attempts, the first included")
+            raise InvalidOptionError(
+                f"max_attempts is {self.max_attempts}", why="it counts all attempts, the first included"
+            )
         if self.factor < 1 or self.jitter < 0:
             raise InvalidOptionError("factor must be at least 1 and jitter at least 0")
         span(self.initial, what="initial")

@@ -22,7 +22,9 @@ def normal_key(key: str) -> str:
     """The one spelling of a key: trimmed, composed, case folded. Blank or over-long keys are refused."""
     folded = unicodedata.normalize("NFC", key.strip()).casefold()
     if not folded or len(folded) > KEY_MAX or "\x00" in folded:
-        raise InvalidKeyError(f"key {key[:60]!r} is {'blank' if not folded else 'not usable'}", why=f"a key has 1 to {KEY_MAX} characters")
+        raise InvalidKeyError(
+            f"key {key[:60]!r} is {'blank' if not folded else 'not usable'}", why=f"a key has 1 to {KEY_MAX} characters"
+        )
     return folded
 
 

@@ -53,7 +53,8 @@ class RunStore(Protocol):
         `End(cancelled)` are applied; `Release` is applied; any other move answers CANCELLING and nothing is written.
         An applied commit raises `revision`, sets `last_seq` to its last entry's seq (entries must continue the run's seq without a
         gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors or a move other than Release.
-        Order of effects: trims, then names, entries, attempts, cursors, consumed signals, children, waits, move.
+        Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same entry), consumed signals,
+        children, waits, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like in `create`.
         Park: waiting (or compensating as before), unowned, `wake_at` as given; but `wake_at` = now and `is_awake` true if a pending signal matches a

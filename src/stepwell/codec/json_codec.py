@@ -1,0 +1,171 @@
+"""The default codec: typed JSON by msgspec.
+
+It is on the hot path of every step. So the bytes are made first and looked at in bulk, at the speed of C, for anything
+that *might* not come back as it was; only then is the value itself visited, field by field.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import uuid
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from stepwell.codec import pydantic_bridge, wording
+from stepwell.codec.base import ANY, JSON_V1, PAYLOAD_BYTES_MAX, Payload, PlaceLike, place_of, refuse_format
+from stepwell.codec.external import ExternalTextError, find_refusal_in_text, parse_strict
+from stepwell.codec.plans import plan_for, read_custom, write_custom
+from stepwell.codec.refusals import INT_MAX, INT_MIN, Refusal, find_refusal
+from stepwell.codec.suspicions import is_suspicious
+from stepwell.codec.violations import list_violations
+from stepwell.errors import StepwellError
+
+_write = msgspec.json.Encoder(enc_hook=write_custom, decimal_format="string").encode
+_read_plain = msgspec.json.Decoder().decode
+
+_NULL: Final = JSON_V1 + b"null"
+_UNCHANGED: Final = frozenset({type(None), bool, int, float, str})
+# Kept as they are when records are taken apart for `validate`, so that bytes do not pass for a str.
+_KEPT: Final = (
+    *(bytes, bytearray, uuid.UUID, decimal.Decimal),
+    *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta),
+)
+
+
+class JsonCodec:
+    """Typed JSON. Refuses whatever would not read back as an equal value.
+
+    Not promised: the order of sets; the fields that a subclass adds to the class its hint names; types without a hint.
+    """
+
+    def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
+        self.payload_bytes_max = payload_bytes_max
+
+    def encode(self, value: Any, hint: Any = ANY, *, place: PlaceLike) -> Payload:
+        """The payload of `value`; see `Codec.encode`."""
+        return _NULL if value is None else JSON_V1 + self.encode_body(value, hint, place)
+
+    def encode_body(self, value: Any, hint: Any, place: PlaceLike) -> bytes:
+        """The JSON of `value`, as it stands in a payload after the envelope; raises as `encode` does."""
+        kind = type(value)
+        if (kind is int and INT_MIN <= value <= INT_MAX) or kind is bool or (kind is float and math.isfinite(value)):
+            return _write(value)
+        try:
+            adapter = None if hint is ANY or kind is str else plan_for(hint, place).adapter
+            body = _write(value if adapter is None else adapter.dump(value))
+            if len(body) > self.payload_bytes_max:
+                raise wording.too_large(place_of(place), len(body), self.payload_bytes_max)
+            if "\0" not in value if kind is str else not is_suspicious(value, body):
+                return body
+        except (StepwellError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  also a user's serializer; the cause is chained
+            self._refuse(value, place, error)
+        self._inspect(value, body, place)
+        return body
+
+    def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
+        """The value of `payload` as `hint` says; see `Codec.decode`."""
+        if type(payload) is not bytes or payload[:1] != JSON_V1:
+            refuse_format(payload, place)
+        return self.decode_body(payload[1:], hint, place)
+
+    def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
+        """The value of JSON that stood in a payload; raises as `decode` does."""
+        plan = plan_for(hint, place)
+        try:
+            return plan.read(body)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  also a user's `__post_init__`; the cause is chained
+            self._explain(body, hint, place, error)
+
+    def settle(self, value: Any, hint: Any, *, place: PlaceLike) -> tuple[Payload, Any]:
+        """The payload of `value`, and what reading it will give: a first run and a replay see the same value.
+
+        Equal to `encode` and then `decode`, and raises as they do, but does not parse what cannot change.
+        """
+        payload = self.encode(value, hint, place=place)
+        kind = type(value)
+        if kind in _UNCHANGED and (hint is ANY or hint is kind):
+            return payload, value
+        return payload, self.decode(payload, hint, place=place)
+
+    def decode_external(self, text: bytes | str, hint: Any, *, place: PlaceLike) -> Any:
+        """The value of JSON text from a command line or an HTTP body, as `hint` says.
+
+        Raises:
+            PayloadTooLargeError: it is above the limit; it was not parsed.
+            InvalidInputError: it is not strict JSON, or does not fit the hint; all violations are listed.
+            UnsupportedTypeError: the hint itself names a type that cannot be read.
+        """
+        plan = plan_for(hint, place)
+        raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+        if len(raw) > self.payload_bytes_max:
+            raise wording.too_large(place_of(place), len(raw), self.payload_bytes_max)
+        try:
+            plain = parse_strict(raw, place_of(place))
+        except ExternalTextError as error:
+            raise wording.does_not_fit(place_of(place), [str(error)]) from error
+        try:
+            return plan.read(raw)
+        except Exception as error:
+            raise self._misfit(plain, hint, place, error, str_keys=True) from error
+
+    def validate(self, value: Any, hint: Any, *, place: PlaceLike) -> Any:
+        """A Python value as `hint` says: from an instance of it, or from plain dicts and lists. Always a copy.
+
+        Fields of instances are checked too. Nothing is guessed: "1" is not an int.
+
+        Raises:
+            InvalidInputError: it does not fit; all violations are listed.
+            UnserialisableError: it contains something that cannot be stored in any case.
+            UnsupportedTypeError: the hint itself names a type that cannot be read back.
+        """
+        plan = plan_for(hint, place)
+        if hint is ANY:
+            return value
+        try:
+            plain = msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=write_custom)
+        except Exception as error:  # noqa: BLE001
+            self._refuse(value, place, error)
+        try:
+            if plan.adapter is not None:
+                return plan.adapter.accept(value)
+            return msgspec.convert(plain, hint, strict=True, dec_hook=read_custom)
+        except Exception as error:
+            raise self._misfit(plain, hint, place, error, str_keys=False) from error
+
+    def prepare(self, hint: Any, *, place: PlaceLike) -> None:
+        """Make the plan of a hint now; raises `UnsupportedTypeError` where its first use would."""
+        plan_for(hint, place)
+
+    # --- the slow half: something is or may be wrong ------------------------------------------
+
+    def _inspect(self, value: Any, body: bytes, place: PlaceLike) -> None:
+        root = place_of(place).field
+        refusal = find_refusal(value, root) or find_refusal_in_text(body, root)
+        if refusal is not None:
+            raise wording.unserialisable(place_of(place), refusal)
+
+    def _refuse(self, value: Any, place: PlaceLike, error: Exception) -> NoReturn:
+        at = place_of(place)
+        refusal = find_refusal(value, at.field) or Refusal(at.field, str(error))
+        raise wording.unserialisable(at, refusal) from error
+
+    def _explain(self, body: bytes, hint: Any, place: PlaceLike, error: Exception) -> NoReturn:
+        try:
+            plain = _read_plain(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as broken:
+            raise wording.corrupt(place_of(place), broken) from broken
+        raise self._misfit(plain, hint, place, error, str_keys=True) from error
+
+    def _misfit(self, plain: Any, hint: Any, place: PlaceLike, error: Exception, *, str_keys: bool) -> StepwellError:
+        at = place_of(place)
+        found = pydantic_bridge.violations_of(error, at.field, at.root)
+        if not found and plan_for(hint, place).adapter is None:
+            found = list_violations(plain, hint, root=at.field, prefix=at.root, str_keys=str_keys)
+        return wording.does_not_fit(at, found or [str(error)])

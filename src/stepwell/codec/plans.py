@@ -1,0 +1,149 @@
+"""How each hint is read and written: one plan per hint, made once.
+
+A plan is msgspec's typed decoder where that supports the hint, pydantic's own validator for a model, and pydantic's
+`TypeAdapter` for unions with models that msgspec refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from stepwell.codec import pydantic_bridge
+from stepwell.codec.base import PlaceLike, Unresolved, place_of
+from stepwell.codec.fields import type_name
+from stepwell.errors import UnsupportedTypeError
+
+_PLANS_MAX: Final = 4096
+
+
+class Plan:
+    """How values of one hint are read; `adapter` is set where pydantic also has to write them."""
+
+    __slots__ = ("adapter", "hint", "read")
+
+    def __init__(self, hint: Any, read: Callable[[bytes], Any], adapter: pydantic_bridge.Adapter | None = None) -> None:
+        self.hint = hint
+        self.read = read
+        self.adapter = adapter
+
+
+_plans: dict[int, Plan] = {}
+
+
+def plan_for(hint: Any, place: PlaceLike) -> Plan:
+    """The plan of this hint, made at its first use.
+
+    Raises:
+        UnsupportedTypeError: no codec can read such a value back; the message names the type in question.
+    """
+    # By identity: hashing a union costs more than decoding a small value. The plan keeps its hint alive, so the id
+    # cannot come to mean another hint.
+    plan = _plans.get(id(hint))
+    if plan is None:
+        plan = _make_plan(hint, place)
+        if len(_plans) >= _PLANS_MAX:
+            _plans.clear()
+        _plans[id(hint)] = plan
+    return plan
+
+
+def _make_plan(hint: Any, place: PlaceLike) -> Plan:
+    if isinstance(hint, Unresolved):
+        raise _unresolved(hint, place)
+    if pydantic_bridge.is_model_type(hint):
+        return Plan(hint, pydantic_bridge.reader(hint))
+    try:
+        custom = _unknown_types(hint)
+        if not custom:
+            return Plan(hint, msgspec.json.Decoder(hint, dec_hook=read_custom).decode)
+        reason = f"`{type_name(custom[0])}` has no codec"
+    except (TypeError, NameError) as error:
+        reason = str(error)
+        if "pydantic" in sys.modules and _mentions_model(hint):
+            adapter = pydantic_bridge.Adapter(hint)
+            return Plan(hint, adapter.read, adapter)
+    at = place_of(place)
+    raise UnsupportedTypeError(
+        f"{at.subject} is annotated with a type that cannot be read back: {type_name(hint)}",
+        where=at.where,
+        why=reason,
+        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON",
+    )
+
+
+def _unresolved(hint: Unresolved, place: PlaceLike) -> UnsupportedTypeError:
+    at = place_of(place)
+    return UnsupportedTypeError(
+        f"the annotation {hint.annotation!r} of `{hint.parameter}` in {hint.function} cannot be resolved",
+        where=at.where,
+        why=hint.reason,
+        fix="define or import that type at the top of the module, also at run time (not under TYPE_CHECKING)",
+    )
+
+
+def write_custom(value: Any) -> Any:
+    """msgspec's `enc_hook`: pydantic models, and subclasses of str, int and float by their plain value."""
+    if pydantic_bridge.is_model(value):
+        return pydantic_bridge.dump(value)
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain(value)
+    raise TypeError(f"`{type_name(type(value))}` has no codec")
+
+
+def read_custom(kind: type, data: Any) -> Any:
+    """msgspec's `dec_hook`: pydantic models; `object` means anything."""
+    if kind is object or isinstance(data, kind):
+        return data
+    if pydantic_bridge.is_model_type(kind):
+        return pydantic_bridge.read_plain(kind, data)
+    raise TypeError(f"`{type_name(kind)}` has no codec")
+
+
+def _unknown_types(hint: Any) -> list[Any]:
+    """Classes within `hint` that neither msgspec nor pydantic can read; raises `TypeError` where msgspec does."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    stack: list[Any] = [msgspec.inspect.type_info(hint)]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, msgspec.inspect.CustomType):
+            if node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
+                found.append(node.cls)
+        elif isinstance(node, tuple):
+            stack.extend(node)
+        elif isinstance(node, msgspec.inspect.Type | msgspec.inspect.Field):
+            stack.extend(getattr(node, name) for name in node.__struct_fields__ if "default" not in name)
+    return found
+
+
+def _mentions_model(hint: Any) -> bool:
+    seen: list[Any] = []
+    stack = [hint]
+    while stack:
+        item = stack.pop()
+        if pydantic_bridge.is_model_type(item):
+            return True
+        if not any(item is other for other in seen):
+            seen.append(item)
+            stack.extend(parts_of(item))
+    return False
+
+
+def parts_of(hint: Any) -> Iterator[Any]:
+    """The hints that this hint is directly made of."""
+    yield from typing.get_args(hint)
+    record = typing.get_origin(hint) or hint
+    is_record = dataclasses.is_dataclass(record) or typing.is_typeddict(record) or hasattr(record, "__struct_fields__")
+    if (is_record or hasattr(record, "_fields")) and not isinstance(record, types.UnionType):
+        yield from typing.get_type_hints(record, include_extras=True).values()

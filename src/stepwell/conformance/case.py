@@ -1,0 +1,41 @@
+"""What a store author provides, and what every suite builds on.
+
+Three fixtures, in the module or a conftest:
+
+* `clock`: a `ManualClock`;
+* `store`: an opened store that reads this clock;
+* `other`: a second handle on the same data, as another process would have, with the same clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.scene import Scene
+from stepwell.stores.base.store import Store
+
+
+class StoreCase:
+    """The base of every suite: one registered worker, and no orphan left behind by any test."""
+
+    @pytest_asyncio.fixture
+    async def scene(self, store: Store, clock: ManualClock) -> Scene:
+        """The store with a live worker `w1`."""
+        scene = Scene(store, clock)
+        await scene.register()
+        return scene
+
+    @pytest.fixture
+    def elsewhere(self, other: Store, clock: ManualClock) -> Scene:
+        """The same database seen by another process, whose worker `w2` is not registered yet."""
+        return Scene(other, clock, "w2")
+
+    @pytest_asyncio.fixture(autouse=True)
+    async def no_orphan_is_left(self, store: Store) -> AsyncIterator[None]:
+        """Every active run has a durable cause of progress, whatever a test did."""
+        yield
+        assert await store.views.orphans() == []

@@ -1,0 +1,229 @@
+"""Children: started with a commit, awaited by waits, cancelled by trims."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwell.clock import Span
+from stepwell.conformance.case import StoreCase
+from stepwell.conformance.scene import FIRST, Scene, child_of, place, wait_child, wait_signal
+from stepwell.conformance.snapshot import snapshot
+from stepwell.ids import RunId
+from stepwell.model.commits import Applied, Park, Pause, Verdict
+from stepwell.model.failures import decode_failure
+from stepwell.model.locations import iteration, iterations
+from stepwell.model.runs import ChildOutcome, Parent
+from stepwell.model.states import RunStatus
+
+_P1 = RunId("p1")
+
+
+class ChildSuite(StoreCase):
+    """Starting children and hearing how they end."""
+
+    async def test_children_start_with_the_commit(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+
+        applied = await parent.commit(
+            names=("a",),
+            children=(child_of("p1", "c1", FIRST), child_of("p1", "c2", place(1), detached=True, delay=Span(5))),
+        )
+
+        now = scene.clock.now()
+        assert applied == Applied(Verdict.APPLIED, revision=1)
+        first, second = await scene.run("c1"), await scene.run("c2")
+        assert (first.status, first.parent, first.wake_at) == (RunStatus.PENDING, Parent(_P1, FIRST), now)
+        assert (second.parent, second.wake_at) == (Parent(_P1, place(1), True), now + 5)
+        detail = await scene.store.views.detail(_P1)
+        assert detail is not None
+        assert sorted(detail.children) == [first, second]
+
+    async def test_children_are_claimed_for_the_claimant_up_to_its_limit(self, scene: Scene) -> None:
+        parents = [await scene.begin(f"p{n}") for n in (1, 2)]
+        commits = [
+            turn.next(children=tuple(child_of(turn.run_id, f"{turn.run_id}-c{n}", place(n)) for n in (1, 2)))
+            for turn in parents
+        ]
+
+        applied = await scene.store.runs.apply(commits, scene.claimant(limit=3))
+
+        claimed = [[one.run.run_id for one in outcome.claimed] for outcome in applied]
+        assert claimed == [["p1-c1", "p1-c2"], ["p2-c1"]]
+        assert applied[0].claimed[0].is_fresh
+        assert applied[0].claimed[0].run == await scene.run("p1-c1")
+        assert await scene.status("p2-c2") is RunStatus.PENDING
+
+    async def test_a_commit_for_a_dead_worker_starts_children_for_others(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+
+        applied = await parent.commit(children=(child_of("p1", "c1", FIRST),), claimant=scene.claimant("nobody"))
+
+        assert applied == Applied(Verdict.APPLIED, revision=1)
+        assert await scene.status("c1") is RunStatus.PENDING
+
+    async def test_a_childs_taken_id_is_left_alone(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        await scene.begin_child(parent, "c1")
+        before = await scene.run("c1")
+
+        applied = await parent.commit(children=(child_of("p1", "c1", FIRST, input=b"x"),), claimant=scene.claimant())
+
+        assert applied == Applied(Verdict.APPLIED, revision=2)
+        assert await scene.run("c1") == before
+
+    async def test_a_child_whose_key_is_taken_is_born_failed(self, scene: Scene) -> None:
+        await scene.create("r1", key="k")
+        parent = await scene.begin("p1")
+        scene.clock.advance(1)
+
+        parked = await parent.commit(
+            names=("a",),
+            children=(child_of("p1", "c1", FIRST, key="k"),),
+            waits=(wait_child(FIRST),),
+            move=Park(None),
+            claimant=scene.claimant(),
+        )
+
+        assert parked == Applied(Verdict.APPLIED, revision=1, is_awake=True)
+        child = await scene.run("c1")
+        assert (child.status, child.key, child.ended_at, child.wake_at, child.epoch) == (
+            RunStatus.FAILED,
+            None,
+            scene.clock.now(),
+            None,
+            0,
+        )
+        assert child.failure is not None
+        failure = decode_failure(child.failure)
+        assert (failure.type, failure.code) == ("AlreadyExistsError", "SW405")
+        [outcome] = (await scene.store.runs.inbox(_P1)).children
+        assert outcome == ChildOutcome(FIRST, RunId("c1"), RunStatus.FAILED, None, child.failure)
+        assert (await scene.run("r1")).key == "k"
+
+    async def test_a_key_is_taken_by_a_sibling_too(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+
+        twins = tuple(child_of("p1", f"c{n}", place(n), key="k") for n in (1, 2))
+        await parent.commit(names=("a", "b", "c"), children=twins)
+
+        assert [await scene.status(run) for run in ("c1", "c2")] == [RunStatus.PENDING, RunStatus.FAILED]
+
+    async def test_a_child_takes_over_what_was_held_for_its_key(self, scene: Scene) -> None:
+        await scene.send("s1", "k", hold=True)
+        parent = await scene.begin("p1")
+
+        child = await scene.begin_child(parent, "c1", key="k")
+
+        assert [signal.payload for signal in child.claimed.inbox.signals] == [b"s1"]
+
+    @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
+    async def test_the_end_of_a_child_wakes_its_parked_parent(self, scene: Scene, status: RunStatus) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        assert not (await parent.park(wait_child(FIRST))).is_awake
+        scene.clock.advance(1)
+
+        await child.end(status, output=b"\x00", failure=b"\xff")
+
+        assert (await scene.run("p1")).wake_at == scene.clock.now()
+        again = await scene.claim_only("p1")
+        assert again.claimed.inbox.children == (ChildOutcome(FIRST, RunId("c1"), status, b"\x00", b"\xff"),)
+
+    async def test_a_child_that_ended_before_the_park_keeps_the_parent_awake(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        await child.end(output=b"x")
+        assert (await scene.run("p1")).owner == scene.incarnation
+
+        assert (await parent.park(wait_child(FIRST))).is_awake
+        [outcome] = (await scene.claim_only("p1")).claimed.inbox.children
+        assert outcome.output == b"x"
+
+    async def test_only_waited_children_wake_and_are_told(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        first = await scene.begin_child(parent, "c1", place(0))
+        second = await scene.begin_child(parent, "c2", place(1))
+        await first.end()
+        assert (await scene.store.runs.inbox(_P1)).children == ()
+
+        assert not (await parent.park(wait_child(place(1)))).is_awake
+        assert (await scene.store.runs.inbox(_P1)).children == ()
+        await second.end()
+        assert [one.run_id for one in (await scene.store.runs.inbox(_P1)).children] == ["c2"]
+
+    async def test_a_compensating_parent_is_woken_too(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        await parent.roll_back()
+        await parent.park(wait_child(FIRST))
+
+        await child.end()
+
+        run = await scene.run("p1")
+        assert (run.status, run.wake_at) == (RunStatus.COMPENSATING, scene.clock.now())
+
+    async def test_a_paused_or_owned_parent_is_left_as_it_is(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        other = await scene.begin_child(parent, "c2", place(1))
+        await parent.commit(waits=(wait_child(FIRST), wait_child(place(1))))
+
+        before = await scene.run("p1")
+        await child.end()
+        assert await scene.run("p1") == before
+        await parent.commit(move=Pause(b"x"))
+        before = await scene.run("p1")
+        await other.end()
+        assert await scene.run("p1") == before
+
+
+class TrimmedChildSuite(StoreCase):
+    """A trim cancels the attached active children that were started in its range."""
+
+    async def test_a_trim_cancels_attached_active_children_in_its_range(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        loop = FIRST
+        await scene.begin_child(parent, "owned", iteration(loop, 1))
+        waiting = await scene.begin_child(parent, "waiting", iteration(loop, 2))
+        await scene.begin_child(waiting, "below", FIRST)
+        await waiting.park(wait_child(FIRST))
+        done = await scene.begin_child(parent, "done", iteration(loop, 2))
+        await done.end()
+        await scene.begin_child(parent, "detached", iteration(loop, 2), detached=True)
+        await scene.begin_child(parent, "outside", iteration(loop, 3))
+        revision = (await scene.run("p1")).revision
+
+        assert (await parent.commit(trims=(iterations(loop, 0, 3),))).revision == revision + 1
+
+        statuses = {
+            run: await scene.status(run) for run in ("owned", "waiting", "below", "done", "detached", "outside")
+        }
+        assert statuses == {
+            "owned": RunStatus.CANCELLING,
+            "waiting": RunStatus.CANCELLED,
+            "below": RunStatus.CANCELLING,
+            "done": RunStatus.COMPLETED,
+            "detached": RunStatus.RUNNING,
+            "outside": RunStatus.RUNNING,
+        }
+
+    async def test_a_fenced_trim_cancels_nobody(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        await scene.begin_child(parent, "c1")
+        before = await snapshot(scene.store)
+
+        late = parent.next(trims=((place(0), place(1)),))._replace(number=9)
+
+        assert (await parent.send(late)).verdict is Verdict.FENCED
+        assert await snapshot(scene.store) == before
+
+    async def test_a_trim_and_a_park_on_another_wait_go_together(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        await child.park(wait_signal())
+
+        parked = await parent.commit(trims=((place(0), place(1)),), waits=(wait_signal(),), move=Park(None))
+
+        assert not parked.is_awake
+        assert await scene.status("c1") is RunStatus.CANCELLED
+        assert (await scene.run("p1")).wake_at is None

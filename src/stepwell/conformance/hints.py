@@ -1,0 +1,101 @@
+"""Hints: what the handle that wrote hears of its own writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from stepwell.clock import Span
+from stepwell.conformance.case import StoreCase
+from stepwell.conformance.scene import FIRST, Scene, wait_child, wait_signal
+from stepwell.ids import RunId
+from stepwell.model.commits import Pause, Release
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
+
+
+class HintSuite(StoreCase):
+    """A process is told at once of what it wrote itself; of others it may hear late or never."""
+
+    @pytest.fixture
+    def heard(self, store: Store) -> Iterator[list[Hint]]:
+        """Every hint so far."""
+        hints: list[Hint] = []
+        stop = store.wakeups.listen(hints.append)
+        yield hints
+        stop()
+
+    async def _runs(self, heard: list[Hint], kind: HintKind) -> set[RunId]:
+        await asyncio.sleep(0)
+        runs = {run_id for hint in heard if hint.kind is kind for run_id in hint.runs}
+        heard.clear()
+        return runs
+
+    async def _is_ready(self, heard: list[Hint]) -> bool:
+        await asyncio.sleep(0)
+        is_ready = any(hint.kind is HintKind.READY for hint in heard)
+        heard.clear()
+        return is_ready
+
+    async def test_whatever_sets_a_wake_is_ready(self, scene: Scene, heard: list[Hint]) -> None:
+        await scene.create("r1")
+        assert await self._is_ready(heard)
+        await scene.create("r2", delay=Span(9_000_000))
+        assert await self._is_ready(heard)
+        turn = await scene.claim_only("r1")
+        await turn.commit(move=Release())
+        assert await self._is_ready(heard)
+        turn = await scene.claim_only("r1")
+        await turn.park(wait_signal())
+        heard.clear()
+        await scene.send("s1", "r1")
+        assert await self._is_ready(heard)
+
+    async def test_whatever_ends_or_stops_is_told(self, scene: Scene, heard: list[Hint]) -> None:
+        await (await scene.begin("r1")).end()
+        assert await self._runs(heard, HintKind.ENDED) == {"r1"}
+        await (await scene.begin("r2")).commit(move=Pause(b"x"))
+        assert await self._runs(heard, HintKind.ENDED) == {"r2"}
+        turn = await scene.begin("r3")
+        await turn.roll_back()
+        await turn.end(RunStatus.COMPENSATION_FAILED)
+        assert await self._runs(heard, HintKind.ENDED) == {"r3"}
+        await scene.create("r4")
+        await scene.cancel("r4")
+        assert await self._runs(heard, HintKind.ENDED) == {"r4"}
+
+    async def test_the_owner_is_told_of_signals_cancels_and_children(self, scene: Scene, heard: list[Hint]) -> None:
+        turn = await scene.begin("r1")
+        child = await scene.begin_child(turn, "c1")
+        await scene.send("s1", "r1")
+        assert await self._runs(heard, HintKind.MAIL) == {"r1"}
+        await child.end()
+        assert await self._runs(heard, HintKind.MAIL) == {"r1"}
+        await scene.cancel("r1")
+        assert await self._runs(heard, HintKind.MAIL) == {"r1"}
+        await scene.begin("r2")
+        await scene.cancel("r2", compensate=False)
+        assert await self._runs(heard, HintKind.MAIL) == {"r2"}
+
+    async def test_a_parent_that_a_child_wakes_is_ready(self, scene: Scene, heard: list[Hint]) -> None:
+        parent = await scene.begin("p1")
+        child = await scene.begin_child(parent, "c1")
+        await parent.park(wait_child(FIRST))
+        heard.clear()
+
+        await child.end()
+
+        assert await self._is_ready(heard)
+
+    async def test_who_stops_listening_hears_no_more(self, scene: Scene) -> None:
+        hints: list[Hint] = []
+        stop = scene.store.wakeups.listen(hints.append)
+        stop()
+
+        await scene.create("r1")
+        await asyncio.sleep(0)
+
+        assert hints == []

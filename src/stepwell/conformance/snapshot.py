@@ -1,0 +1,30 @@
+"""Everything a store shows of itself, in one comparable value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import RunFilter
+
+_ALL = 1_000_000
+
+
+async def snapshot(store: Store) -> dict[str, Any]:
+    """Runs with histories, signals and acts; workers; held signals. Equal if and only if nothing visible changed."""
+    runs: dict[str, Any] = {}
+    for run in await store.views.list_runs(RunFilter(), limit=_ALL):
+        detail = await store.views.detail(run.run_id)
+        assert detail is not None
+        runs[run.run_id] = {
+            "run": detail.run,
+            "history": detail.history,
+            "signals": detail.signals,
+            "children": sorted(child.run_id for child in detail.children),
+            "audit": await store.views.list_audit(run.run_id),
+        }
+    return {
+        "runs": runs,
+        "workers": await store.views.list_workers(),
+        "held": await store.views.list_held(limit=_ALL),
+    }

@@ -1,0 +1,1 @@
+"""Verbs on nouns: what a caller may ask. No loops here."""

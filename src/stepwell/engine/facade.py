@@ -1,0 +1,326 @@
+"""The facade: the everyday verbs, for a client with or without a worker beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from stepwell.clock import Duration, Instant, span
+from stepwell.codec.base import Place
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.signatures import MISSING
+from stepwell.engine.explain import Explanation, explain
+from stepwell.engine.handles import Handle
+from stepwell.engine.results import Results
+from stepwell.engine.views import EntryView, RunView, entry_views, run_view
+from stepwell.environment import Environment
+from stepwell.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    InvalidOptionError,
+    NotFoundError,
+    StoreUnavailableError,
+)
+from stepwell.ids import RunId, SignalId
+from stepwell.model.locations import check_name
+from stepwell.model.runs import Claimed, Created, NewRun, OnConflict, Run, normal_key
+from stepwell.model.signals import Delivery, IfMissing, NewSignal
+from stepwell.model.states import RunStatus
+from stepwell.model.workers import Claimant
+from stepwell.nearest import nearest
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail, RunFilter
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+T = TypeVar("T")
+
+_PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
+
+TRIES_MAX = 20  # of a request whose acknowledgement is lost
+PAUSE = 0.05
+
+
+class Local(Protocol):
+    """A worker in the same process."""
+
+    def offer(self) -> Claimant | None: ...
+    def adopt(self, claimed: Iterable[Claimed]) -> None: ...
+    def evict(self, run_id: RunId) -> None: ...
+
+
+class Start(NamedTuple):
+    """One of several starts."""
+
+    input: Any = None
+    key: str | None = None
+    run_id: str | None = None
+
+
+class Recovered(NamedTuple):
+    """What a recovery found."""
+
+    freed: int  # runs of dead workers, ready now
+    paused: int  # runs that need a person
+    stalled_rollbacks: int
+
+
+class Facade:
+    """What a caller may ask. Every verb is durable before it returns."""
+
+    def __init__(self, environment: Environment, store: Store, registry: Registry, codec: JsonCodec) -> None:
+        self._environment = environment
+        self._store = store
+        self._registry = registry
+        self._codec = codec
+        self._local: Local | None = None
+        self._results = Results(store)
+        self._stalls_max = 5
+
+    # --- starting ---
+
+    async def start(
+        self,
+        workflow: Workflow[In, Out] | str,
+        input: In = None,  # type: ignore[assignment]
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> Handle[Out]:
+        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup`.
+
+        The input is checked against the workflow's annotation before anything is stored.
+        """
+        start = Start(input, key, run_id)
+        return (await self.start_many(workflow, [start], on_conflict=on_conflict, dedup=dedup, delay=delay))[0]
+
+    async def start_many(
+        self,
+        workflow: Workflow[In, Out] | str,
+        starts: Sequence[Start],
+        *,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> list[Handle[Out]]:
+        """Start many runs in one transaction; equal keys among them collapse into one run."""
+        definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
+        window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
+        new = [
+            NewRun(
+                RunId(check_name(start.run_id, what="run id"))
+                if start.run_id is not None
+                else RunId(self._environment.ids.uuid()),
+                definition.name,
+                definition.version,
+                self._encode_input(definition, start.input),
+                None if start.key is None else normal_key(start.key),
+                delay=later,
+                dedup=window,
+                own_id=start.run_id is None,
+            )
+            for start in starts
+        ]
+        created = await self._create(new)
+        for item, run in zip(created, new, strict=True):
+            self._check_conflict(item, run, on_conflict)
+        return [
+            Handle(
+                self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=definition.output_hint
+            )
+            for item in created
+        ]
+
+    async def _create(self, new: list[NewRun]) -> list[Created]:
+        created = await self._surely(lambda again: self._store.runs.create(_again(new, again), self._offer()))
+        self._adopt(item.claimed for item in created if item.claimed is not None)
+        return created
+
+    def _check_conflict(self, created: Created, run: NewRun, on_conflict: OnConflict) -> None:
+        if created.is_duplicate_id:
+            raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")
+        if not created.is_new and on_conflict == "raise":
+            raise AlreadyExistsError(
+                f"key {run.key!r} belongs to run {created.run_id}", fix='use on_conflict="get", or another key'
+            )
+
+    def _encode_input(self, definition: Workflow[Any, Any], value: Any) -> bytes:
+        place = Place(definition.name, "", "the input")
+        if not definition.takes_input:
+            if value is not None:
+                raise InvalidInputError(f"workflow {definition.name!r} takes no input", where=definition.name)
+            return self._codec.encode(None, place=place)
+        if value is None and definition.input_default is not MISSING:
+            value = definition.input_default
+        hint = definition.input_hint
+        return self._codec.encode(self._codec.validate(value, hint, place=place), hint, place=place)
+
+    # --- signals ---
+
+    async def signal(
+        self,
+        target: str,
+        name: str,
+        payload: Any = None,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "raise",
+    ) -> Delivery:
+        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it yet.
+
+        With no active run: "raise" a `NotFoundError`, "hold" it for the next run of that key, or "drop" it.
+        """
+        if if_missing not in ("raise", "hold", "drop"):
+            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
+        check_name(name, what="signal name")
+        stored = self._codec.encode(payload, place=Place("", name, "the signal"))
+        signal = NewSignal(
+            SignalId(self._environment.ids.uuid()), _target(target), name, stored, dedup_key, hold=if_missing == "hold"
+        )
+        (delivered,), claimed = await self._surely(lambda _: self._store.signals.deliver([signal], self._offer()))
+        self._adopt(claimed)
+        if delivered.delivery is Delivery.MISSING and if_missing == "raise":
+            raise NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')
+        return delivered.delivery
+
+    # --- looking ---
+
+    async def status(self, target: str) -> RunView | None:
+        """The run with this id, or of this key (the active one, or the latest); None if there is none."""
+        return (await self.status_many([target]))[0]
+
+    async def status_many(self, targets: Sequence[str]) -> list[RunView | None]:
+        """`status` of many, in a constant number of queries."""
+        found = await self._surely(lambda _: self._store.views.find_many([_target(target) for target in targets]))
+        return [None if run is None else run_view(run) for run in found]
+
+    async def list(
+        self, where: RunFilter = RunFilter(), *, limit: int = 50, before: str | None = None
+    ) -> list[RunView]:
+        """Runs, newest first."""
+        cursor = None if before is None else RunId(before)
+        runs = await self._surely(lambda _: self._store.views.list_runs(where, limit=limit, before=cursor))
+        return [run_view(run) for run in runs]
+
+    async def history(self, target: str) -> list[EntryView]:
+        """Every line of a run's history, in the order of its commits."""
+        return entry_views(await self.detail(target))
+
+    async def detail(self, target: str) -> Detail:
+        """Everything stored about one run, in one consistent read."""
+        run = await self._get(target)
+        detail = await self._surely(lambda _: self._store.views.detail(run.run_id))
+        if detail is None:
+            raise NotFoundError("run", target)
+        return detail
+
+    async def explain(self, target: str) -> Explanation:
+        """Why a run is not moving: one sentence, and the data behind it."""
+        detail = await self.detail(target)
+        workers = await self._surely(lambda _: self._store.views.list_workers())
+        return explain(detail, workers, self._store.now())
+
+    async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
+        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        run = await self._get(target)
+        limit = None if timeout is None else span(timeout, what="timeout")
+        ended = await self._results.wait(run.run_id, limit)
+        known = self._registry.find(ended.definition)
+        hint = output_hint if known is None or ended.run_id == run.run_id else known.output_hint
+        if hint is None:
+            hint = known.output_hint if known is not None else Any
+        return self._codec.decode(ended.output or b"jnull", hint, place=Place(ended.workflow, "", "the result"))
+
+    # --- steering ---
+
+    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
+        """Cancel a run and its active children. Completed steps are undone unless `compensate` is false.
+
+        True if this call did it; false if the run had ended, or was being cancelled or undone already.
+        """
+        run = await self._get(target)
+        cancelled = await self._surely(
+            lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=reason)
+        )
+        return cancelled.changed
+
+    async def retry(self, target: str, *, by: str = "") -> bool:
+        """Let a failed run go on from the step that failed, with a fresh budget of attempts. False if it has not failed."""
+        run = await self._get(target)
+        return await self._surely(lambda _: self._store.runs.retry(run.run_id, by=by))
+
+    async def resume(self, target: str, *, by: str = "") -> bool:
+        """Let a paused run go on, after its cause is mended. False if it is not paused."""
+        run = await self._get(target)
+        return await self._surely(lambda _: self._store.runs.resume(run.run_id, by=by))
+
+    async def resume_rollback(self, target: str, *, by: str = "") -> bool:
+        """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""
+        run = await self._get(target)
+        return await self._surely(lambda _: self._store.runs.resume_rollback(run.run_id, by=by))
+
+    async def recover(self) -> Recovered:
+        """Free the runs of dead workers now, instead of at the next sweep, and report what needs a person."""
+        freed = await self._surely(lambda _: self._store.runs.rescue(stalls_max=self._stalls_max))
+        paused = await self.list(RunFilter(statuses=(_PAUSED,)), limit=500)
+        stalled = await self.list(RunFilter(statuses=(_STALLED,)), limit=500)
+        return Recovered(len(freed), len(paused), len(stalled))
+
+    async def evict(self, target: str) -> None:
+        """Hand a run over: this process gives it back between two steps. Evicting is not cancelling."""
+        run = await self._get(target)
+        if self._local is not None:
+            self._local.evict(run.run_id)
+
+    # --- inside ---
+
+    def now(self) -> Instant:
+        """The store's time."""
+        return self._store.now()
+
+    async def _get(self, target: str) -> Run:
+        found = await self._surely(lambda _: self._store.views.find(_target(target)))
+        if found is None:
+            raise NotFoundError("run", target, near=await self._near(target))
+        return found
+
+    async def _near(self, target: str) -> list[str]:
+        if len(target) >= 4:
+            begun = await self._store.views.find_by_prefix(target, limit=2)
+            if begun:
+                return list(begun)
+        recent = await self._store.views.list_runs(RunFilter(), limit=200)
+        return nearest(target, [name for run in recent for name in (run.key, run.run_id) if name])
+
+    def _offer(self) -> Claimant | None:
+        return self._local.offer() if self._local is not None else None
+
+    def _adopt(self, claimed: Iterable[Claimed]) -> None:
+        if self._local is not None:
+            self._local.adopt(claimed)
+
+    async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T:
+        """Ask until the store answers, a bounded number of times: requests carry their own ids, so repeating is safe."""
+        for tries in range(TRIES_MAX):
+            try:
+                return await ask(tries > 0)
+            except StoreUnavailableError:
+                if tries == TRIES_MAX - 1:
+                    raise
+                await asyncio.sleep(PAUSE * (tries + 1))
+        raise AssertionError("unreachable")
+
+
+def _again(new: list[NewRun], is_repeated: bool) -> list[NewRun]:
+    """A repeated start may find its own run id: that is its own doing."""
+    return [run._replace(own_id=True) for run in new] if is_repeated else new
+
+
+def _target(target: str) -> str:
+    """A run id as it is, or a key in its one spelling. An id is lower case without blanks, so it survives both."""
+    return normal_key(target)

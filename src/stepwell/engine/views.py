@@ -1,0 +1,174 @@
+"""Read models: what people and programs see of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stepwell.clock import Instant, to_datetime
+from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.locations import Location, format_path, undo
+from stepwell.model.runs import Run
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.replay.packing import unpack
+from stepwell.stores.base.views import Detail
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run."""
+
+    run_id: str
+    workflow: str
+    version: int
+    status: str
+    key: str | None
+    generation: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    wake_at: datetime | None
+    parent: str | None
+    successor: str | None
+    reason: str
+    failure: FailureRecord | None
+    output: Any = None
+    input: Any = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the status is terminal."""
+        return self.ended_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One failed attempt."""
+
+    number: int
+    at: datetime
+    error: str
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    """One line of history."""
+
+    seq: int
+    path: str
+    kind: str
+    status: str
+    attempts: int
+    at: datetime
+    took: float  # seconds
+    value: Any
+    failure: FailureRecord | None
+    can_undo: bool
+    is_undone: bool
+    failed_attempts: tuple[AttemptView, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class WaitView:
+    """One reason to wake."""
+
+    path: str
+    kind: str
+    due_at: datetime | None
+    names: tuple[str, ...]
+
+
+def _time(instant: Instant | None) -> datetime | None:
+    return None if instant is None else to_datetime(instant)
+
+
+def plain(payload: bytes | None) -> Any:
+    """A payload as plain JSON values; what cannot be read is shown as text, because a view never fails."""
+    if not payload:
+        return None
+    try:
+        return msgspec.json.decode(payload[1:])
+    except msgspec.DecodeError:
+        return payload.decode("utf-8", "replace")
+
+
+def run_view(run: Run) -> RunView:
+    """The view of a run's row."""
+    return RunView(
+        run_id=run.run_id,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status.value,
+        key=run.key,
+        generation=run.generation,
+        created_at=to_datetime(run.created_at),
+        started_at=_time(run.started_at),
+        ended_at=_time(run.ended_at),
+        wake_at=_time(run.wake_at),
+        parent=run.parent.run_id if run.parent else None,
+        successor=run.successor,
+        reason=run.reason,
+        failure=decode_failure(run.failure) if run.failure else None,
+        output=plain(run.output) if run.status is RunStatus.COMPLETED else None,
+        input=plain(run.input),
+    )
+
+
+def entry_views(detail: Detail) -> list[EntryView]:
+    """The history of a run, in the order of its commits."""
+    names, history = detail.history.names, detail.history
+    undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
+    tries: dict[Location, list[AttemptView]] = {}
+    for attempt in history.attempts:
+        error = decode_failure(attempt.failure).summary if attempt.failure else "started, outcome unknown"
+        view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))
+        tries.setdefault(attempt.location, []).append(view)
+    return [
+        EntryView(
+            seq=entry.seq,
+            path=format_path(entry.location, names),
+            kind=entry.kind.word,
+            status="done" if entry.status is EntryStatus.DONE else "failed",
+            attempts=entry.attempts,
+            at=to_datetime(entry.at),
+            took=entry.took / 1e6,
+            value=_value(entry.kind, entry.value) if entry.status is EntryStatus.DONE else None,
+            failure=decode_failure(entry.value) if entry.status is EntryStatus.FAILED else None,
+            can_undo=entry.undo is not None,
+            is_undone=undo(entry.location) in undone,
+            failed_attempts=tuple(tries.get(entry.location, ())),
+        )
+        for entry in history.entries
+    ]
+
+
+def _value(kind: EntryKind, value: bytes) -> Any:
+    """The readable part of an entry's value; kinds with a header are stored as header, newline, payloads."""
+    match kind:
+        case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT:
+            return plain(value)
+        case EntryKind.CHILD | EntryKind.RACE:
+            header, payload = unpack(value)
+            return [*header, plain(payload)]
+        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.JOIN:
+            header, payloads = unpack(value)
+            found, at = [], 0
+            for item in header:
+                found.append([item[0], plain(payloads[at : at + item[-1]])])
+                at += item[-1]
+            return found
+        case _:
+            return unpack(value)[0][0]
+
+
+def wait_views(detail: Detail) -> list[WaitView]:
+    """What a run waits for."""
+    names = detail.history.names
+    return [
+        WaitView(format_path(wait.location, names), wait.kind.value, _time(wait.due_at), wait.names)
+        for wait in detail.history.waits
+    ]

@@ -1,0 +1,113 @@
+"""Concurrent branches: started together, each in its own scope, each outcome a value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.codec.base import Place
+from stepwell.codec.signatures import hints_of
+from stepwell.errors import InvalidOptionError, ReplayError
+from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.model.locations import Location, check_name, named, subtree
+from stepwell.replay.recorded import decode_value
+from stepwell.replay.scopes import Scope
+
+Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The branch returned; its value as it is stored."""
+
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The branch raised."""
+
+    name: str
+    failure: FailureRecord
+
+
+Settled = Finished | Broken
+
+
+class Branches:
+    """The running branches of one join or race."""
+
+    def __init__(self, scope: Scope, location: Location, branches: Mapping[str, Branch]) -> None:
+        self._scope = scope
+        self._turn = scope.turn
+        self._settled: list[Settled] = []
+        self._arrived = scope.turn.loop.create_future()
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.scopes: dict[str, Scope] = {}
+        for name, branch in branches.items():
+            number = self._turn.journal.names.number(check_name(name, what="branch name"))
+            inner = self.scopes[name] = scope.below(named(location, number))
+            self.tasks[name] = self._turn.loop.create_task(self._settle(name, branch, inner))
+
+    async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
+        """Run one branch to its end; its failure is its result. Suspension and cancellation pass through."""
+        try:
+            value = await branch(self._turn.context(inner))
+            self._settled.append(Finished(name, self._encode(name, branch, value, inner)))
+        except ReplayError as problem:
+            self._turn.diverge(problem)
+            raise
+        except Exception as error:  # noqa: BLE001  the branch's failure is its result
+            self._settled.append(Broken(name, record_failure(error)))
+        if not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def _encode(self, name: str, branch: Branch, value: Any, inner: Scope) -> bytes:
+        path = self._turn.journal.names.text(inner.location)
+        return self._turn.codec.encode(
+            value, hints_of(branch).returns, place=Place(self._turn.run.workflow, path, "the result")
+        )
+
+    async def next(self) -> Settled:
+        """The next branch to end, in the order in which they end."""
+        while not self._settled:
+            self._arrived = self._turn.loop.create_future()
+            await self._arrived
+        return self._settled.pop(0)
+
+    async def cancel(self, *, forget: bool) -> None:
+        """Cancel what still runs. Its scopes are closed, so it can record nothing; `forget` deletes what it had recorded."""
+        self.close()
+        # One pass for the cancellation to reach them; a branch that refuses to stop can do nothing any more.
+        await asyncio.sleep(0)
+        if forget:
+            for inner in self.scopes.values():
+                if inner.is_closed:
+                    self._turn.journal.trim(*subtree(inner.location))
+
+    def close(self) -> None:
+        """Ask what still runs to stop, and let it record nothing any more."""
+        for name, task in self.tasks.items():
+            if not task.done():
+                self.scopes[name].is_closed = True
+                task.cancel()
+
+
+def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:
+    """Refuse what cannot be run as branches."""
+    if not branches:
+        raise InvalidOptionError(f"a {kind} needs at least one branch")
+    for name, branch in branches.items():
+        check_name(name, what="branch name")
+        if not callable(branch):
+            raise InvalidOptionError(
+                f"branch {name!r} is not callable", fix="give an async function that takes a context"
+            )
+
+
+def decode_branch(scope: Scope, location: Location, branch: Branch, value: bytes) -> Any:
+    """A branch's recorded result, as its function is annotated."""
+    return decode_value(scope.turn, location, value, hints_of(branch).returns)

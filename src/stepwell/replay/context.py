@@ -1,0 +1,368 @@
+"""`Context`: the author's surface. Each method fixes a path and hands over to one primitive."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
+
+from stepwell.clock import Duration, span, to_datetime, to_instant
+from stepwell.errors import Failure, InvalidOptionError, StepFailed
+from stepwell.ids import RunId
+from stepwell.model.failures import FailureRecord
+from stepwell.model.states import EntryKind
+from stepwell.replay.branches import check_branches
+from stepwell.replay.definition import Step, Workflow, step_of
+from stepwell.replay.operations import Operation
+from stepwell.replay.primitives.checkpoint import run_checkpoint
+from stepwell.replay.primitives.child import run_child, run_spawn
+from stepwell.replay.primitives.join import OnError, run_join
+from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
+from stepwell.replay.primitives.once import run_once
+from stepwell.replay.primitives.race import First, Winner, run_race
+from stepwell.replay.primitives.receive import Message, run_receive, run_receive_many
+from stepwell.replay.primitives.removed import declare_removed
+from stepwell.replay.primitives.sleep import Slept, run_sleep
+from stepwell.replay.primitives.step import run_step
+from stepwell.replay.primitives.version import pin_version
+from stepwell.replay.scopes import Scope
+from stepwell.replay.step_context import StepContext
+from stepwell.replay.suspend import ContinueAsNew
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+_LOG = logging.getLogger("stepwell.workflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried(Generic[R]):
+    """How a step ended: `ok` with a `value`, or with the recorded `error`."""
+
+    ok: bool
+    value: R | None
+    attempts: int
+    error: FailureRecord | None
+
+
+class Previous:
+    """The predecessor in a chain of continue-as-new."""
+
+    def __init__(self, run_id: RunId, started_at: datetime, finished_at: datetime) -> None:
+        self.run_id = run_id
+        self.started_at = started_at
+        self.finished_at = finished_at
+
+
+class Context:
+    """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs nothing.
+
+    Names are unique within a scope (the workflow, a branch, an iteration of a loop); `repeat=True` numbers the uses of one.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    # --- who and when ---
+
+    @property
+    def run_id(self) -> RunId:
+        """The id of this run."""
+        return self._scope.turn.run.run_id
+
+    @property
+    def key(self) -> str | None:
+        """The business key, normalised."""
+        return self._scope.turn.run.key
+
+    @property
+    def workflow(self) -> str:
+        """The name of this workflow."""
+        return self._scope.turn.run.workflow
+
+    @property
+    def workflow_version(self) -> int:
+        """The version this run was started with."""
+        return self._scope.turn.run.version
+
+    @property
+    def generation(self) -> int:
+        """1, and one more after each continue-as-new."""
+        return self._scope.turn.run.generation
+
+    @property
+    def previous(self) -> Previous | None:
+        """The predecessor in the chain, with both of its times."""
+        before = self._scope.turn.run.previous
+        return before and Previous(before.run_id, to_datetime(before.started_at), to_datetime(before.finished_at))
+
+    def now(self) -> datetime:
+        """The time at which the last result reached this scope, by the store's clock: the same on every replay."""
+        return to_datetime(self._scope.time)
+
+    def random(self) -> float:
+        """A number in [0, 1), the same on every replay."""
+        return int.from_bytes(self._scope.draw(7), "big") / (1 << 56)
+
+    def uuid(self) -> uuid.UUID:
+        """A random UUID, the same on every replay."""
+        return self._scope.draw_uuid()
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether this code is passing what it did before. For diagnostics only: never branch on it."""
+        return self._scope.turn.is_replaying
+
+    @property
+    def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+        """A logger that is silent on replay."""
+        return _SILENT if self.is_replaying else _LOG
+
+    # --- steps ---
+
+    @overload
+    def step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    @overload
+    def step(
+        self, fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[R]: ...
+    @overload
+    def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    @overload
+    def step(self, name: str, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    @overload
+    def step(
+        self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[R]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Any]:
+        """Run a function as a step: `ctx.step(charge, order)` or `ctx.step("charge", fn, order)`.
+
+        All keywords belong to the function. Raises `StepFailed` when it failed for good.
+        """
+        step, name, args = _split(fn, args)
+        location, entry = self._scope.place(name, EntryKind.STEP, repeat=step.options_.repeat)
+        return Operation(self._scope.turn, location, lambda: run_step(self._scope, location, entry, step, args, kwargs))
+
+    @overload
+    def try_step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
+    @overload
+    def try_step(
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[Tried[R]]: ...
+    @overload
+    def try_step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
+    @overload
+    def try_step(
+        self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[Tried[R]]: ...
+    @overload
+    def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
+    def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Tried[Any]]:
+        """As `step`, but a final failure is a value. Suspension and cancellation are never caught by it."""
+        inner: Operation[Any] = self.step(fn, *args, **kwargs)
+        scope = self._scope
+
+        async def run() -> Tried[Any]:
+            try:
+                value = await inner
+            except StepFailed as error:
+                return Tried(False, None, error.attempts, error.failure)
+            return Tried(True, value, scope.turn.journal.entries[inner.location].attempts, None)
+
+        return Operation(scope.turn, inner.location, run)
+
+    def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> Operation[R]:
+        """A local value that is produced at most once and kept: `ref = await ctx.once("ref", make_reference)`."""
+        location, entry = self._scope.place(name, EntryKind.ONCE, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_once(self._scope, location, entry, producer))
+
+    def fail(self, reason: str, data: Any = None) -> NoReturn:
+        """End with a planned business failure: the reason is kept verbatim, nothing is retried, compensations run."""
+        raise Failure(reason, data)
+
+    # --- time ---
+
+    def sleep(self, name: str, duration: Duration, *, repeat: bool = False) -> Operation[Slept]:
+        """Wait. The deadline is fixed at the first visit and never extended by a replay."""
+        lasts = span(duration, what=f"sleep {name!r}")
+        location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lasts, None))
+
+    def sleep_until(self, name: str, when: datetime, *, repeat: bool = False) -> Operation[Slept]:
+        """Wait until a point in time; a past one is over at once."""
+        until = to_instant(when, what=f"sleep {name!r}")
+        location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
+
+    # --- messages ---
+
+    def receive(
+        self, *names: str, timeout: Duration | None = None, name: str | None = None, repeat: bool = False
+    ) -> Operation[Message]:
+        """Take the oldest pending signal of these names, or of any. Raises `WaitTimeout` at the deadline.
+
+        Its own name on the path is `name`, or the signals' names.
+        """
+        within = None if timeout is None else span(timeout, what="timeout")
+        location, entry = self._scope.place(name or "|".join(names) or "receive", EntryKind.RECEIVE, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_receive(self._scope, location, entry, names, within))
+
+    def receive_many(
+        self,
+        *names: str,
+        count: int = 100,
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[list[Message]]:
+        """Take pending signals as soon as there is one, at most `count`; an empty list at the deadline."""
+        if count < 1:
+            raise InvalidOptionError(f"count is {count}", fix="ask for at least one signal")
+        within = None if timeout is None else span(timeout, what="timeout")
+        path = name or "|".join(names) or "receive_many"
+        location, entry = self._scope.place(path, EntryKind.RECEIVE_MANY, repeat=repeat)
+        return Operation(
+            self._scope.turn, location, lambda: run_receive_many(self._scope, location, entry, names, count, within)
+        )
+
+    # --- parallel ---
+
+    def join(
+        self,
+        name: str,
+        branches: Mapping[str, Callable[[Context], Awaitable[R]]],
+        *,
+        on_error: OnError = "wait_all",
+        repeat: bool = False,
+    ) -> Operation[dict[str, R]]:
+        """Run all branches at once; their results by name. Raises `JoinError` with the failing ones."""
+        check_branches("join", branches)
+        location, entry = self._scope.place(name, EntryKind.JOIN, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_join(self._scope, location, entry, branches, on_error))
+
+    def race(
+        self,
+        name: str,
+        branches: Mapping[str, Callable[[Context], Awaitable[Any]]],
+        *,
+        first: First = "success",
+        repeat: bool = False,
+    ) -> Operation[Winner]:
+        """Run all branches at once; the first to succeed wins, and the others are cancelled. Raises `RaceError` if all fail."""
+        check_branches("race", branches)
+        location, entry = self._scope.place(name, EntryKind.RACE, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_race(self._scope, location, entry, branches, first))
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[[Context, S], Awaitable[Continue[S] | Break[R] | None]],
+        state: S,
+        *,
+        commit_every: int = 1,
+        trim_every: int = 20,
+        keep: int = 20,
+        repeat: bool = False,
+    ) -> Operation[R]:
+        """Iterate with durable state until the body returns `Break(value)`; the history of old iterations is trimmed."""
+        options = LoopOptions(commit_every, trim_every, keep)
+        location, entry = self._scope.place(name, EntryKind.LOOP, repeat=repeat)
+        return Operation(
+            self._scope.turn, location, lambda: run_loop(self._scope, location, entry, body, state, options)
+        )
+
+    # --- other runs ---
+
+    def child(
+        self,
+        workflow: Workflow[In, Out],
+        input: In = None,
+        *,
+        key: str | None = None,
+        name: str | None = None,
+        repeat: bool = False,  # type: ignore[assignment]
+    ) -> Operation[Out]:
+        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete."""
+        location, entry = self._scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
+        return Operation(
+            self._scope.turn, location, lambda: run_child(self._scope, location, entry, workflow, input, key)
+        )
+
+    def spawn(
+        self,
+        workflow: Workflow[In, Out],
+        input: In = None,
+        *,
+        key: str | None = None,
+        name: str | None = None,
+        repeat: bool = False,  # type: ignore[assignment]
+    ) -> Operation[RunId]:
+        """Start a run that this one neither waits for nor takes down with it; its id."""
+        location, entry = self._scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
+        return Operation(
+            self._scope.turn, location, lambda: run_spawn(self._scope, location, entry, workflow, input, key)
+        )
+
+    def continue_as_new(self, input: In = None, workflow: Workflow[In, Any] | None = None) -> NoReturn:  # type: ignore[assignment]
+        """End this run and go on as a new one of the same key, atomically; unread signals move along."""
+        raise ContinueAsNew(input, workflow)
+
+    # --- undoing ---
+
+    def rollback_checkpoint(self, name: str, *, repeat: bool = False) -> Operation[None]:
+        """Mark a line: `raise Rollback(to=name)` undoes only what comes after it."""
+        location, entry = self._scope.place(name, EntryKind.CHECKPOINT, repeat=repeat)
+        return Operation(self._scope.turn, location, lambda: run_checkpoint(self._scope, location, entry))
+
+    # --- changing code ---
+
+    def version(self, name: str, latest: int) -> int:
+        """`latest` for a run that comes here for the first time, 1 for one that had passed before this line was written."""
+        if latest < 1:
+            raise InvalidOptionError(f"version {latest} of {name!r}", fix="versions start at 1")
+        return pin_version(self._scope, name, latest)
+
+    def patched(self, name: str) -> bool:
+        """Whether this run takes the new code: true for one that comes here for the first time."""
+        return pin_version(self._scope, name, 2) >= 2
+
+    def deprecated(self, name: str) -> None:
+        """The patch is everywhere now: accepts runs that recorded it."""
+        declare_removed(self._scope, name, "version")
+
+    def removed(self, name: str, kind: str) -> None:
+        """Declare that an operation of this name and kind ("step", "sleep", …) was removed from the code."""
+        declare_removed(self._scope, name, kind)
+
+
+def _split(fn: Any, args: tuple[Any, ...]) -> tuple[Step[..., Any], str, tuple[Any, ...]]:
+    if isinstance(fn, Step):
+        return fn, fn.options_.name, args
+    if isinstance(fn, str):
+        if not args or not callable(args[0]):
+            raise InvalidOptionError(f"step {fn!r} has no function", fix=f'ctx.step("{fn}", function, *args)')
+        return step_of(args[0]), fn, args[1:]
+    if not callable(fn):
+        raise InvalidOptionError(f"{fn!r} is not callable", fix="give a function")
+    step = step_of(fn)
+    return step, step.options_.name, args
+
+
+class _Silent(logging.LoggerAdapter[logging.Logger]):
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  the standard library's name
+        return False
+
+
+_SILENT = _Silent(_LOG, {})

@@ -1,0 +1,350 @@
+"""`@workflow` and `@step`, and the registries that map names to them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
+
+from stepwell.clock import Duration, Span, span
+from stepwell.codec.signatures import MISSING, Signature, hints_of
+from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkflowError
+from stepwell.model.locations import check_name
+from stepwell.model.retries import Retry
+from stepwell.nearest import nearest
+from stepwell.replay.revival import know_types
+
+if TYPE_CHECKING:
+    from stepwell.replay.context import Context
+    from stepwell.replay.step_context import StepContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+Durability = Literal["normal", "deferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What a step does besides its body."""
+
+    name: str = ""
+    retry: Retry = Retry()
+    timeout: Span | None = None
+    compensate: Callable[..., Any] | None = None
+    durability: Durability = "normal"
+    repeat: bool = False
+    at_most_once: bool = False
+
+
+class Step(Generic[P, R]):
+    """A unit of work with side effects: its body may run more than once, its recorded result is one."""
+
+    __slots__ = ("__dict__", "fn", "options_", "qualified", "signature", "takes_context")
+
+    def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.fn = fn
+        self.options_ = options
+        self.signature: Signature = hints_of(fn)
+        self.takes_context = takes(self.signature, "StepContext")
+        self.qualified = qualified_name(fn)
+        _STEPS.setdefault(self.qualified, self)
+        if options.compensate is not None:
+            if not callable(options.compensate):
+                raise InvalidOptionError(
+                    f"compensate of step {options.name!r} is not callable", fix="give the function that undoes it"
+                )
+            _COMPENSATIONS[qualified_name(options.compensate)] = options.compensate
+
+    @property
+    def name(self) -> str:
+        """The last segment of its path."""
+        return self.options_.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the body directly, as the plain function it is; nothing is recorded."""
+        return cast("R", self.fn(*args, **kwargs))
+
+    def options(
+        self,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        compensate: Callable[..., Any] | None = None,
+        durability: Durability | None = None,
+        repeat: bool | None = None,
+        at_most_once: bool | None = None,
+    ) -> Step[P, R]:
+        """The same step with other options for one call."""
+        changes: dict[str, Any] = {
+            "name": name and check_name(name, what="step name"),
+            "retry": retry,
+            "timeout": None if timeout is None else span(timeout, what="timeout"),
+            "compensate": compensate,
+            "durability": durability,
+            "repeat": repeat,
+            "at_most_once": at_most_once,
+        }
+        return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
+
+
+_STEPS: dict[str, Step[..., Any]] = {}
+_COMPENSATIONS: dict[str, Callable[..., Any]] = {}
+T = TypeVar("T")
+
+
+def qualified_name(fn: Callable[..., Any]) -> str:
+    """Module and name of a function: how a stored record refers to it."""
+    return f"{getattr(fn, '__module__', '')}:{getattr(fn, '__qualname__', type(fn).__name__)}"
+
+
+def find_step(qualified: str) -> Step[..., Any] | None:
+    """The step that a record refers to, or the only one with the same bare name (its module may have moved)."""
+    return _find(_STEPS, qualified)
+
+
+def find_compensation(qualified: str) -> Callable[..., Any] | None:
+    """The compensation that a record refers to, found as `find_step` does."""
+    return _find(_COMPENSATIONS, qualified)
+
+
+def _find(known: dict[str, T], qualified: str) -> T | None:
+    found = known.get(qualified)
+    if found is not None:
+        return found
+    bare = qualified.rpartition(":")[2]
+    same = [value for key, value in known.items() if key.rpartition(":")[2] == bare]
+    return same[0] if len(same) == 1 else None
+
+
+def takes(signature: Signature, name: str) -> bool:
+    """Whether the first parameter is annotated with our class of that name."""
+    first = signature.parameters[0].hint if signature.parameters else None
+    return getattr(first, "__name__", None) == name and str(getattr(first, "__module__", "")).startswith("stepwell.")
+
+
+@overload
+def step(fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+@overload
+def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+@overload
+def step(fn: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(
+    fn: Callable[P, Coroutine[Any, Any, R]],
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    compensate: Callable[..., Any] | None = None,
+    durability: Durability = "normal",
+    repeat: bool = False,
+    at_most_once: bool = False,
+    raises: Iterable[type[Exception]] = (),
+) -> Step[P, R]: ...
+@overload
+def step(
+    fn: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    compensate: Callable[..., Any] | None = None,
+    durability: Durability = "normal",
+    repeat: bool = False,
+    at_most_once: bool = False,
+    raises: Iterable[type[Exception]] = (),
+) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    compensate: Callable[..., Any] | None = None,
+    durability: Durability = "normal",
+    repeat: bool = False,
+    at_most_once: bool = False,
+    raises: Iterable[type[Exception]] = (),
+) -> StepDecorator: ...
+def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
+    """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
+
+    `raises` names the exception types that a workflow may catch by their own `except` clause.
+    """
+    decorator = StepDecorator(given)
+    return decorator if fn is None else decorator(fn)
+
+
+class StepDecorator:
+    """What `@step(...)` returns: keeps the body's own signature."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Step[P, R]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> Any:
+        body = fn.fn if isinstance(fn, Step) else fn
+        return Step(body, _options(body, **self._given))
+
+
+def _options(
+    body: Callable[..., Any],
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    raises: Iterable[type[Exception]] = (),
+    **rest: Any,
+) -> StepOptions:
+    retry = retry or Retry()
+    know_types(raises)
+    know_types(retry.give_up_on)
+    if isinstance(retry.retry_on, tuple):
+        know_types(retry.retry_on)
+    name = name or getattr(body, "__name__", type(body).__name__)
+    return StepOptions(
+        name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
+        retry=retry,
+        timeout=None if timeout is None else span(timeout, what="timeout"),
+        **rest,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(fn: Callable[..., Any]) -> Step[..., Any]:
+    return cast("Step[..., Any]", step(fn))
+
+
+def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
+    """The step of a callable: itself, or a plain one with default options."""
+    if isinstance(fn, Step):
+        return fn
+    try:
+        return _plain(fn)
+    except TypeError:  # not hashable
+        return cast("Step[..., Any]", step(fn))
+
+
+class Workflow(Generic[In, Out]):
+    """A registered workflow function with its name and version."""
+
+    def __init__(self, fn: Callable[..., Coroutine[Any, Any, Out]], name: str, version: int) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.fn = fn
+        self.name = check_name(name, what="workflow name")
+        self.version = version
+        if not inspect.iscoroutinefunction(fn):
+            raise InvalidOptionError(f"workflow {name!r} is not an async function", fix="write `async def`")
+        if "@" in name or version < 1:
+            raise InvalidOptionError(
+                f"workflow {name!r} version {version}", why="a name has no @, and versions start at 1"
+            )
+        signature = hints_of(fn)
+        parameters = signature.parameters
+        if not 1 <= len(parameters) <= 2:
+            raise InvalidOptionError(
+                f"workflow {name!r} takes {len(parameters)} parameters",
+                why="a workflow takes its context and at most one input",
+                fix="put several values into one dataclass",
+            )
+        self.takes_input = len(parameters) == 2
+        self.input_hint: Any = parameters[1].hint if self.takes_input else None
+        self.input_default: Any = parameters[1].default if self.takes_input else MISSING
+        self.output_hint: Any = signature.returns
+
+    @property
+    def definition(self) -> str:
+        """Name and version in one word."""
+        return f"{self.name}@{self.version}"
+
+    def __call__(self, ctx: Context, *args: Any) -> Coroutine[Any, Any, Out]:
+        """Call the function itself; nothing is registered or started."""
+        return self.fn(ctx, *args)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.definition}>"
+
+
+class WorkflowDecorator:
+    """What `@workflow(...)` returns."""
+
+    def __init__(self, name: str | None, version: int) -> None:
+        self._name = name
+        self._version = version
+
+    @overload
+    def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+    def __call__(self, fn: Callable[..., Coroutine[Any, Any, Any]], /) -> Any:
+        return Workflow(fn, self._name or fn.__name__, self._version)
+
+
+@overload
+def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+@overload
+def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+@overload
+def workflow(*, name: str | None = None, version: int = 1) -> WorkflowDecorator: ...
+def workflow(fn: Callable[..., Any] | None = None, /, *, name: str | None = None, version: int = 1) -> Any:
+    """Make an async function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`."""
+    decorator = WorkflowDecorator(name, version)
+    return decorator if fn is None else decorator(fn)
+
+
+class Registry:
+    """The workflows that one engine knows."""
+
+    def __init__(self, workflows: Iterable[Workflow[Any, Any]] = ()) -> None:
+        self._known: dict[str, Workflow[Any, Any]] = {}
+        self._newest: dict[str, Workflow[Any, Any]] = {}
+        for each in workflows:
+            self.add(each)
+
+    def add(self, definition: Workflow[Any, Any]) -> None:
+        """Register; another function under the same name and version is refused."""
+        if not isinstance(definition, Workflow):
+            raise InvalidOptionError(f"{definition!r} is not a workflow", fix="decorate it with @workflow")
+        known = self._known.get(definition.definition)
+        if known is not None and known.fn is not definition.fn:
+            raise DuplicateNameError(
+                f"two workflows are called {definition.definition}",
+                where=f"{known.fn.__module__}.{known.fn.__qualname__} and {definition.fn.__module__}.{definition.fn.__qualname__}",
+                fix="give one another name or version: @workflow(name=..., version=...)",
+            )
+        self._known[definition.definition] = definition
+        newest = self._newest.get(definition.name)
+        if newest is None or newest.version <= definition.version:
+            self._newest[definition.name] = definition
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Every "name@version"."""
+        return tuple(self._known)
+
+    def newest(self, name: str) -> Workflow[Any, Any]:
+        """The newest version of a workflow. Raises `UnknownWorkflowError` with the nearest names."""
+        found = self._newest.get(name)
+        if found is None:
+            raise UnknownWorkflowError(
+                "workflow", name, near=nearest(name, self._newest), fix=f"known: {', '.join(self._newest) or 'none'}"
+            )
+        return found
+
+    def find(self, definition: str) -> Workflow[Any, Any] | None:
+        """The workflow of a "name@version", if it is known here."""
+        return self._known.get(definition)

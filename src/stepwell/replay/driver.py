@@ -1,0 +1,149 @@
+"""Begins turns and reads their endings: from a claimed run to what must be committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.clock import Instant
+from stepwell.codec.base import Place
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError
+from stepwell.ids import derived_run_id
+from stepwell.model.commits import BeginRollback, End, Move, Pause
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.locations import ROOT
+from stepwell.model.runs import Inbox, NewRun, Run
+from stepwell.model.states import RunStatus
+from stepwell.replay.calls import UndoFailed, is_known
+from stepwell.replay.context import Context
+from stepwell.replay.definition import Workflow
+from stepwell.replay.journal import Journal
+from stepwell.replay.primitives.checkpoint import checkpoint_floor
+from stepwell.replay.rollback import left_to_undo, unwind
+from stepwell.replay.scopes import Scope
+from stepwell.replay.suspend import ContinueAsNew
+from stepwell.replay.turn import Turn
+
+
+def begin_forward(workflow: Workflow[Any, Any], run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec) -> Turn:
+    """A turn that runs the workflow's function from its beginning, over what is recorded."""
+    turn = Turn(run, journal, inbox, codec, Context)
+    scope = Scope(turn, ROOT, run.started_at or run.created_at)
+
+    async def main() -> Any:
+        context = Context(scope)
+        if not workflow.takes_input:
+            return await workflow.fn(context)
+        place = Place(run.workflow, "", "the input")
+        return await workflow.fn(context, codec.decode(run.input, workflow.input_hint, place=place))
+
+    turn.begin(main())
+    return turn
+
+
+def begin_rollback(
+    workflow: Workflow[Any, Any] | None, run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec, now: Instant
+) -> Turn:
+    """A turn that undoes what is left to undo.
+
+    Compensations are found by the names stored with their steps. One that the code defines only while it runs is made
+    known by replaying the code up to where it stopped; no body runs in that.
+    """
+    if workflow is not None and not all(is_known(entry) for entry in left_to_undo(journal, run.undo_floor)):
+        replay = begin_forward(workflow, run, journal, Inbox(), codec)
+        replay.advance(now)
+        replay.close()
+        journal.pending = type(journal.pending)()
+    turn = Turn(run, journal, inbox, codec, Context)
+    turn.now = now
+    turn.begin(unwind(turn))
+    return turn
+
+
+def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
+    """What must be committed now that a turn's code has ended or diverged."""
+    if turn.problem is not None:
+        return Pause(encode_failure(record_failure(turn.problem)))
+    if turn.run.status is RunStatus.COMPENSATING:
+        return _conclude_rollback(turn)
+    assert workflow is not None
+    error = turn.error
+    if error is None:
+        return _completed(turn, workflow)
+    if isinstance(error, ContinueAsNew):
+        return _continued(turn, workflow, error)
+    return failed(turn, error)
+
+
+def failed(turn: Turn, error: BaseException) -> Move:
+    """How a run ends that failed: at once, or through its compensations."""
+    failure, floor = _describe(turn, error), 0
+    if isinstance(error, Rollback) and error.to is not None:
+        try:
+            floor = checkpoint_floor(turn.journal, error.to)
+        except CheckpointMissingError as missing:
+            failure = record_failure(missing)
+    stored = encode_failure(failure)
+    if left_to_undo(turn.journal, floor):
+        return BeginRollback("failed", stored, floor)
+    return End(RunStatus.FAILED, failure=stored)
+
+
+def honour_cancel(journal: Journal) -> Move:
+    """How a run ends that is to be cancelled: at once, or through its compensations."""
+    if left_to_undo(journal, 0):
+        return BeginRollback("cancelled", None)
+    return End(RunStatus.CANCELLED)
+
+
+def _describe(turn: Turn, error: BaseException) -> FailureRecord:
+    """A run's failure is its cause: of a failed step, the step's own error with the step's path."""
+    if isinstance(error, StepFailed):
+        return msgspec.structs.replace(error.failure, path=error.path, attempts=error.attempts)
+    data = b"null"
+    if isinstance(error, Failure) and error.data is not None:
+        try:
+            data = turn.codec.encode(error.data, place=Place(turn.run.workflow, "", "the data of a failure"))[1:]
+        except StepwellError as unstorable:
+            return record_failure(unstorable)
+    return record_failure(error, data=data)
+
+
+def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
+    place = Place(turn.run.workflow, "", "the result")
+    try:
+        output, _ = turn.codec.settle(turn.value, workflow.output_hint, place=place)
+    except StepwellError as error:
+        return failed(turn, error)
+    return End(RunStatus.COMPLETED, output=output)
+
+
+def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew) -> Move:
+    run = turn.run
+    following: Workflow[Any, Any] = request.workflow or workflow
+    place = Place(following.name, "", "the input")
+    try:
+        value = turn.codec.validate(request.input, following.input_hint, place=place) if following.takes_input else None
+        stored = turn.codec.encode(value, following.input_hint if following.takes_input else Any, place=place)
+    except StepwellError as error:
+        return failed(turn, error)
+    successor = NewRun(
+        derived_run_id(run.run_id, "~continued"), following.name, following.version, stored, run.key, run.parent
+    )
+    return End(RunStatus.CONTINUED, successor=successor)
+
+
+def _conclude_rollback(turn: Turn) -> Move:
+    """The end of a rollback. While it is stalled, the run's own failure is kept inside the failure of the undo."""
+    error, stored = turn.error, turn.run.failure
+    own = decode_failure(stored) if stored is not None else None
+    own = own.causes.get("run", own) if own is not None else None
+    if error is None:
+        status = RunStatus.CANCELLED if turn.run.cause == "cancelled" else RunStatus.COMPENSATED
+        return End(status, failure=encode_failure(own) if own is not None else None)
+    failure = error.failure if isinstance(error, UndoFailed) else record_failure(error)
+    if own is not None:
+        failure = msgspec.structs.replace(failure, causes={**failure.causes, "run": own})
+    return End(RunStatus.COMPENSATION_FAILED, failure=encode_failure(failure))

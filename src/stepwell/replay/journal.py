@@ -1,0 +1,175 @@
+"""The journal: a run's history in memory, what the code has visited of it, and what is not committed yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stepwell.clock import Instant
+from stepwell.ids import RunId
+from stepwell.model.commits import Commit, Move
+from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.locations import Location, Names, is_below, subtree
+from stepwell.model.runs import History, NewRun
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.model.waits import Wait
+from stepwell.model.workers import Fence
+
+
+@dataclass(slots=True)
+class Pending:
+    """What the next commit will carry."""
+
+    entries: list[Entry] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    cursors: dict[Location, Cursor] = field(default_factory=dict)
+    ended_cursors: list[Location] = field(default_factory=list)
+    trims: list[tuple[Location, Location]] = field(default_factory=list)
+    consumed: list[int] = field(default_factory=list)
+    children: list[NewRun] = field(default_factory=list)
+    is_urgent: bool = False  # something that must be durable before the next effect
+
+
+class Journal:
+    """One run's history: look-ups by location, the visited set, and the delta."""
+
+    def __init__(self, run_id: RunId, history: History, last_seq: int) -> None:
+        self.run_id = run_id
+        self.names = Names(history.names)
+        self.entries = {entry.location: entry for entry in history.entries}
+        self.cursors = {cursor.location: cursor for cursor in history.cursors}
+        self.waits = {wait.location: wait for wait in history.waits}
+        self.attempts: dict[Location, list[Attempt]] = {}
+        for attempt in history.attempts:
+            self.attempts.setdefault(attempt.location, []).append(attempt)
+        self.last_seq = last_seq
+        self._loaded = sorted(self.entries)
+        self.visited: set[Location] = set()
+        self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
+        self.pending = Pending()
+
+    # --- reading ---
+
+    def recall(self, location: Location) -> Entry | None:
+        """The recorded entry of an operation that the code visits now."""
+        entry = self.entries.get(location)
+        if entry is not None:
+            self.unvisited -= 1
+        return entry
+
+    def skip_below(self, scope: Location) -> None:
+        """Everything below a finished operation counts as visited: it is not run again."""
+        first, end = subtree(scope)
+        for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
+            if location not in self.visited:
+                self.visited.add(location)
+                self.unvisited -= 1
+
+    def missing(self) -> Iterator[Entry]:
+        """Recorded entries that the code has not visited, in the order of their commit."""
+        for entry in sorted(self.entries.values()):
+            if entry.location not in self.visited and entry.kind not in (EntryKind.VERSION, EntryKind.UNDO):
+                yield entry
+
+    def has_recorded_below(self, scope: Location) -> bool:
+        """Whether anything not yet visited is recorded, or waited for, in a scope: the run has been beyond this point."""
+        if self.unvisited and any(
+            location not in self.visited and is_below(location, scope) for location in self.entries
+        ):
+            return True
+        return any(location not in self.visited and is_below(location, scope) for location in self.waits)
+
+    # --- writing ---
+
+    def record(
+        self,
+        location: Location,
+        kind: EntryKind,
+        status: EntryStatus,
+        value: bytes,
+        at: Instant,
+        took: int = 0,
+        attempts: int = 0,
+        undo: bytes | None = None,
+        *,
+        is_urgent: bool = True,
+    ) -> Entry:
+        """Append the one result of an operation."""
+        self.last_seq += 1
+        entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo)
+        self.entries[location] = entry
+        self.pending.entries.append(entry)
+        if is_urgent:
+            self.pending.is_urgent = True
+        return entry
+
+    def record_attempt(self, attempt: Attempt) -> None:
+        """Append a failed attempt, or the start of an at-most-once one."""
+        self.attempts.setdefault(attempt.location, []).append(attempt)
+        self.pending.attempts.append(attempt)
+        self.pending.is_urgent = True
+
+    def move_cursor(self, cursor: Cursor) -> None:
+        """A loop has come further. Not urgent: without it, recorded iterations are replayed."""
+        self.cursors[cursor.location] = cursor
+        self.pending.cursors[cursor.location] = cursor
+
+    def end_cursor(self, location: Location) -> None:
+        """A loop is over."""
+        self.cursors.pop(location, None)
+        self.pending.cursors.pop(location, None)
+        self.pending.ended_cursors.append(location)
+
+    def trim(self, first: Location, end: Location) -> None:
+        """Forget a range of keys; what can still be undone stays."""
+        for location in [found for found in self.entries if first <= found < end]:
+            if self.entries[location].undo is None:
+                del self.entries[location]
+        for table in (self.attempts, self.cursors, self.pending.cursors):
+            for location in [found for found in table if first <= found < end]:
+                del table[location]  # type: ignore[attr-defined]
+        # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
+        self.pending.trims.append((first, end))
+        self.pending.is_urgent = True
+
+    def consume(self, number: int) -> None:
+        """A signal was used; it is consumed in the commit that carries its use."""
+        self.pending.consumed.append(number)
+
+    def start_child(self, child: NewRun) -> None:
+        """A child begins with the next commit."""
+        self.pending.children.append(child)
+        self.pending.is_urgent = True
+
+    def undo_stack(self, floor: int) -> list[Entry]:
+        """What can still be undone, last committed first."""
+        stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
+        return sorted(stack, reverse=True)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is anything to commit."""
+        pending = self.pending
+        return bool(
+            pending.is_urgent or pending.entries or pending.cursors or pending.ended_cursors or pending.consumed
+        )
+
+    def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:
+        """Everything that is not committed yet, as one commit."""
+        pending, self.pending = self.pending, Pending()
+        return Commit(
+            self.run_id,
+            fence,
+            number,
+            self.names.take_new(),
+            tuple(pending.entries),
+            tuple(pending.attempts),
+            tuple(pending.cursors.values()),
+            tuple(pending.ended_cursors),
+            tuple(pending.trims),
+            tuple(pending.consumed),
+            tuple(pending.children),
+            waits,
+            move,
+        )

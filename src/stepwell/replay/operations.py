@@ -1,0 +1,54 @@
+"""An operation: what `ctx.step(...)` and its like return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepwell.model.locations import Location
+
+if TYPE_CHECKING:
+    from stepwell.replay.turn import Turn
+
+T = TypeVar("T", covariant=True)
+
+
+class Operation(Coroutine[Any, Any, T]):
+    """Something durable to await. Its path was fixed when it was created; it begins when it is first awaited.
+
+    It is a coroutine to asyncio, so `gather`, `create_task` and task groups take it as it is.
+    """
+
+    __slots__ = ("_begin", "_inner", "_turn", "location")
+
+    def __init__(self, turn: Turn, location: Location, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self.location = location
+        self._turn = turn
+        self._begin = begin
+        self._inner: Coroutine[Any, Any, T] | None = None
+        turn.unawaited[self] = None
+
+    def _coroutine(self) -> Coroutine[Any, Any, T]:
+        if self._inner is None:
+            self._turn.unawaited.pop(self, None)
+            self._inner = self._begin()
+        return self._inner
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine().__await__()
+
+    def send(self, value: Any) -> Any:
+        """As a coroutine's."""
+        return self._coroutine().send(value)
+
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> Any:
+        """As a coroutine's."""
+        coroutine = self._coroutine()
+        return coroutine.throw(typ) if val is None and tb is None else coroutine.throw(typ, val, tb)
+
+    def close(self) -> None:
+        """As a coroutine's: an operation that is closed before it began never begins."""
+        self._turn.unawaited.pop(self, None)
+        if self._inner is not None:
+            self._inner.close()

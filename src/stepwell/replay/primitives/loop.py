@@ -1,0 +1,133 @@
+"""Iterate with durable state and a history that stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from stepwell.codec.base import Place
+from stepwell.codec.signatures import hints_of
+from stepwell.errors import InvalidOptionError, NonDeterministicError
+from stepwell.model.entries import Cursor, Entry
+from stepwell.model.locations import Location, iteration, iterations
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.packing import pack, unpack
+from stepwell.replay.recorded import decode_recorded, decode_value
+from stepwell.replay.scopes import Scope
+
+S = TypeVar("S")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Continue(Generic[S]):
+    """Go on with the next iteration and this state."""
+
+    state: S
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Generic[B]):
+    """End the loop with this value."""
+
+    value: B
+
+
+LoopBody = Callable[[Any, Any], Awaitable[Any]]  # takes the iteration's Context and the state
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """How often the state is committed and old iterations are trimmed, and how many are kept."""
+
+    commit_every: int = 1
+    trim_every: int = 20
+    keep: int = 20
+
+    def __post_init__(self) -> None:
+        if self.commit_every < 1 or self.trim_every < 1 or self.keep < 0:
+            raise InvalidOptionError("commit_every and trim_every must be at least 1, keep at least 0")
+
+
+async def run_loop(
+    scope: Scope, location: Location, entry: Entry | None, body: LoopBody, state: Any, options: LoopOptions
+) -> Any:
+    """Run the body until it breaks; the value of the break."""
+    turn = scope.turn
+    if entry is None:
+        entry = await _iterate(scope, location, body, state, options)
+    else:
+        turn.journal.skip_below(location)
+        await turn.in_order(entry)
+    scope.saw(entry)
+    return decode_recorded(turn, entry, Any)
+
+
+async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any, options: LoopOptions) -> Entry:
+    turn, journal, started_at = scope.turn, scope.turn.journal, scope.turn.now
+    is_stateful = state is not None
+    hint = _state_hint(body)
+    cursor = journal.cursors.get(location)
+    if cursor is None:
+        number, trimmed, stored = 0, 0, _encode(scope, location, state, hint)
+    else:
+        number, trimmed = cursor.iteration, cursor.trimmed
+        (time,), stored = unpack(cursor.state)
+        scope.time = max(scope.time, time)
+    state = decode_value(turn, location, stored, hint, "the loop's state")
+    while True:
+        inner = scope.below(iteration(location, number))
+        outcome = await body(turn.context(inner), state)
+        scope.time = max(scope.time, inner.time)
+        number += 1
+        if outcome is None and not is_stateful:
+            outcome = Continue(None)
+        match outcome:
+            case Break(value):
+                stored = _encode(scope, location, value, Any)
+                _trim(scope, location, trimmed, number - options.keep)
+                journal.end_cursor(location)
+                took = turn.now - started_at
+                return journal.record(location, EntryKind.LOOP, EntryStatus.DONE, stored, turn.now, took, number)
+            case Continue(following):
+                stored = _encode(scope, location, following, hint)
+                state = decode_value(turn, location, stored, hint, "the loop's state")
+            case _:
+                raise _bad_outcome(scope, location, outcome)
+        if number % options.trim_every == 0:
+            trimmed = _trim(scope, location, trimmed, number - options.keep)
+        if number % options.commit_every == 0:
+            journal.move_cursor(Cursor(location, number, trimmed, pack([scope.time], stored)))
+
+
+def _trim(scope: Scope, location: Location, trimmed: int, end: int) -> int:
+    """Delete the newly expired range of iterations; gives the new lower bound."""
+    if end <= trimmed:
+        return trimmed
+    scope.turn.journal.trim(*iterations(location, trimmed, end))
+    return end
+
+
+def _state_hint(body: LoopBody) -> Any:
+    parameters = hints_of(body).parameters
+    return parameters[1].hint if len(parameters) > 1 else Any
+
+
+def _encode(scope: Scope, location: Location, value: Any, hint: Any) -> bytes:
+    turn = scope.turn
+    return turn.codec.encode(
+        value, hint, place=lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the state")
+    )
+
+
+def _bad_outcome(scope: Scope, location: Location, outcome: Any) -> NonDeterministicError:
+    path = scope.turn.journal.names.text(location)
+    problem = NonDeterministicError(
+        f"the body of loop {path} returned {type(outcome).__name__}",
+        where=path,
+        why="without a next state, the loop could not go on after a crash where it stopped",
+        fix="return Continue(state) or Break(value)",
+    )
+    scope.turn.diverge(problem)
+    return problem

@@ -1,0 +1,28 @@
+"""A local value, produced at most once and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.codec.base import Place
+from stepwell.codec.signatures import hints_of
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.scopes import Scope
+
+
+async def run_once(scope: Scope, location: Location, entry: Entry | None, producer: Callable[[], Any]) -> Any:
+    """The recorded value, or what the producer gives now."""
+    turn = scope.turn
+    hint = hints_of(producer).returns
+    if entry is None:
+        place = lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the value")  # noqa: E731
+        stored = turn.codec.encode(producer(), hint, place=place)
+        entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)
+    else:
+        await turn.in_order(entry)
+    scope.saw(entry)
+    return decode_recorded(turn, entry, hint)

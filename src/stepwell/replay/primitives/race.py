@@ -1,0 +1,72 @@
+"""The first branch wins; losers are cancelled and their history removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from stepwell.errors import RaceError
+from stepwell.model.entries import Entry
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.locations import Location
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.branches import Branch, Branches, Finished, decode_branch
+from stepwell.replay.packing import pack, unpack
+from stepwell.replay.revival import revive
+from stepwell.replay.scopes import Scope
+
+First = Literal["success", "settled"]
+
+
+class Winner(NamedTuple):
+    """Who won a race, and with what."""
+
+    branch: str
+    value: Any
+
+
+async def run_race(
+    scope: Scope, location: Location, entry: Entry | None, branches: Mapping[str, Branch], first: First
+) -> Winner:
+    """The first branch to succeed (or to end, with `first="settled"`). Raises `RaceError` when none does."""
+    turn = scope.turn
+    if entry is None:
+        started_at = turn.now
+        outcome = await _compete(scope, location, branches, first)
+        took = turn.now - started_at
+        if isinstance(outcome, Finished):
+            value = pack([outcome.name], outcome.value)
+            entry = turn.journal.record(location, EntryKind.RACE, EntryStatus.DONE, value, turn.now, took)
+        else:
+            entry = turn.journal.record(
+                location, EntryKind.RACE, EntryStatus.FAILED, encode_failure(outcome), turn.now, took
+            )
+    else:
+        turn.journal.skip_below(location)
+        await turn.in_order(entry)
+    scope.saw(entry)
+    if entry.status is EntryStatus.FAILED:
+        raise revive(decode_failure(entry.value))
+    (name,), stored = unpack(entry.value)
+    return Winner(name, decode_branch(scope, location, branches[name], stored) if name in branches else None)
+
+
+async def _compete(
+    scope: Scope, location: Location, branches: Mapping[str, Branch], first: First
+) -> Finished | FailureRecord:
+    running = Branches(scope, location, branches)
+    failures: dict[str, FailureRecord] = {}
+    try:
+        for _ in branches:
+            settled = await running.next()
+            if isinstance(settled, Finished):
+                await running.cancel(forget=True)
+                return settled
+            if first == "settled":
+                await running.cancel(forget=True)
+                return settled.failure
+            failures[settled.name] = settled.failure
+    finally:
+        running.close()
+    errors: dict[str, Exception] = {name: revive(failure) for name, failure in failures.items()}
+    return record_failure(RaceError(scope.turn.journal.names.text(location), errors))

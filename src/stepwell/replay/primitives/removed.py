@@ -1,0 +1,31 @@
+"""A place that old histories still contain and the code no longer visits."""
+
+from __future__ import annotations
+
+from stepwell.errors import InvalidOptionError
+from stepwell.model.locations import named
+from stepwell.model.states import EntryKind
+from stepwell.nearest import nearest
+from stepwell.replay import divergence
+from stepwell.replay.scopes import Scope
+
+
+def declare_removed(scope: Scope, name: str, kind: str) -> None:
+    """Let a recorded entry of this name and kind, and all below it, go unvisited. Numbered uses of the name count too."""
+    words = {each.word: each for each in EntryKind}
+    if kind not in words:
+        near = nearest(kind, words)
+        raise InvalidOptionError(
+            f"there is no kind of operation {kind!r}", fix=f"did you mean {near[0]!r}?" if near else ", ".join(words)
+        )
+    scope.check_open()
+    turn, journal = scope.turn, scope.turn.journal
+    number = journal.names.find(name)
+    if number is None:
+        return
+    location = named(scope.location, number)
+    entry = journal.entries.get(location)
+    if entry is not None and entry.kind is not words[kind]:
+        raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, words[kind]))
+    journal.skip_below(location)
+    journal.waits = {at: wait for at, wait in journal.waits.items() if not at.startswith(location)}

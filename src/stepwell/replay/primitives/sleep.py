@@ -1,0 +1,45 @@
+"""Wait until a deadline, fixed at the first visit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from stepwell.clock import Instant, Span, to_datetime
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location
+from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.replay.packing import pack, unpack
+from stepwell.replay.scopes import Scope
+
+
+class Slept(NamedTuple):
+    """When a sleep was to end, and when it did."""
+
+    due_at: datetime
+    woke_at: datetime
+
+
+async def run_sleep(
+    scope: Scope, location: Location, entry: Entry | None, lasts: Span | None, until: Instant | None
+) -> Slept:
+    """Sleep for a span from the first visit, or until an instant; a past one is over at once."""
+    turn = scope.turn
+    if entry is not None:
+        await turn.in_order(entry)
+    else:
+        stored = turn.stored_wait(location, WaitKind.TIMER)
+        started_at = turn.now
+        if stored is not None and stored.due_at is not None:
+            due_at = stored.due_at
+        else:
+            due_at = until if until is not None else Instant(turn.now + (lasts or 0))
+        if due_at > turn.now:
+            await turn.wait(location, WaitKind.TIMER, due_at)
+        if lasts is not None:
+            started_at = Instant(due_at - lasts)
+        took = max(0, turn.now - started_at)
+        entry = turn.journal.record(location, EntryKind.SLEEP, EntryStatus.DONE, pack([due_at], b""), turn.now, took)
+    scope.saw(entry)
+    (due,), _ = unpack(entry.value)
+    return Slept(to_datetime(Instant(due)), to_datetime(entry.at))

@@ -1,0 +1,222 @@
+"""Run once, record, retry by policy, time out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import msgspec
+
+from stepwell.clock import Instant, to_timedelta
+from stepwell.codec.base import Place
+from stepwell.errors import Failure, OutcomeUnknown, Rollback, StepwellError
+from stepwell.model.entries import Attempt, Entry
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.locations import Location
+from stepwell.model.retries import Retry
+from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
+from stepwell.replay.calls import UndoFailed, describe_call
+from stepwell.replay.definition import Step
+from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.revival import step_failed
+from stepwell.replay.scopes import Scope
+from stepwell.replay.step_context import StepContext
+from stepwell.replay.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Try again then."""
+
+    at: Instant
+    failure: FailureRecord
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The failure is final."""
+
+    failure: FailureRecord
+
+
+def decide(
+    attempted: Raised | TimedOut, *, attempt: int, policy: Retry, now: Instant, chance: float, data: bytes = b"null"
+) -> RetryAt | GiveUp:
+    """Say what happens after a failed attempt; the caller only carries it out."""
+    match attempted:
+        case TimedOut(after):
+            error: BaseException = TimeoutError(f"it ran longer than its limit of {to_timedelta(after)}")
+            may_retry = policy.on_timeout
+        case Raised(error):
+            may_retry = isinstance(error, Exception) and policy.may_retry(error)
+        case _:
+            assert_never(attempted)
+    failure = record_failure(error, data=data)
+    if not may_retry or attempt >= policy.max_attempts or not isinstance(error, Exception):
+        return GiveUp(failure)
+    return RetryAt(Instant(now + policy.wait_after(attempt, error, chance)), failure)
+
+
+async def run_step(
+    scope: Scope,
+    location: Location,
+    entry: Entry | None,
+    step: Step[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result of a step: recorded, or made now."""
+    turn = scope.turn
+    if entry is None:
+        entry, value = await perform(scope, location, EntryKind.STEP, step, args, kwargs)
+        scope.saw(entry)
+        if entry.status is EntryStatus.DONE:
+            return value
+    else:
+        await turn.in_order(entry)
+        scope.saw(entry)
+        if entry.status is EntryStatus.DONE:
+            return decode_recorded(turn, entry, step.signature.returns)
+    raise step_failed(turn.journal.names.text(location), decode_failure(entry.value), entry.attempts)
+
+
+async def perform(
+    scope: Scope,
+    location: Location,
+    kind: EntryKind,
+    step: Step[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Entry, Any]:
+    """Attempt a step until it succeeds or fails for good, and record that; gives the entry and the value as it will be replayed.
+
+    The final failure of an undo is recorded as an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
+    """
+    turn, options = scope.turn, step.options_
+    past = turn.journal.attempts.get(location, ())
+    number = len(past)
+    counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
+    if past and past[-1].failure is None:
+        return _unknown(turn, location, number), None
+    if counted and past[-1].next_at is not None:
+        await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
+    first_at = turn.now
+    while True:
+        number, counted = number + 1, counted + 1
+        if options.at_most_once:
+            turn.journal.record_attempt(Attempt(location, number, turn.now, None, None))
+        body = _body(turn, location, step, args, kwargs, number, counted >= options.retry.max_attempts)
+        attempted = await turn.run_body(body)
+        if isinstance(attempted, Succeeded):
+            stored = _store(turn, location, kind, step, attempted.value, first_at, number, args, kwargs)
+            if not isinstance(stored, Raised):
+                return stored
+            attempted = stored
+        decision = _after_failure(turn, location, attempted, step, number, counted)
+        failure = encode_failure(decision.failure)
+        next_at = decision.at if isinstance(decision, RetryAt) else None
+        if next_at is None and kind is EntryKind.STEP:
+            took = turn.now - first_at
+            return turn.journal.record(location, kind, EntryStatus.FAILED, failure, turn.now, took, number), None
+        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, next_at))
+        if next_at is None:
+            raise UndoFailed(decision.failure)
+        await turn.wait(location, WaitKind.RETRY, next_at)
+
+
+def _body(
+    turn: Turn,
+    location: Location,
+    step: Step[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    number: int,
+    is_final: bool,
+) -> Body:
+    run_id, path = turn.run.run_id, turn.journal.names.text(location)
+    info = StepContext(run_id, turn.run.workflow, path, number, is_final, f"{run_id}:{path}")
+    return Body(
+        location, step.fn, args, kwargs, step.options_.timeout, info, step.takes_context, turn.loop.create_future()
+    )
+
+
+def _store(
+    turn: Turn,
+    location: Location,
+    kind: EntryKind,
+    step: Step[..., Any],
+    value: Any,
+    first_at: Instant,
+    number: int,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Entry, Any] | Raised:
+    """Record a value; one that cannot be stored is a failure that no retry can mend."""
+    options, hint = step.options_, step.signature.returns
+    try:
+        stored, decoded = turn.codec.settle(value, hint, place=lambda: _place(turn, location))
+        undo = describe_call(turn, location, step, args, kwargs) if options.compensate is not None else None
+    except StepwellError as error:
+        return Raised(error)
+    is_urgent = options.durability == "normal"
+    took = turn.now - first_at
+    entry = turn.journal.record(
+        location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
+    )
+    return entry, decoded
+
+
+def _place(turn: Turn, location: Location) -> Place:
+    return Place(turn.run.workflow, turn.journal.names.text(location), "the result")
+
+
+def _after_failure(
+    turn: Turn, location: Location, attempted: Attempted, step: Step[..., Any], number: int, counted: int
+) -> RetryAt | GiveUp:
+    assert not isinstance(attempted, Succeeded)
+    if isinstance(attempted, Raised) and isinstance(attempted.error, StepwellError):
+        return GiveUp(record_failure(attempted.error))
+    error = attempted.error if isinstance(attempted, Raised) else None
+    policy = step.options_.retry if not step.options_.at_most_once else Retry(max_attempts=1)
+    try:
+        return decide(
+            attempted,
+            attempt=counted,
+            policy=policy,
+            now=turn.now,
+            chance=_chance(turn, location, number),
+            data=_data_of(turn, error),
+        )
+    except Exception as broken:  # noqa: BLE001  a policy's own callable failed: final, with that error
+        return GiveUp(record_failure(broken))
+
+
+def _data_of(turn: Turn, error: BaseException | None) -> bytes:
+    match error:
+        case Failure() if error.data is not None:
+            place = Place(turn.run.workflow, "", "the data of a failure")
+            return bytes(turn.codec.encode(error.data, place=place))[1:]
+        case Rollback():
+            return msgspec.json.encode({"to": error.to, "reason": error.reason})
+        case _:
+            return b"null"
+
+
+def _chance(turn: Turn, location: Location, number: int) -> float:
+    seed = f"{turn.run.run_id}\x1f{number}\x1f".encode() + location
+    return int.from_bytes(hashlib.blake2b(seed, digest_size=4).digest(), "big") / (1 << 32)
+
+
+def _unknown(turn: Turn, location: Location, number: int) -> Entry:
+    """The worker died inside an at-most-once body: it is never run again."""
+    path = turn.journal.names.text(location)
+    error = OutcomeUnknown(
+        f"the outcome of at-most-once step {path} is unknown: its worker died while it ran",
+        where=path,
+        fix="find out whether it took effect, then go on accordingly",
+    )
+    return turn.journal.record(
+        location, EntryKind.STEP, EntryStatus.FAILED, encode_failure(record_failure(error)), turn.now, 0, number
+    )

@@ -1,0 +1,82 @@
+"""Recorded failures, raised again so that the `except` clause that caught them the first time still does.
+
+Types come from a closed registry (builtins, and what steps declare), never from an import by stored name.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from functools import lru_cache
+
+from stepwell.errors import (
+    ChildFailed,
+    JoinError,
+    RaceError,
+    RecordedError,
+    RunError,
+    StepFailed,
+    WaitTimeout,
+)
+from stepwell.model.failures import FailureRecord
+
+_KNOWN: dict[str, type[Exception]] = {
+    f"builtins.{name}": kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type)
+    and issubclass(kind, Exception)
+    and not issubclass(kind, (StopIteration, StopAsyncIteration))
+}
+
+
+def know_types(types: Iterable[type[Exception]]) -> None:
+    """Let failures of these types be caught by their own name after a replay."""
+    for kind in types:
+        if not issubclass(kind, StepFailed):
+            _KNOWN.setdefault(f"{kind.__module__}.{kind.__qualname__}", kind)
+
+
+@lru_cache(maxsize=1024)
+def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
+    """A class that is both: `except StepFailed` and `except KeyError` catch it."""
+    if issubclass(base, kind):
+        return base
+    try:
+        return type(
+            base.__name__,
+            (base, kind),
+            {"__module__": base.__module__, "__doc__": base.__doc__, "__str__": base.__str__},
+        )
+    except TypeError:  # the layouts of the two cannot be combined
+        return base
+
+
+def _build(base: type[RunError], kind: type[Exception] | None, *args: object) -> RunError:
+    if kind is not None:
+        both = _also(base, kind)
+        error = both.__new__(both)
+        base.__init__(error, *args)  # type: ignore[arg-type]
+        return error
+    return base(*args)  # type: ignore[arg-type]
+
+
+def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:
+    """The exception of a step that failed for good."""
+    return _build(StepFailed, _KNOWN.get(failure.qualified), path, failure, attempts)
+
+
+def revive(failure: FailureRecord) -> RunError:
+    """The exception of a recorded failure."""
+    match failure.code:
+        case StepFailed.code if "step" in failure.causes:
+            return step_failed(failure.path, failure.causes["step"], failure.attempts)
+        case JoinError.code:
+            return JoinError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+        case RaceError.code:
+            return RaceError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+        case ChildFailed.code:
+            return ChildFailed(failure.path, failure.run_id, failure.status, failure.causes.get("child"))
+        case WaitTimeout.code:
+            return WaitTimeout(failure.path)
+        case _:
+            return _build(RecordedError, _KNOWN.get(failure.qualified), failure)

@@ -1,0 +1,94 @@
+"""Scopes: the part of a path in which names are unique, and the time that code in it sees."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from typing import TYPE_CHECKING
+
+from stepwell.clock import Instant
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location, named, use
+from stepwell.model.states import EntryKind, WaitKind
+from stepwell.replay import divergence
+
+if TYPE_CHECKING:
+    from stepwell.replay.turn import Turn
+
+_WAITS_OF: dict[WaitKind, frozenset[EntryKind]] = {
+    WaitKind.TIMER: frozenset({EntryKind.SLEEP}),
+    WaitKind.SIGNAL: frozenset({EntryKind.RECEIVE, EntryKind.RECEIVE_MANY}),
+    WaitKind.CHILD: frozenset({EntryKind.CHILD}),
+    WaitKind.RETRY: frozenset({EntryKind.STEP, EntryKind.UNDO}),
+}
+
+
+class Scope:
+    """Where operations stand: the workflow itself, a branch, or one iteration of a loop."""
+
+    __slots__ = ("_draws", "_kinds", "_uses", "is_closed", "location", "parent", "time", "turn")
+
+    def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
+        self.turn = turn
+        self.location = location
+        self.parent = parent
+        self.time = time  # when the last result reached code in this scope: what `ctx.now()` says
+        self.is_closed = False  # its branch lost or was cancelled: nothing may be recorded in it any more
+        self._uses: dict[int, int] = {}
+        self._draws = 0
+        self._kinds: dict[Location, EntryKind] = {}
+
+    def below(self, location: Location) -> Scope:
+        """A scope inside this one, beginning at its time."""
+        return Scope(self.turn, location, self.time, self)
+
+    def check_open(self) -> None:
+        """Refuse operations of a branch that has lost."""
+        self.turn.check_open()
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.is_closed:
+                raise asyncio.CancelledError
+            scope = scope.parent
+
+    def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
+        """Fix the path of an operation that the code calls now, and look up what is recorded there."""
+        self.check_open()
+        turn = self.turn
+        journal = turn.journal
+        number = journal.names.number(name)
+        location = named(self.location, number)
+        if repeat:
+            nth = self._uses.get(number, 0)
+            self._uses[number] = nth + 1
+            location = use(location, nth)
+        if location in journal.visited:
+            first = self._kinds.get(location, kind)
+            raise turn.diverge(divergence.duplicate(journal.names.text(location), first.word, kind.word))
+        journal.visited.add(location)
+        self._kinds[location] = kind
+        entry = journal.recall(location)
+        if entry is not None:
+            if entry.kind is not kind:
+                raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, kind))
+        elif journal.waits:
+            wait = journal.waits.get(location)
+            if wait is not None and kind not in _WAITS_OF[wait.kind]:
+                raise turn.diverge(divergence.wait_changed(journal.names.text(location), wait.kind.value, kind))
+        return location, entry
+
+    def saw(self, entry: Entry) -> None:
+        """A result reaches the code: its time becomes the scope's."""
+        if entry.at > self.time:
+            self.time = entry.at
+
+    def draw(self, size: int = 8) -> bytes:
+        """The next pseudo-random bytes of this scope: a function of run, scope and count, so a replay draws the same."""
+        self._draws += 1
+        seed = f"{self.turn.run.run_id}\x1f{self._draws}\x1f".encode() + self.location
+        return hashlib.blake2b(seed, digest_size=size).digest()
+
+    def draw_uuid(self) -> uuid.UUID:
+        """A random UUID that a replay draws again."""
+        return uuid.UUID(bytes=self.draw(16), version=4)

@@ -1,0 +1,18 @@
+"""Control flow that is not failure. `BaseException`, so that an author's `except Exception` cannot swallow it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Suspend(BaseException):
+    """Unwinds workflow code that is torn down at a wait; it will be replayed up to here later."""
+
+
+class ContinueAsNew(BaseException):
+    """Ends this run and starts its successor with a new input."""
+
+    def __init__(self, input: Any, workflow: Any = None) -> None:
+        super().__init__()
+        self.input = input
+        self.workflow = workflow

@@ -1,0 +1,351 @@
+"""A turn: one workflow function run against its journal until it ends or can only wait.
+
+A turn is a plain object driven from outside: `advance(now)` runs the code as far as it goes, `bodies` are the step bodies
+it asks for, `settle` and `receive` bring results and messages in. It starts nothing and writes nothing itself, so the same turn can
+be driven by a worker, by a test, or by a simulation.
+
+Results reach the code one at a time, and the code runs until it waits before the next one does. Entries are therefore
+numbered in the order in which the code saw them, and a replay hands them out in that order again: code with
+concurrent branches takes the same interleaving as it did the first time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from stepwell.clock import Instant
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors import ReplayError, StuckError
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location
+from stepwell.model.runs import ChildOutcome, Inbox, Run
+from stepwell.model.signals import Signal
+from stepwell.model.states import EntryKind, WaitKind
+from stepwell.model.waits import Wait
+from stepwell.replay import divergence
+from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.journal import Journal
+from stepwell.replay.loop import TurnLoop
+from stepwell.replay.operations import Operation
+from stepwell.replay.suspend import Suspend
+
+Arrival = Signal | ChildOutcome | None  # None: the deadline passed
+
+
+class _Armed:
+    __slots__ = ("future", "wait")
+
+    def __init__(self, wait: Wait, future: asyncio.Future[Arrival]) -> None:
+        self.wait = wait
+        self.future = future
+
+
+class Turn:
+    """The running code of one workflow, between the world's events."""
+
+    def __init__(
+        self, run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec, context: Callable[[Any], Any]
+    ) -> None:
+        self.run = run
+        self.context = context  # makes the author's surface for a scope
+        self.journal = journal
+        self.codec = codec
+        self.loop = TurnLoop()
+        self.now = Instant(0)
+        self.epoch = run.epoch
+        self.bodies: list[Body] = []  # asked for, and not taken yet
+        self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
+        self.unawaited: dict[Operation[Any], None] = {}
+        self.problem: ReplayError | None = None
+        self._root: asyncio.Task[Any] | None = None
+        self._in_flight: set[Body] = set()
+        self._settled: deque[tuple[Body, Attempted]] = deque()
+        self._replays: list[tuple[int, asyncio.Future[None]]] = []
+        self._armed: dict[Location, _Armed] = {}
+        self._deadlines: list[tuple[Instant, int, _Armed]] = []
+        self._stored_waits = tuple(journal.waits.values())
+        self._signals: list[Signal] = []
+        self._seen_signal = 0
+        self._outcomes: dict[Location, ChildOutcome] = {}
+        self._tokens = 0
+        self._is_closed = False
+        self.receive(inbox)
+
+    # --- driving ---
+
+    def begin(self, main: Coroutine[Any, Any, Any]) -> None:
+        """Give the turn its root coroutine."""
+        self._root = self.loop.create_task(main)
+
+    def advance(self, now: Instant) -> None:
+        """Run the code until it has ended or everything in it waits for the world."""
+        self.now = now
+        root = self._root
+        assert root is not None
+        while True:
+            self.loop.run_until_idle()
+            if root.done() or self.problem is not None:
+                break
+            if not (self._replay_next() or self._settle_next() or self._arrive_next()):
+                break
+        self._check()
+
+    def settle(self, body: Body, attempted: Attempted) -> None:
+        """A body has ended; the code hears of it at the next `advance`."""
+        self._in_flight.discard(body)
+        if not body.is_cancelled:
+            self._settled.append((body, attempted))
+
+    def receive(self, inbox: Inbox) -> None:
+        """What reached the run from outside; what is known already is passed over."""
+        for signal in inbox.signals:
+            if signal.number > self._seen_signal:
+                self._seen_signal = signal.number
+                self._signals.append(signal)
+        for outcome in inbox.children:
+            self._outcomes[outcome.location] = outcome
+
+    def take_bodies(self) -> list[Body]:
+        """The bodies asked for since the last call; the caller runs them and settles each."""
+        bodies, self.bodies = self.bodies, []
+        self._in_flight.update(bodies)
+        return bodies
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the code has returned or raised."""
+        return self._root is not None and self._root.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the code raised, once it has ended."""
+        assert self._root is not None
+        return asyncio.CancelledError() if self._root.cancelled() else self._root.exception()
+
+    @property
+    def value(self) -> Any:
+        """What the code returned."""
+        assert self._root is not None
+        return self._root.result()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing but waiting is left: no body is asked for or in flight."""
+        return not (self.bodies or self._in_flight or self._settled)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the code is still passing what it did before."""
+        return self.journal.unvisited > 0
+
+    @property
+    def next_deadline(self) -> Instant | None:
+        """The earliest deadline among the waits."""
+        while self._deadlines and self._deadlines[0][2].future.done():
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    @property
+    def waits_for_time_only(self) -> bool:
+        """Whether no message can wake the run: a short wait may then be sat out in memory."""
+        return all(armed.wait.kind in (WaitKind.TIMER, WaitKind.RETRY) for armed in self._armed.values())
+
+    @property
+    def has_new_waits(self) -> bool:
+        """Whether the code waits for something that is not stored yet: its deadline is not fixed before it is."""
+        return bool(self._armed) and any(armed.wait not in self._stored_waits for armed in self._armed.values())
+
+    def take_waits(self) -> tuple[Wait, ...] | None:
+        """The whole set of waits if it differs from what is stored; it counts as stored from now on."""
+        waits = tuple(armed.wait for armed in self._armed.values())
+        if waits == self._stored_waits:
+            return None
+        self._stored_waits = waits
+        return waits
+
+    def close(self) -> None:
+        """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.unawaited.clear()
+        for armed in self._armed.values():
+            _interrupt(armed.future)
+        for body in (*self.bodies, *self._in_flight):
+            _interrupt(body.settled)
+        for _, future in self._replays:
+            _interrupt(future)
+        self.loop.run_until_idle()
+        if self._root is not None and not self._root.done():
+            self._root.cancel()
+            self.loop.run_until_idle()
+        if self._root is not None and self._root.done() and not self._root.cancelled():
+            self._root.exception()  # heard: asyncio need not report it
+
+    # --- for primitives: called from inside the code ---
+
+    def check_open(self) -> None:
+        """Refuse operations of code that is being torn down or has diverged."""
+        if self._is_closed:
+            raise Suspend
+        if self.problem is not None:
+            raise self.problem
+
+    def diverge(self, problem: ReplayError) -> ReplayError:
+        """Stop the turn with this problem, whatever the code does with the exception."""
+        if self.problem is None:
+            self.problem = problem
+        return self.problem
+
+    async def in_order(self, entry: Entry) -> None:
+        """Wait until all recorded results before this one have reached the code."""
+        replays = self._replays
+        # Nothing else is ready and nothing earlier is waiting: this result would be the next one anyway.
+        if not self.loop.ready and (not replays or replays[0][0] > entry.seq):
+            return
+        future: asyncio.Future[None] = self.loop.create_future()
+        heapq.heappush(replays, (entry.seq, future))
+        await future
+
+    async def run_body(self, body: Body) -> Attempted:
+        """Ask for a body to be run, and wait for what comes of it."""
+        self.bodies.append(body)
+        try:
+            return await body.settled
+        except asyncio.CancelledError:
+            body.is_cancelled = True
+            if body in self._in_flight:
+                self._in_flight.discard(body)
+                self.unwanted.append(body)
+            elif body in self.bodies:
+                self.bodies.remove(body)
+            raise
+
+    async def wait(
+        self, location: Location, kind: WaitKind, due_at: Instant | None, names: tuple[str, ...] = ()
+    ) -> Arrival:
+        """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
+        stored = self.journal.waits.get(location)
+        if stored is not None and stored.kind is kind and stored.due_at == due_at:
+            wait = stored._replace(names=names)
+        else:
+            self._tokens += 1
+            wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names)
+        armed = _Armed(wait, self.loop.create_future())
+        self._armed[location] = armed
+        if due_at is not None:
+            self._tokens += 1
+            heapq.heappush(self._deadlines, (due_at, self._tokens, armed))
+        try:
+            return await armed.future
+        finally:
+            self._armed.pop(location, None)
+
+    def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
+        """The wait that was registered here before, with its deadline."""
+        stored = self.journal.waits.get(location)
+        return stored if stored is not None and stored.kind is kind else None
+
+    # --- inside ---
+
+    def _replay_next(self) -> bool:
+        while self._replays:
+            _, future = heapq.heappop(self._replays)
+            if not future.done():
+                future.set_result(None)
+                return True
+        return False
+
+    def _settle_next(self) -> bool:
+        while self._settled:
+            body, attempted = self._settled.popleft()
+            if not body.settled.done():
+                body.settled.set_result(attempted)
+                return True
+        return False
+
+    def _arrive_next(self) -> bool:
+        return (
+            (bool(self._outcomes) and self._child_next())
+            or (bool(self._signals) and self._signal_next())
+            or (bool(self._deadlines) and self._deadline_next())
+        )
+
+    def _signal_next(self) -> bool:
+        for armed in self._armed.values():
+            if armed.wait.kind is not WaitKind.SIGNAL or armed.future.done():
+                continue
+            for index, signal in enumerate(self._signals):
+                if not armed.wait.names or signal.name in armed.wait.names:
+                    del self._signals[index]
+                    armed.future.set_result(signal)
+                    return True
+        return False
+
+    def take_signals(self, names: tuple[str, ...], limit: int) -> list[Signal]:
+        """Further pending signals of these names, oldest first."""
+        taken = [signal for signal in self._signals if not names or signal.name in names][:limit]
+        self._signals = [signal for signal in self._signals if signal not in taken]
+        return taken
+
+    def _child_next(self) -> bool:
+        for location in tuple(self._outcomes):
+            armed = self._armed.get(location)
+            if armed is not None and not armed.future.done():
+                armed.future.set_result(self._outcomes.pop(location))
+                return True
+        return False
+
+    def _deadline_next(self) -> bool:
+        deadline = self.next_deadline
+        if deadline is None or deadline > self.now:
+            return False
+        _, _, armed = heapq.heappop(self._deadlines)
+        armed.future.set_result(None)
+        return True
+
+    def _check(self) -> None:
+        """After the code has gone as far as it can: find what would silently be lost."""
+        root, path = self._root, self.journal.names.text
+        assert root is not None
+        if self.problem is not None or self._is_closed:
+            return
+        if isinstance(self.loop.problem, ReplayError):
+            self.diverge(self.loop.problem)
+        elif root.done():
+            error = self.error
+            if isinstance(error, ReplayError):
+                self.diverge(error)
+            elif error is None:
+                self._check_ended()
+        elif self.is_idle and not self._armed:
+            self.diverge(
+                StuckError(
+                    f"workflow {self.run.workflow} awaits something that no operation will complete",
+                    why="all of its operations have ended, and the code still waits",
+                    fix="await operations of ctx only; wait for the outside world with ctx.receive or inside a step",
+                )
+            )
+        elif self.unawaited and self.is_idle and self.loop.problem is not None:
+            self.diverge(divergence.unawaited([path(op.location) for op in self.unawaited]))
+
+    def _check_ended(self) -> None:
+        path = self.journal.names.text
+        lost = [op.location for op in self.unawaited]
+        lost += [body.location for body in (*self.bodies, *self._in_flight)] + list(self._armed)
+        if lost:
+            self.diverge(divergence.unawaited([path(location) for location in lost]))
+            return
+        if self.journal.unvisited > 0:
+            missing: list[tuple[str, EntryKind]] = [(path(e.location), e.kind) for e in self.journal.missing()]
+            if missing:
+                self.diverge(divergence.not_visited(missing))
+
+
+def _interrupt(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(Suspend())

@@ -1,0 +1,175 @@
+"""Applying commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from stepwell.errors import AlreadyExistsError
+from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.locations import Location, format_path
+from stepwell.model.runs import Claimed, NewRun, Previous
+from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
+from stepwell.model.workers import Claimant
+from stepwell.stores.memory.database import RunRow
+from stepwell.stores.memory.ends import cancel_family, end
+from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
+from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on
+from stepwell.stores.memory.transaction import Transaction
+
+
+def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
+    """Apply each commit under its own fence."""
+    quota = Quota(tx, claimant)
+    return [_apply_one(tx, commit, quota) for commit in commits]
+
+
+def _apply_one(tx: Transaction, commit: Commit, quota: Quota) -> Applied:
+    row = tx.db.runs.get(commit.run_id)
+    if row is None or row.epoch != commit.fence.epoch or commit.number < 1:
+        return Applied(Verdict.FENCED)
+    if commit.number == row.applied:
+        return _answer(tx, row, commit)
+    if row.owner != commit.fence.incarnation or commit.number != row.applied + 1:
+        return Applied(Verdict.FENCED)
+    if row.status is RunStatus.CANCELLING and not _may_follow_cancel(commit.move):
+        return Applied(Verdict.CANCELLING)
+    claimed = _write(tx, row, commit, quota)
+    if commit.move is not None:
+        _move(tx, row, commit.move)
+    return _answer(tx, row, commit)._replace(claimed=claimed)
+
+
+def _answer(tx: Transaction, row: RunRow, commit: Commit) -> Applied:
+    is_due = row.wake_at is not None and row.wake_at <= tx.now
+    return Applied(
+        Verdict.APPLIED,
+        cancelling=row.status is RunStatus.CANCELLING,
+        revision=row.revision,
+        is_awake=isinstance(commit.move, Park) and is_due,
+    )
+
+
+def _may_follow_cancel(move: Move | None) -> bool:
+    """Whether a move is still possible once a cancel has been recorded."""
+    match move:
+        case None | Release():
+            return True
+        case BeginRollback(cause=cause):
+            return cause == "cancelled"
+        case End(status=status):
+            return status is RunStatus.CANCELLED
+        case Park() | Pause():
+            return False
+        case _:
+            assert_never(move)
+
+
+def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[Claimed, ...]:
+    """Everything but the move, in the order of the contract."""
+    tx.change(row, names=row.names + commit.names)
+    _append_entries(tx, row, commit)
+    for attempt in commit.attempts:
+        tx.put(tx.db.attempts[row.run_id], (attempt.location, attempt.number), attempt)
+    for cursor in commit.cursors:
+        tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)
+    tx.drop_all(tx.db.cursors[row.run_id], commit.ended_cursors)
+    for low, high in commit.trims:
+        _trim(tx, row, low, high)
+    consume(tx, row, commit.consumed)
+    claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
+    is_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    is_progress |= commit.move is not None and not isinstance(commit.move, Release)
+    tx.change(
+        row,
+        applied=commit.number,
+        revision=row.revision + 1,
+        last_seq=commit.entries[-1].seq if commit.entries else row.last_seq,
+        stalls=0 if is_progress else row.stalls,
+        waits=row.waits if commit.waits is None else commit.waits,
+    )
+    return claimed
+
+
+def _append_entries(tx: Transaction, row: RunRow, commit: Commit) -> None:
+    entries = tx.db.entries[row.run_id]
+    for seq, entry in enumerate(commit.entries, row.last_seq + 1):
+        if entry.seq != seq:
+            raise ValueError(f"run {row.run_id} expects entry {seq}, not {entry.seq}")
+        if entry.location in entries:
+            raise ValueError(f"run {row.run_id} has an entry at {entry.location.hex()} already")
+        tx.put(entries, entry.location, entry)
+
+
+def _trim(tx: Transaction, row: RunRow, low: Location, high: Location) -> None:
+    """Forget a range of locations, but what may still have to be undone, and cancel the children started there."""
+    entries, attempts = tx.db.entries[row.run_id], tx.db.attempts[row.run_id]
+    cursors, children = tx.db.cursors[row.run_id], tx.db.children[row.run_id]
+    tx.drop_all(entries, [at for at, entry in entries.items() if low <= at < high and entry.undo is None])
+    tx.drop_all(attempts, [key for key in attempts if low <= key[0] < high])
+    tx.drop_all(cursors, [at for at in cursors if low <= at < high])
+    for child in tuple(children.values()):
+        parent = child.parent
+        if parent is not None and not parent.detached and low <= parent.location < high and child.status in ACTIVE:
+            cancel_family(tx, child, compensate=True, reason="its parent no longer needs it")
+
+
+def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota) -> Claimed | None:
+    if new.run_id in tx.db.runs:
+        return None
+    if new.key is not None and new.key in tx.db.active_keys:
+        path = format_path(new.parent.location, row.names) if new.parent is not None else ""
+        insert_failed(tx, new, _key_is_taken(new.key, tx.db.active_keys[new.key], path))
+        return None
+    return quota.take(tx, insert(tx, new))
+
+
+def _key_is_taken(key: str, holder: RunRow, path: str) -> bytes:
+    error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder.run_id}")
+    return encode_failure(record_failure(error, path=path))
+
+
+def _move(tx: Transaction, row: RunRow, move: Move) -> None:
+    match move:
+        case Park(wake_at=wake_at):
+            status = row.status if row.status is RunStatus.COMPENSATING else RunStatus.WAITING
+            tx.change(row, status=status, owner=None, wake_at=wake_at)
+            if has_awaited_signal(tx.db, row) or ended_children(tx.db, row):
+                wake(tx, row)
+        case Release():
+            free(tx, row)
+        case Pause(failure=failure):
+            tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, failure=failure)
+        case BeginRollback(cause=cause, failure=failure, undo_floor=floor):
+            status = RunStatus.COMPENSATING
+            tx.change(row, status=status, cause=cause, failure=failure, undo_floor=floor, waits=())
+        case End():
+            _end(tx, row, move)
+        case _:
+            assert_never(move)
+
+
+def _end(tx: Transaction, row: RunRow, move: End) -> None:
+    if move.status not in TERMINAL and move.status is not RunStatus.COMPENSATION_FAILED:
+        raise ValueError(f"{move.status.value} is no end")
+    if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
+        raise ValueError("a run that continues has a successor, and no other has one")
+    failure = row.failure if move.failure is None else move.failure
+    end(tx, row, move.status, output=move.output, failure=failure)
+    if move.successor is not None:
+        _continue(tx, row, move.successor)
+
+
+def _continue(tx: Transaction, row: RunRow, successor: NewRun) -> None:
+    if successor.run_id in tx.db.runs:
+        raise ValueError(f"the successor's id {successor.run_id} is taken")
+    started_at = row.created_at if row.started_at is None else row.started_at
+    insert(
+        tx,
+        successor._replace(key=row.key, parent=row.parent),
+        generation=row.generation + 1,
+        previous=Previous(row.run_id, started_at, tx.now),
+    )
+    tx.change(row, successor=successor.run_id)
+    pass_on(tx, row.run_id, successor.run_id)

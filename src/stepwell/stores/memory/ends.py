@@ -1,0 +1,68 @@
+"""Ending runs, cancelling them, and telling their parents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.model.cancels import decide_cancel
+from stepwell.model.states import RunStatus, WaitKind
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.runs import is_parked, wake
+from stepwell.stores.memory.transaction import Transaction
+
+
+def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
+    """Bring a run to its end, or to `compensation_failed`, which is none."""
+    is_end = status is not RunStatus.COMPENSATION_FAILED
+    tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
+    tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
+    if is_end and status is not RunStatus.CONTINUED:
+        _tell_parent(tx, row)
+
+
+def _tell_parent(tx: Transaction, row: RunRow) -> None:
+    if row.parent is None or row.parent.run_id not in tx.db.runs:
+        return
+    parent, location = tx.db.runs[row.parent.run_id], row.parent.location
+    if parent.owner is not None:
+        tx.hint(HintKind.MAIL, parent)
+    elif is_parked(parent) and any(w.kind is WaitKind.CHILD and w.location == location for w in parent.waits):
+        wake(tx, parent)
+
+
+def cancel_family(tx: Transaction, root: RunRow, *, compensate: bool, reason: str) -> list[RunRow]:
+    """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root."""
+    if not _cancel_one(tx, root, compensate, reason):
+        return []
+    changed, family = [root], [root]
+    for member in family:
+        attached = [row for row in tx.db.children[member.run_id].values() if row.parent and not row.parent.detached]
+        family += attached
+        changed += [row for row in attached if _cancel_one(tx, row, compensate, reason)]
+    return changed
+
+
+def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> bool:
+    is_undoing = row.status is RunStatus.PAUSED and row.cause is not None
+    decided = decide_cancel(
+        RunStatus.COMPENSATING if is_undoing else row.status,
+        compensate=compensate,
+        has_undo=_has_undo(tx.db, row),
+        is_owned=row.owner is not None,
+    )
+    if decided is None:
+        return False
+    if row.owner is not None:
+        tx.hint(HintKind.MAIL, row)
+    if decided is RunStatus.CANCELLED:
+        end(tx, row, decided, epoch=row.epoch + 1, reason=reason)
+    else:
+        tx.change(row, status=decided, reason=reason)
+        if row.owner is None:
+            wake(tx, row)
+    return True
+
+
+def _has_undo(db: MemoryDatabase, row: RunRow) -> bool:
+    return any(entry.undo is not None for entry in db.entries[row.run_id].values())

@@ -1,0 +1,93 @@
+"""What operators do to runs; each act leaves an audit row."""
+
+from __future__ import annotations
+
+from stepwell.errors import NotFoundError
+from stepwell.ids import RunId
+from stepwell.model.cancels import Cancelled
+from stepwell.model.failures import decode_failure
+from stepwell.model.locations import format_path
+from stepwell.model.states import EntryStatus, RunStatus
+from stepwell.stores.base.views import Audit
+from stepwell.stores.memory.database import RunRow
+from stepwell.stores.memory.ends import cancel_family
+from stepwell.stores.memory.signals import take_over_held
+from stepwell.stores.memory.transaction import Transaction
+
+
+def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+    """Cancel a run with its attached descendants."""
+    row = tx.db.runs.get(run_id)
+    if row is None:
+        raise NotFoundError("run", run_id)
+    before = row.status
+    changed = cancel_family(tx, row, compensate=compensate, reason=reason)
+    if changed:
+        _note(tx, row, "cancel", "", before, reason)
+    return Cancelled(bool(changed), tuple(one.run_id for one in changed))
+
+
+def resume(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a paused run go on."""
+    row = _find(tx, run_id, RunStatus.PAUSED)
+    if row is None:
+        return False
+    if row.cause is None:
+        tx.change(row, status=RunStatus.PENDING, wake_at=tx.now, stalls=0, failure=None)
+    else:
+        tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, stalls=0)
+    _note(tx, row, "resume", by, RunStatus.PAUSED)
+    return True
+
+
+def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a rollback that got stuck go on."""
+    row = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
+    if row is None:
+        return False
+    tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=tx.now)
+    _note(tx, row, "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
+    return True
+
+
+def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a failed run try again what failed."""
+    row = _find(tx, run_id, RunStatus.FAILED)
+    if row is None or (row.key is not None and row.key in tx.db.active_keys):
+        return False
+    _forget_failed_entries(tx, row)
+    tx.change(
+        row,
+        status=RunStatus.PENDING,
+        ended_at=None,
+        failure=None,
+        cause=None,
+        undo_floor=0,
+        retried_at=tx.now,
+        wake_at=tx.now,
+        stalls=0,
+    )
+    if row.key is not None:
+        take_over_held(tx, row.key, row.run_id)
+    _note(tx, row, "retry", by, RunStatus.FAILED)
+    return True
+
+
+def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> RunRow | None:
+    row = tx.db.runs.get(run_id)
+    return row if row is not None and row.status is status else None
+
+
+def _forget_failed_entries(tx: Transaction, row: RunRow) -> None:
+    """Delete the failed entries at the failure's location and at the scopes around it."""
+    if row.failure is None:
+        return
+    path = decode_failure(row.failure).path
+    entries = tx.db.entries[row.run_id]
+    failed = [at for at, entry in entries.items() if entry.status is EntryStatus.FAILED]
+    tx.drop_all(entries, [at for at in failed if f"{path}/".startswith(f"{format_path(at, row.names)}/")])
+
+
+def _note(tx: Transaction, row: RunRow, verb: str, by: str, before: RunStatus, reason: str = "") -> None:
+    act = Audit(tx.now, row.run_id, verb, by, before.value, row.status.value, reason)
+    tx.put(tx.db.audit, row.run_id, (*tx.db.audit.get(row.run_id, ()), act))

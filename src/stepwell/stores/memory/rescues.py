@@ -1,0 +1,72 @@
+"""Freeing runs from workers that died, left, or do not know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from stepwell.errors import PoisonError
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.locations import format_path
+from stepwell.model.states import RunStatus
+from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.runs import free
+from stepwell.stores.memory.transaction import Transaction
+from stepwell.stores.memory.workers import is_live
+
+
+def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
+    """Take every run from an owner without a live lease."""
+    rescued: list[RunId] = []
+    for incarnation in [one for one, runs in tx.db.owned.items() if runs and not is_live(tx.db, one, tx.now)]:
+        for row in tuple(tx.db.owned[incarnation].values()):
+            _free_stalled(tx, row, stalls_max)
+            rescued.append(row.run_id)
+    tx.drop_all(tx.db.workers, [one for one in tx.db.workers if not is_live(tx.db, one, tx.now)])
+    return rescued
+
+
+def _free_stalled(tx: Transaction, row: RunRow, stalls_max: int) -> None:
+    stalls = row.stalls + 1
+    if stalls < stalls_max:
+        free(tx, row, stalls=stalls)
+        return
+    # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
+    cause = "cancelled" if row.status is RunStatus.CANCELLING else row.cause
+    failure = encode_failure(record_failure(_poison(row, stalls), path=_latest_place(tx.db, row)))
+    tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, stalls=stalls, cause=cause, failure=failure)
+
+
+def _poison(row: RunRow, stalls: int) -> PoisonError:
+    return PoisonError(
+        f"run {row.run_id} lost its worker {stalls} times without any progress",
+        why="what it does next may kill or block the process",
+        fix="mend the step after the last recorded place, then resume the run",
+    )
+
+
+def _latest_place(db: MemoryDatabase, row: RunRow) -> str:
+    places = [(entry.at, entry.seq, entry.location) for entry in db.entries[row.run_id].values()]
+    places += [(attempt.at, 0, attempt.location) for attempt in db.attempts[row.run_id].values()]
+    return format_path(max(places)[2], row.names) if places else ""
+
+
+def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
+    """Free what an incarnation owns but does not know of."""
+    kept = frozenset(keep)
+    freed = [row for row in tx.db.owned[incarnation].values() if row.run_id not in kept]
+    for row in freed:
+        free(tx, row)
+    return [row.run_id for row in freed]
+
+
+def retire(tx: Transaction, incarnation: Incarnation) -> None:
+    """Remove a worker that leaves in order."""
+    tx.drop(tx.db.workers, incarnation)
+    relinquish(tx, incarnation, ())
+
+
+def has_stranded(db: MemoryDatabase, now: int) -> bool:
+    """Whether there is a run to rescue, or a dead worker to forget."""
+    owners = [one for one, runs in db.owned.items() if runs]
+    return any(one not in db.workers or db.workers[one].lease_until <= now for one in [*owners, *db.workers])

@@ -1,0 +1,93 @@
+"""Delivering signals, and moving them between mailboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stepwell.ids import RunId
+from stepwell.model.signals import Delivered, Delivery, NewSignal
+from stepwell.model.states import TERMINAL, RunStatus, WaitKind
+from stepwell.model.waits import Wait
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.memory.database import Mailbox, MemoryDatabase, RunRow, SignalRow
+from stepwell.stores.memory.transaction import Transaction
+
+
+def store_signal(tx: Transaction, new: NewSignal) -> Delivered:
+    """Put one signal where it belongs. Whether it wakes anybody is the caller's business."""
+    known = tx.db.signals.get(new.signal_id)
+    if known is not None:
+        return _duplicate(known)
+    row, is_known_id = _find_target(tx.db, new.target)
+    if row is None and (is_known_id or not new.hold):
+        return Delivered(Delivery.MISSING)
+    mailbox: Mailbox = ("key", new.target) if row is None else ("run", row.run_id)
+    if new.dedup_key is not None and (mailbox, new.name, new.dedup_key) in tx.db.dedup:
+        return _duplicate(tx.db.dedup[mailbox, new.name, new.dedup_key])
+    _insert(tx, new, mailbox)
+    if row is None:
+        return Delivered(Delivery.HELD)
+    if row.owner is not None:
+        tx.hint(HintKind.MAIL, row)
+    return Delivered(Delivery.DELIVERED, row.run_id)
+
+
+def _duplicate(known: SignalRow) -> Delivered:
+    kind, name = known.mailbox
+    return Delivered(Delivery.DUPLICATE, RunId(name) if kind == "run" else None)
+
+
+def _find_target(db: MemoryDatabase, target: str) -> tuple[RunRow | None, bool]:
+    """The active run that a target means, and whether the target is the id of a run at all."""
+    row = db.runs.get(RunId(target))
+    if row is None:
+        return db.active_keys.get(target), False
+    while row.status is RunStatus.CONTINUED and row.successor is not None:
+        row = db.runs[row.successor]
+    return (None if row.status in TERMINAL else row), True
+
+
+def _insert(tx: Transaction, new: NewSignal, mailbox: Mailbox) -> None:
+    # A number that a failed transition used up is simply left out.
+    tx.db.signals_sent += 1
+    row = SignalRow(tx.db.signals_sent, new.signal_id, new.name, new.payload, tx.now, new.dedup_key, mailbox)
+    tx.put(tx.db.signals, row.signal_id, row)
+    tx.put(tx.db.mailboxes[mailbox], row.number, row)
+    if row.dedup_key is not None:
+        tx.put(tx.db.dedup, (mailbox, row.name, row.dedup_key), row)
+
+
+def is_waited_for(waits: Iterable[Wait], name: str) -> bool:
+    """Whether one of the waits is for a signal of this name, or of any."""
+    return any(wait.kind is WaitKind.SIGNAL and (not wait.names or name in wait.names) for wait in waits)
+
+
+def has_awaited_signal(db: MemoryDatabase, row: RunRow) -> bool:
+    """Whether the mailbox holds a signal that the run waits for."""
+    return any(is_waited_for(row.waits, signal.name) for signal in db.pending(("run", row.run_id)))
+
+
+def consume(tx: Transaction, row: RunRow, numbers: Iterable[int]) -> None:
+    """Take signals out of the mailbox; they stay known as duplicates."""
+    box = tx.db.mailboxes[("run", row.run_id)]
+    for number in numbers:
+        if number not in box:
+            raise ValueError(f"run {row.run_id} has no pending signal {number}")
+        tx.drop(box, number)
+
+
+def take_over_held(tx: Transaction, key: str, run_id: RunId) -> None:
+    """Move what was held for a key to its run; what that run knows already is dropped."""
+    mailbox: Mailbox = ("run", run_id)
+    for signal in tx.db.pending(("key", key)):
+        if signal.dedup_key is not None and (mailbox, signal.name, signal.dedup_key) in tx.db.dedup:
+            tx.drop(tx.db.mailboxes[signal.mailbox], signal.number)
+            tx.drop(tx.db.dedup, (signal.mailbox, signal.name, signal.dedup_key))
+        else:
+            tx.move_signal(signal, mailbox)
+
+
+def pass_on(tx: Transaction, run_id: RunId, successor: RunId) -> None:
+    """Move unconsumed signals along a chain."""
+    for signal in tx.db.pending(("run", run_id)):
+        tx.move_signal(signal, ("run", successor))

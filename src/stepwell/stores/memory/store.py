@@ -1,0 +1,139 @@
+"""The memory store: one transition, then its hints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from stepwell.clock import Instant
+from stepwell.environment import Environment
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.cancels import Cancelled
+from stepwell.model.commits import Applied, Commit
+from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.store import Capabilities
+from stepwell.stores.base.wakeups import Hub
+from stepwell.stores.memory.commits import apply
+from stepwell.stores.memory.database import MemoryDatabase
+from stepwell.stores.memory.deliveries import deliver
+from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
+from stepwell.stores.memory.rescues import relinquish, rescue, retire
+from stepwell.stores.memory.runs import claim, create, read_inbox
+from stepwell.stores.memory.transaction import Transaction
+from stepwell.stores.memory.views import MemoryViews
+from stepwell.stores.memory.workers import register, renew
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """A handle on a `MemoryDatabase`, as one process has it. What is stored lives as long as the database object."""
+
+    capabilities = Capabilities("memory", survives_restart=False, is_shared=False)
+
+    def __init__(self, environment: Environment, database: MemoryDatabase | None = None) -> None:
+        self.database = MemoryDatabase() if database is None else database
+        self._clock = environment.clock
+        self.wakeups = Hub()
+        self.runs = MemoryRuns(self)
+        self.signals = MemorySignals(self)
+        self.workers = MemoryWorkers(self)
+        self.views = MemoryViews(self.database, self.now)
+
+    def now(self) -> Instant:
+        """The store's clock: never behind any instant that any handle has shown."""
+        return self.database.show(self._clock.now())
+
+    async def open(self) -> None:
+        """Begin to hear hints."""
+        if self.wakeups not in self.database.hubs:
+            self.database.hubs.append(self.wakeups)
+
+    async def close(self) -> None:
+        """Hear no more hints; the data stays with the database."""
+        if self.wakeups in self.database.hubs:
+            self.database.hubs.remove(self.wakeups)
+
+    def transact(self, transition: Callable[[Transaction], T]) -> T:
+        """Make one transition whole, or leave everything as it was; then tell every handle what may have changed."""
+        tx = Transaction(self.database, self.now())
+        try:
+            outcome = transition(tx)
+        except BaseException:
+            tx.roll_back()
+            raise
+        for hint in tx.hints():
+            for hub in tuple(self.database.hubs):
+                hub.tell(hint)
+        return outcome
+
+
+class MemoryRuns:
+    """`RunStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
+        return self._store.transact(lambda tx: create(tx, runs, claimant))
+
+    async def claim(self, claimant: Claimant) -> list[Claimed]:
+        return self._store.transact(lambda tx: claim(tx, claimant))
+
+    async def load(self, run_ids: Sequence[RunId]) -> list[History]:
+        return [self._store.database.history(run_id) for run_id in run_ids]
+
+    async def inbox(self, run_id: RunId) -> Inbox:
+        row = self._store.database.runs.get(run_id)
+        return Inbox() if row is None else read_inbox(self._store.database, row)
+
+    async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
+        return self._store.transact(lambda tx: apply(tx, commits, claimant))
+
+    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+        return self._store.transact(lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason))
+
+    async def resume(self, run_id: RunId, *, by: str) -> bool:
+        return self._store.transact(lambda tx: resume(tx, run_id, by))
+
+    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
+        return self._store.transact(lambda tx: resume_rollback(tx, run_id, by))
+
+    async def retry(self, run_id: RunId, *, by: str) -> bool:
+        return self._store.transact(lambda tx: retry(tx, run_id, by))
+
+    async def rescue(self, *, stalls_max: int) -> list[RunId]:
+        return self._store.transact(lambda tx: rescue(tx, stalls_max))
+
+    async def relinquish(self, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
+        return self._store.transact(lambda tx: relinquish(tx, incarnation, keep))
+
+
+class MemorySignals:
+    """`SignalStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def deliver(
+        self, signals: Sequence[NewSignal], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return self._store.transact(lambda tx: deliver(tx, signals, claimant))
+
+
+class MemoryWorkers:
+    """`WorkerStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def register(self, worker: NewWorker) -> Worker:
+        return self._store.transact(lambda tx: register(tx, worker))
+
+    async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
+        return self._store.transact(lambda tx: renew(tx, incarnation, lease))
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        self._store.transact(lambda tx: retire(tx, incarnation))

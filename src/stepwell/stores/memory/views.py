@@ -1,0 +1,99 @@
+"""Reads for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from heapq import nsmallest
+
+from stepwell.clock import Instant
+from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.model.states import ACTIVE, RunStatus, WaitKind
+from stepwell.model.workers import Worker
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
+from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.rescues import has_stranded
+from stepwell.stores.memory.runs import is_parked
+
+_OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
+
+
+class MemoryViews:
+    """`ViewStore` over dicts."""
+
+    def __init__(self, database: MemoryDatabase, now: Callable[[], Instant]) -> None:
+        self._db = database
+        self._now = now
+
+    async def find(self, target: str) -> Run | None:
+        row = self._db.runs.get(RunId(target)) or self._db.active_keys.get(target)
+        if row is None and target in self._db.runs_of_key:
+            row = max(self._db.runs_of_key[target].values(), key=lambda one: one.created_at, default=None)
+        return None if row is None else row.freeze()
+
+    async def find_many(self, targets: Sequence[str]) -> list[Run | None]:
+        return [await self.find(target) for target in targets]
+
+    async def find_by_prefix(self, prefix: str, *, limit: int) -> list[RunId]:
+        return nsmallest(limit, (run_id for run_id in self._db.runs if run_id.startswith(prefix)))
+
+    async def detail(self, run_id: RunId) -> Detail | None:
+        row = self._db.runs.get(run_id)
+        if row is None:
+            return None
+        signals = tuple(signal.freeze() for signal in self._db.pending(("run", run_id)))
+        children = tuple(child.freeze() for child in self._db.children[run_id].values())
+        return Detail(row.freeze(), self._db.history(run_id), signals, children)
+
+    async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
+        matching = [
+            row for row in self._db.runs.values() if (before is None or row.run_id < before) and _matches(row, where)
+        ]
+        return [row.freeze() for row in sorted(matching, key=lambda row: row.run_id, reverse=True)[:limit]]
+
+    async def list_workers(self) -> list[Worker]:
+        return sorted(self._db.workers.values(), key=lambda worker: worker.started_at)
+
+    async def list_held(self, *, limit: int) -> list[HeldSignal]:
+        return self._db.held()[:limit]
+
+    async def list_audit(self, run_id: RunId) -> list[Audit]:
+        return list(self._db.audit.get(run_id, ()))
+
+    async def list_definitions(self) -> list[str]:
+        named = {row.definition for row in self._db.runs.values()}
+        return sorted(named.union(*(worker.definitions for worker in self._db.workers.values())))
+
+    async def next_wake(self, definitions: Collection[str]) -> Instant | None:
+        firsts = [first[0] for one in definitions if (first := self._db.first_due(one)) is not None]
+        return min(firsts, default=None)
+
+    async def has_stranded(self) -> bool:
+        return has_stranded(self._db, self._now())
+
+    async def orphans(self) -> list[RunId]:
+        return [row.run_id for row in self._db.runs.values() if row.status in ACTIVE and not _has_cause(self._db, row)]
+
+
+def _matches(row: RunRow, where: RunFilter) -> bool:
+    return (
+        (not where.statuses or row.status in where.statuses)
+        and where.workflow in (None, row.workflow)
+        and where.key in (None, row.key)
+        and (where.parent is None or (row.parent is not None and row.parent.run_id == where.parent))
+    )
+
+
+def _has_cause(db: MemoryDatabase, row: RunRow) -> bool:
+    """Whether something durable will make the run go on."""
+    if row.owner is not None or row.wake_at is not None or row.status in _OPERATORS_TURN:
+        return True
+    if not is_parked(row):
+        return False
+    if any(wait.kind is WaitKind.SIGNAL for wait in row.waits):
+        return True
+    waited = {wait.location for wait in row.waits if wait.kind is WaitKind.CHILD}
+    children = db.children[row.run_id].values()
+    return any(
+        child.parent is not None and child.parent.location in waited and child.status in ACTIVE for child in children
+    )

@@ -1,0 +1,101 @@
+"""Connections: how they are opened, and the schema they find or make."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import apsw
+
+from stepwell.stores.sql.migrations import pending_migrations
+from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, foreign, not_writable
+from stepwell.stores.sqlite.files import MEMORY, prepare_file
+from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+APPLICATION_ID = 0x53574C31  # "SWL1"
+PAGE_BYTES = 4096
+_CACHE_KIBIBYTES = 16_384
+_MAPPED_BYTES = 256 * 1024 * 1024
+_WAL_BYTES_KEPT = 16 * 1024 * 1024
+_STATEMENTS_CACHED = 256
+
+
+def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
+    """The one connection that writes, with the newest schema. Waits while another process migrates.
+
+    Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
+    """
+    if path == MEMORY:
+        connection = apsw.Connection(path, statementcachesize=_STATEMENTS_CACHED)
+    else:
+        prepare_file(path)
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_busy_timeout(LOCK_SECONDS_MAX * 1000)
+        version = _identify(connection, path)
+        if path != MEMORY:
+            _use_wal(connection, path, synchronous)
+        if version < MIGRATIONS[-1].number:
+            _migrate(connection, path)
+        # From here on waiting is the runner's business: it must not happen on the event loop's thread.
+        connection.set_busy_timeout(0)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str, *, busy_seconds: float) -> apsw.Connection:
+    """A connection that only reads."""
+    connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(round(busy_seconds * 1000))
+    connection.pragma("query_only", True)
+    return connection
+
+
+def _connect(path: str, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
+    connection.pragma("cache_size", -_CACHE_KIBIBYTES)
+    connection.pragma("mmap_size", _MAPPED_BYTES)
+    connection.pragma("temp_store", "memory")
+    return connection
+
+
+def _identify(connection: apsw.Connection, path: str) -> int:
+    """The schema's number. Raises before anything is written to a file that is not ours, or newer than we are."""
+    objects, application_id, version = _row(connection, "meta.identify")
+    if application_id != APPLICATION_ID and (objects or application_id):
+        raise foreign(path, "it holds the tables of another program")
+    pending_migrations(MIGRATIONS, version, where=path)
+    return int(version)
+
+
+def _use_wal(connection: apsw.Connection, path: str, synchronous: Synchronous) -> None:
+    connection.pragma("page_size", PAGE_BYTES)
+    if connection.pragma("journal_mode", "wal") != "wal":
+        raise not_writable(path, "its file system does not support SQLite's write-ahead log")
+    connection.pragma("synchronous", synchronous)
+    connection.pragma("journal_size_limit", _WAL_BYTES_KEPT)
+
+
+def _migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the schema up to date in one transaction: of several processes one does it and the others find it done."""
+    connection.execute(SQL["transactions.begin"])
+    try:
+        version = _identify(connection, path)
+        for migration in pending_migrations(MIGRATIONS, version, where=path):
+            connection.execute(migration.text)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", MIGRATIONS[-1].number)
+        connection.execute(SQL["transactions.commit"])
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute(SQL["transactions.rollback"])
+        raise
+
+
+def _row(connection: apsw.Connection, statement: str) -> tuple[Any, ...]:
+    row = connection.execute(SQL[statement]).fetchone()
+    assert row is not None
+    return row

@@ -1,0 +1,230 @@
+"""One database: its connection, its time, and operations in transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from stepwell.clock import Clock, Instant
+from stepwell.errors import StoreUnavailableError
+from stepwell.stores.base.wakeups import Hint
+from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
+from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
+from stepwell.stores.sqlite.files import MEMORY
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Transaction
+
+T = TypeVar("T")
+Operation = Callable[[Transaction], T]
+Query = Callable[[apsw.Connection], T]
+Tell = Callable[[Hint], None]
+
+_BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
+_FLOOR = SQL["meta.floor"]
+
+# How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
+# not written with every commit.
+FLOOR_LAG = 1_000
+_CHECKPOINT_PAGES = 2_000
+_LOCK_SLICE_SECONDS = 1
+
+
+class Outcome(NamedTuple):
+    """What an operation returned, or raised."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Disturbed(Exception):  # noqa: N818  control flow between the database and a runner
+    """An operation raised after it had written: the transaction is no good for the others in it."""
+
+
+class SqliteDatabase:
+    """A file, or `:memory:`. Not for use by two threads at once; several handles of one process may share it."""
+
+    def __init__(self, path: str, *, synchronous: Synchronous = "FULL") -> None:
+        self.path = path
+        self.is_memory = path == MEMORY
+        self.commits = 0
+        self.handles: list[Tell] = []
+        self._synchronous: Synchronous = synchronous
+        self._connection: apsw.Connection | None = None
+        self._floor = Instant(0)
+        self._log_pages = 0
+        self._version_seen = 0
+
+    # --- life ------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the file, and create or migrate the schema. Blocks while another process does that."""
+        if self._connection is not None:
+            return
+        with translated(self.path):
+            self._connection = open_writer(self.path, self._synchronous)
+            # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
+            self._connection.set_wal_hook(self._note_log_pages)
+            self._version_seen = self._connection.pragma("data_version")
+            self.learn_floor()
+
+    def open_reader(self, *, busy_seconds: float) -> apsw.Connection:
+        """A second connection, for reads; in memory there is only the one."""
+        if self.is_memory:
+            return self.connection
+        with translated(self.path):
+            return open_reader(self.path, busy_seconds=busy_seconds)
+
+    def close(self) -> None:
+        """Close the file. Who closes it last empties the log into it."""
+        if self._connection is not None:
+            with translated(self.path):
+                self._connection.close()
+            self._connection = None
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection that writes."""
+        if self._connection is None:
+            raise StoreUnavailableError(f"{self.path} is not open", where=self.path, fix="await store.open() first")
+        return self._connection
+
+    # --- time ------------------------------------------------------------------------------
+
+    def now(self, clock: Clock) -> Instant:
+        """The clock, but never behind what was shown."""
+        self._floor = max(self._floor, clock.now())
+        return self._floor
+
+    def learn_floor(self) -> None:
+        """Heed the instants that other processes have shown."""
+        self._floor = max(self._floor, self._stored_floor())
+
+    def _stored_floor(self) -> Instant:
+        row = self.connection.execute(_FLOOR).fetchone()
+        return Instant(row[0] if row else 0)
+
+    def _show_now(self, clock: Clock) -> Instant:
+        """The instant of a transaction.
+
+        Whatever any process has written is at most `FLOOR_LAG` above the stored floor. A clock that is behind the stored
+        floor has been set back, so such a process goes on above all that may have been written.
+        """
+        stored, reading = self._stored_floor(), clock.now()
+        if reading < stored:
+            self._floor = max(self._floor, Instant(stored + FLOOR_LAG))
+        now = self.now(clock)
+        if now > stored + FLOOR_LAG:
+            self.connection.execute(SQL["meta.raise_floor"], (now,))
+        return now
+
+    # --- transactions ----------------------------------------------------------------------
+
+    def try_begin(self) -> bool:
+        """Take the write lock, if nobody has it."""
+        try:
+            self.connection.execute(_BEGIN)
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        return True
+
+    def begin(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Take the write lock, waiting for it as long as it is wanted and reasonable."""
+        with translated(self.path):
+            for attempt in range(1, LOCK_SECONDS_MAX + 1):
+                # Sleeps in the kernel until the lock is free, in slices so that a shutdown is not held up.
+                self.connection.setlk_timeout(_LOCK_SLICE_SECONDS * 1000, 0)
+                try:
+                    self.connection.execute(_BEGIN)
+                except apsw.BusyError:
+                    if attempt == LOCK_SECONDS_MAX or not is_wanted():
+                        raise
+                else:
+                    return
+                finally:
+                    self.connection.setlk_timeout(0, 0)
+
+    def perform(self, operations: Sequence[Operation[Any]], clock: Clock) -> tuple[list[Outcome], list[Hint]]:
+        """Run operations in the begun transaction. One that raises before it wrote does not touch the others.
+
+        Raises `Disturbed` if one raised after it wrote, and our own error if the database failed. Roll back then.
+        """
+        try:
+            connection = self.connection
+            tx = Transaction(connection, self._show_now(clock))
+            outcomes: list[Outcome] = []
+            for operation in operations:
+                before = connection.total_changes()
+                try:
+                    outcomes.append(Outcome(operation(tx)))
+                except apsw.Error as error:
+                    if not isinstance(error, apsw.ConstraintError):
+                        raise
+                    raise Disturbed from ValueError(f"the database refuses this: {error}")
+                except Exception as error:
+                    if connection.total_changes() != before:
+                        raise Disturbed from error
+                    outcomes.append(Outcome(error=error))
+            return outcomes, tx.hints()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def commit(self) -> None:
+        """Make the transaction durable; what is committed survives a loss of power."""
+        with translated(self.path):
+            self.connection.execute(_COMMIT)
+        self.commits += 1
+
+    def rollback(self) -> None:
+        """Undo the transaction, if SQLite has not done so by itself."""
+        with translated(self.path):
+            if self.connection.in_transaction:
+                self.connection.execute(_ROLLBACK)
+
+    def transact(self, operation: Operation[T], clock: Clock) -> tuple[T, list[Hint]]:
+        """One operation in a transaction of its own."""
+        if not self.try_begin():
+            self.begin()
+        try:
+            [outcome], hints = self.perform([operation], clock)
+            if outcome.error is not None:
+                raise outcome.error
+            self.commit()
+        except Disturbed as disturbed:
+            self.rollback()
+            raise disturbed.__cause__ or disturbed from None
+        except BaseException:
+            self.rollback()
+            raise
+        return outcome.result, hints
+
+    # --- the log, and other processes ---------------------------------------------------------
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether the log has grown enough to be written back."""
+        return self._log_pages >= _CHECKPOINT_PAGES
+
+    def checkpoint(self) -> None:
+        """Write the log back into the file, as far as no reader needs it. What it cannot do is done next time."""
+        self._log_pages = 0
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            pass  # nothing is lost: the log has it all, and a lasting fault shows in the next commit
+
+    def has_changed(self) -> bool:
+        """Whether another connection has written since this was asked last."""
+        version = self.connection.pragma("data_version")
+        if version == self._version_seen:
+            return False
+        self._version_seen = version
+        self.learn_floor()
+        return True
+
+    def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK

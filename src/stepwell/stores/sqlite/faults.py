@@ -1,0 +1,72 @@
+"""The driver's errors in our words; none of them leaves this folder as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from stepwell.errors import (
+    ForeignFileError,
+    StepwellError,
+    StoreFullError,
+    StoreNotWritableError,
+    StoreUnavailableError,
+)
+
+LOCK_SECONDS_MAX = 60
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise our own errors instead of the driver's."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: apsw.Error, path: str) -> StepwellError:
+    """What an error of the driver means for who uses the store."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreUnavailableError(
+                f"another process has held the write lock on {path} for {LOCK_SECONDS_MAX} s",
+                where=path,
+                why="only one process at a time may write to a SQLite file, and each holds it for milliseconds",
+                fix="look for a process that was stopped in the middle of a write, or that copies the file",
+            )
+        case apsw.FullError():
+            return StoreFullError(
+                f"there is no space left to write to {path}",
+                where=path,
+                why="the disk or the file's quota is full; nothing was written",
+                fix="make space; work goes on by itself",
+            )
+        case apsw.NotADBError() | apsw.CorruptError():
+            return foreign(path, f"SQLite says: {error}")
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            return not_writable(path, str(error))
+        case _:
+            return StoreUnavailableError(f"{path} did not answer: {error}", where=path, why="SQLite met an error")
+
+
+def foreign(path: str, why: str) -> ForeignFileError:
+    """The file is somebody else's, or damaged."""
+    return ForeignFileError(
+        f"{path} is not a stepwell database, or is damaged",
+        where=path,
+        why=why,
+        fix="name another file, or put this one back from a backup; nothing was changed in it",
+    )
+
+
+def not_writable(path: str, why: str) -> StoreNotWritableError:
+    """The file or its folder refuses to be written."""
+    return StoreNotWritableError(
+        f"{path} cannot be written",
+        where=path,
+        why=why,
+        fix="give this user the right to write to the file and to its folder, or name another file",
+    )

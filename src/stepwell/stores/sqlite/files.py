@@ -1,0 +1,28 @@
+"""The database's file: made for its owner's eyes only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stepwell.stores.sqlite.faults import not_writable
+
+MEMORY = ":memory:"
+_OWNER_ONLY = 0o600
+_FOLDER_OWNER_ONLY = 0o700
+
+
+def prepare_file(path: str) -> None:
+    """Make the file and its folder if they are missing. SQLite gives its side files the mode of the main one.
+
+    Raises `StoreNotWritableError` if that is not possible or the file cannot be written.
+    """
+    file = Path(path)
+    try:
+        if not file.parent.exists():
+            file.parent.mkdir(mode=_FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
+    except OSError as error:
+        raise not_writable(path, f"the system says: {error.strerror}") from error
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise not_writable(path, "SQLite needs to write side files next to it, and the folder does not allow that")

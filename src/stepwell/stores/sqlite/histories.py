@@ -1,0 +1,54 @@
+"""Reading what is recorded of a run, and what reached it."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import apsw
+
+from stepwell.ids import RunId
+from stepwell.model.runs import ChildOutcome, History, Inbox
+from stepwell.model.signals import Signal
+from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_signal, to_wait
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import rows_of
+
+_BY_SEQ = attrgetter("seq")
+
+
+def read_names(connection: apsw.Connection, run: int) -> tuple[str, ...]:
+    """The run's numbered names."""
+    return tuple(name for (name,) in rows_of(connection, "names.list", run=run))
+
+
+def read_history(connection: apsw.Connection, run: int) -> History:
+    """Everything recorded of a run."""
+    entries = list(map(to_entry, connection.execute(SQL["entries.list"], (run,))))
+    entries.sort(key=_BY_SEQ)
+    return History(
+        read_names(connection, run),
+        tuple(entries),
+        tuple(map(to_attempt, rows_of(connection, "attempts.list", run=run))),
+        tuple(map(to_cursor, rows_of(connection, "cursors.list", run=run))),
+        tuple(map(to_wait, rows_of(connection, "waits.list", run=run))),
+    )
+
+
+def read_signals(connection: apsw.Connection, run: int) -> tuple[Signal, ...]:
+    """The pending signals, by number."""
+    return tuple(map(to_signal, connection.execute(SQL["signals.list_pending"], (run,))))
+
+
+def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
+    """How the children ended that the run's waits name."""
+    awaited = {location for (location,) in connection.execute(SQL["waits.list_child_locations"], (run,)).fetchall()}
+    return tuple(
+        to_outcome(row)
+        for location in sorted(awaited)
+        for row in rows_of(connection, "runs.list_ended_children", run_id=run_id, location=location)
+    )
+
+
+def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:
+    """What reached a run and is not consumed yet."""
+    return Inbox(read_signals(connection, run), read_outcomes(connection, run, run_id))

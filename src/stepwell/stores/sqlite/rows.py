@@ -1,0 +1,103 @@
+"""Rows ↔ model, in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.runs import ChildOutcome, Parent, Previous, Run
+from stepwell.model.signals import Signal
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.model.waits import Wait
+from stepwell.model.workers import Worker
+from stepwell.stores.sqlite.transaction import Row
+
+# Looked up rather than called: an enum's constructor costs several times as much, and histories are long.
+_STATUSES = {status.value: status for status in RunStatus}
+_KINDS = {kind.value: kind for kind in EntryKind}
+_ENTRY_STATUSES = {status.value: status for status in EntryStatus}
+_WAIT_KINDS = {kind.value: kind for kind in WaitKind}
+
+_TEXTS = msgspec.json.Decoder(tuple[str, ...])
+
+
+def encode_texts(texts: tuple[str, ...] | list[str]) -> str:
+    """A list of texts as JSON."""
+    return msgspec.json.encode(texts).decode() if texts else "[]"
+
+
+def decode_texts(stored: str) -> tuple[str, ...]:
+    """A list of texts from JSON."""
+    return _TEXTS.decode(stored) if stored != "[]" else ()
+
+
+def to_status(stored: str) -> RunStatus:
+    """A run's status."""
+    return _STATUSES[stored]
+
+
+def to_run(row: Row) -> Run:
+    """A run from a row of `stepwell_run_rows`."""
+    (_, run_id, workflow, version, status, key, epoch, owner, revision, last_seq, created_at, started_at) = row[:12]
+    (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
+        12:22
+    ]
+    return Run(
+        run_id,
+        workflow,
+        version,
+        _STATUSES[status],
+        key,
+        epoch,
+        owner,
+        revision,
+        last_seq,
+        created_at,
+        started_at,
+        ended_at,
+        wake_at,
+        input_,
+        generation,
+        None if parent is None else Parent(parent, location, bool(detached)),
+        None if previous is None else Previous(previous, previous_from, previous_to),
+        *row[22:],
+    )
+
+
+def to_entry(row: Row) -> Entry:
+    """An entry."""
+    seq, location, kind, status, value, at, took, attempts, undo = row
+    return Entry(seq, location, _KINDS[kind], _ENTRY_STATUSES[status], value, at, took, attempts, undo)
+
+
+def to_attempt(row: Row) -> Attempt:
+    """An attempt."""
+    return Attempt._make(row)
+
+
+def to_cursor(row: Row) -> Cursor:
+    """A cursor."""
+    return Cursor._make(row)
+
+
+def to_wait(row: Row) -> Wait:
+    """A wait."""
+    location, kind, token, due_at, names = row
+    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names))
+
+
+def to_signal(row: Row) -> Signal:
+    """A pending signal."""
+    return Signal._make(row)
+
+
+def to_outcome(row: Row) -> ChildOutcome:
+    """How a child ended."""
+    location, run_id, status, output, failure = row
+    return ChildOutcome(location, run_id, _STATUSES[status], output, failure)
+
+
+def to_worker(row: Row) -> Worker:
+    """A worker, from a row that begins with its number."""
+    _, incarnation, name, started_at, lease_until, definitions = row
+    return Worker(incarnation, name, started_at, lease_until, decode_texts(definitions))

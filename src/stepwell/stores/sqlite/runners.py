@@ -1,0 +1,86 @@
+"""Where operations run: the contract, and the answer without threads."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from stepwell.clock import Clock
+from stepwell.stores.sqlite.database import Operation, Query, SqliteDatabase, Tell
+from stepwell.stores.sqlite.faults import translated
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs writes in transactions and reads in snapshots, and tells hints after the commit."""
+
+    @property
+    def database(self) -> SqliteDatabase: ...
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process can see this database."""
+        ...
+
+    async def open(self, clock: Clock, tell: Tell) -> None:
+        """Open the database and be ready for this event loop."""
+        ...
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told."""
+        ...
+
+    async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        """Run a query that sees every write that was answered. A large one does not hold up the event loop."""
+        ...
+
+    def has_changed(self) -> bool:
+        """Whether another process has written since this was asked last; false if that cannot be told just now."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun and close the database."""
+        ...
+
+
+class InlineRunner:
+    """Runs everything at once in the caller, one transaction per operation: for simulations and `:memory:`.
+
+    Several stores may share one database, each with a runner of its own, as several processes would; hints go to all of them.
+    """
+
+    is_alone = True
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self.database = database
+        self._clock: Clock | None = None
+        self._tell: Tell | None = None
+
+    async def open(self, clock: Clock, tell: Tell) -> None:
+        self._clock, self._tell = clock, tell
+        self.database.open()
+        self.database.handles.append(tell)
+
+    async def write(self, operation: Operation[T]) -> T:
+        assert self._clock is not None
+        result, hints = self.database.transact(operation, self._clock)
+        if self.database.needs_checkpoint:
+            self.database.checkpoint()
+        for hint in hints:
+            for tell in tuple(self.database.handles):
+                tell(hint)
+        return result
+
+    async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        with translated(self.database.path):
+            return query(self.database.connection)
+
+    def has_changed(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """Let go of the database; it stays open while another handle uses it, and keeps what is in memory."""
+        if self._tell in self.database.handles:
+            self.database.handles.remove(self._tell)
+        if not self.database.handles and not self.database.is_memory:
+            self.database.close()

@@ -1,0 +1,10 @@
+-- name: record
+-- The start of an at-most-once step is replaced by its outcome.
+insert or replace into stepwell_attempts (run, location, number, at, failure, next_at)
+values (:run, :location, :number, :at, :failure, :next_at);
+
+-- name: trim
+delete from stepwell_attempts where run = :run and location >= :low and location < :high;
+
+-- name: list
+select location, number, at, failure, next_at from stepwell_attempts where run = :run order by location, number;

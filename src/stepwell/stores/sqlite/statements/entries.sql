@@ -1,0 +1,32 @@
+-- name: append
+-- The key refuses a second result at one location.
+insert into stepwell_entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+values (:run, :location, :seq, :kind, :status, :value, :at, :took, :attempts, :undo);
+
+-- name: trim
+-- What may still have to be undone stays.
+delete from stepwell_entries where run = :run and location >= :low and location < :high and undo is null;
+
+-- name: list
+-- Sorted by seq in Python: mostly in order already, which a sorter of SQLite's does not know to use.
+select seq, location, kind, status, value, at, took, attempts, undo from stepwell_entries where run = :run;
+
+-- name: has_undo
+select 1 from stepwell_entries where run = :run and undo is not null limit 1;
+
+-- name: list_failed
+select location from stepwell_entries where run = :run and status = 'f';
+
+-- name: forget
+delete from stepwell_entries where run = :run and location = :location;
+
+-- name: find_latest
+-- The place recorded last; a failed attempt counts as one.
+select location
+from (
+    select at, seq, location from stepwell_entries where run = :run
+    union all
+    select at, 0, location from stepwell_attempts where run = :run
+)
+order by at desc, seq desc, location desc
+limit 1;

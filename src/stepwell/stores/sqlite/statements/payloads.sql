@@ -1,0 +1,12 @@
+-- name: insert
+insert into stepwell_payloads (run, input, failure) values (:run, :input, :failure);
+
+-- name: read_failure
+select failure from stepwell_payloads where run = :run;
+
+-- name: fail
+update stepwell_payloads set failure = :failure where run = :run;
+
+-- name: finish
+-- An end without a failure keeps the one that is stored: of a rollback, its cause.
+update stepwell_payloads set output = :output, failure = coalesce(:failure, failure) where run = :run;

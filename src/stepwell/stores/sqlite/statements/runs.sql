@@ -1,0 +1,164 @@
+-- name: find_for_commit
+-- What a commit is judged by. Parameters of the hot statements are bound by position, in the order they first appear.
+select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at
+from stepwell_runs as r
+left join stepwell_workers as w on w.id = r.owner
+where r.run_id = :run_id;
+
+-- name: advance
+-- The hot path: one row, and no column of any index.
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0
+where id = :id;
+
+-- name: touch
+-- A commit without progress leaves the stalls as they are.
+update stepwell_runs
+set number = :number, revision = :revision
+where id = :id;
+
+-- name: park
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
+    status = case status when 'running' then 'waiting' else status end, owner = null, wake_at = :wake_at
+where id = :id;
+
+-- name: pause
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
+    status = 'paused', owner = null, wake_at = null
+where id = :id;
+
+-- name: begin_rollback
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
+    status = 'compensating', cause = :cause, undo_floor = :undo_floor
+where id = :id;
+
+-- name: finish
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
+    status = :status, ended_at = :ended_at, owner = null, wake_at = null, successor = :successor
+where id = :id;
+
+-- name: release
+-- Whether there was progress is the caller's word.
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = case when :has_progress then 0 else stalls end,
+    status = case status when 'running' then 'pending' else status end, owner = null, wake_at = :now
+where id = :id;
+
+-- name: insert
+insert into stepwell_runs (
+    run_id, definition, status, epoch, number, revision, last_seq, stalls, owner, wake_at, created_at, started_at, ended_at,
+    key, generation, parent, parent_location, detached, previous, previous_started_at, previous_finished_at, reason, undo_floor
+) values (
+    :run_id, :definition, :status, :epoch, 0, 0, 0, 0, :owner, :wake_at, :created_at, :started_at, :ended_at,
+    :key, :generation, :parent, :parent_location, :detached, :previous, :previous_started_at, :previous_finished_at, '', 0
+) returning id;
+
+-- name: find_input
+select p.input from stepwell_runs as r join stepwell_payloads as p on p.run = r.id where r.run_id = :run_id;
+
+-- name: find_active_of_key
+select run_id, id from stepwell_runs where key = :key and ended_at is null;
+
+-- name: find_ended_of_key
+-- The one that ended last, within the window.
+select run_id, id
+from stepwell_runs
+where key = :key and ended_at > :since and status <> 'continued'
+order by ended_at desc, id desc
+limit 1;
+
+-- name: list_due
+-- Per definition: its due runs are one range of the index, oldest first, so that no definition can starve an old run.
+select wake_at, id
+from stepwell_runs
+where definition = :definition and wake_at is not null and wake_at <= :now
+order by wake_at, id
+limit :limit;
+
+-- name: claim
+update stepwell_runs
+set status = case when status in ('pending', 'waiting') then 'running' else status end,
+    epoch = epoch + 1, number = 0, owner = :owner, wake_at = null, started_at = coalesce(started_at, :now)
+where id = :id;
+
+-- name: read
+select * from stepwell_run_rows where id = :id;
+
+-- name: read_by_id
+select * from stepwell_run_rows where run_id = :run_id;
+
+-- name: find_for_signal
+select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs where run_id = :run_id;
+
+-- name: find_active_for_signal
+select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs where key = :key and ended_at is null;
+
+-- name: wake
+-- A run that is due already keeps its place.
+update stepwell_runs set wake_at = :now where id = :id and (wake_at is null or wake_at > :now);
+
+-- name: list_owned
+select id, run_id, status, stalls, cause from stepwell_runs where owner = :owner order by id;
+
+-- name: list_cancelling
+select run_id from stepwell_runs where owner = :owner and status = 'cancelling' order by id;
+
+-- name: free
+update stepwell_runs
+set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = :now, stalls = :stalls
+where id = :id;
+
+-- name: quarantine
+update stepwell_runs
+set status = 'paused', owner = null, wake_at = null, stalls = :stalls, cause = :cause
+where id = :id;
+
+-- name: find_for_cancel
+select id, run_id, status, owner, cause, parent, parent_location from stepwell_runs where run_id = :run_id;
+
+-- name: list_attached
+select id, run_id, status, owner, cause, parent, parent_location
+from stepwell_runs
+where parent = :parent and detached = 0
+order by id;
+
+-- name: list_attached_between
+select id, run_id, status, owner, cause, parent, parent_location
+from stepwell_runs
+where parent = :parent and parent_location >= :low and parent_location < :high and detached = 0 and ended_at is null
+order by id;
+
+-- name: mark_cancelling
+update stepwell_runs set status = 'cancelling', reason = :reason where id = :id;
+
+-- name: cancel
+-- The raised epoch fences a worker that is in the middle of a turn.
+update stepwell_runs
+set status = 'cancelled', reason = :reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = :now
+where id = :id;
+
+-- name: find_for_operator
+select id, status, key, cause from stepwell_runs where run_id = :run_id;
+
+-- name: resume
+update stepwell_runs set status = :status, wake_at = :now, stalls = 0 where id = :id;
+
+-- name: resume_rollback
+update stepwell_runs set status = 'compensating', wake_at = :now, retried_at = :now where id = :id;
+
+-- name: retry
+update stepwell_runs
+set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = :now, wake_at = :now, stalls = 0
+where id = :id;
+
+-- name: list_ended_children
+-- A continued child has not ended: its successor stands at the same location.
+select c.parent_location, c.run_id, c.status, p.output, p.failure
+from stepwell_runs as c
+join stepwell_payloads as p on p.run = c.id
+where c.parent = :run_id and c.parent_location = :location and c.ended_at is not null and c.status <> 'continued'
+order by c.id;

@@ -1,0 +1,61 @@
+-- name: find_many_by_id
+select * from stepwell_run_rows where run_id in (select value from json_each(:ids));
+
+-- name: find_many_by_key
+-- Of each key the active run, or else the one created last.
+select *
+from stepwell_run_rows
+where id in (
+    select (
+        select r.id from stepwell_runs as r where r.key = wanted.value order by r.ended_at is null desc, r.id desc limit 1
+    )
+    from json_each(:keys) as wanted
+);
+
+-- name: find_by_prefix
+-- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
+select run_id
+from stepwell_runs
+where run_id >= :prefix and run_id < :prefix || char(1114111)
+order by run_id
+limit :limit;
+
+-- name: measure
+-- How much a load would read.
+select coalesce(sum(last_seq), 0) from stepwell_runs where run_id in (select value from json_each(:ids));
+
+-- name: list_ids
+select run_id, id from stepwell_runs where run_id in (select value from json_each(:ids));
+
+-- name: list_children
+select * from stepwell_run_rows where parent = :run_id order by id;
+
+-- name: list_runs
+-- The marker is replaced by conditions from the allow-list in stores/sql/filters.py.
+select * from stepwell_run_rows where {conditions} order by run_id desc limit :limit;
+
+-- name: next_wake
+select min(wake_at)
+from stepwell_runs
+where wake_at is not null
+    and definition = (select id from stepwell_definitions where workflow = :workflow and version = :version);
+
+-- name: list_orphans
+select r.run_id
+from stepwell_runs as r
+where r.ended_at is null and r.owner is null and r.wake_at is null and r.status not in ('paused', 'compensation_failed')
+    and not (
+        r.status in ('waiting', 'compensating') and exists (
+            select 1
+            from stepwell_waits as w
+            where w.run = r.id and (
+                w.kind = 'signal'
+                or w.kind = 'child' and exists (
+                    select 1
+                    from stepwell_runs as c
+                    where c.parent = r.run_id and c.parent_location = w.location and c.ended_at is null
+                )
+            )
+        )
+    )
+order by r.id;

@@ -1,0 +1,43 @@
+-- name: find
+select id, incarnation, name, started_at, lease_until, definitions from stepwell_workers where incarnation = :incarnation;
+
+-- name: find_live
+select id from stepwell_workers where incarnation = :incarnation and lease_until > :now;
+
+-- name: register
+-- Registering again lengthens a live lease; the caller has refused a lease that is over.
+insert into stepwell_workers (incarnation, name, started_at, lease_until, definitions)
+values (:incarnation, :name, :now, :lease_until, :definitions)
+on conflict (incarnation) do update
+set name = excluded.name, lease_until = excluded.lease_until, definitions = excluded.definitions
+returning started_at;
+
+-- name: renew
+update stepwell_workers set lease_until = :lease_until where id = :id;
+
+-- name: remove
+delete from stepwell_workers where id = :id;
+
+-- name: remove_dead
+delete from stepwell_workers where lease_until <= :now;
+
+-- name: list
+select id, incarnation, name, started_at, lease_until, definitions from stepwell_workers order by started_at, id;
+
+-- name: find_dead
+select 1 from stepwell_workers where lease_until <= :now limit 1;
+
+-- name: list_dead_owners
+-- Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs they own.
+-- A worker without a row is as dead as one whose lease is over.
+with recursive owners (id) as (
+    select min(owner) from stepwell_runs where owner is not null
+    union all
+    select (select min(r.owner) from stepwell_runs as r where r.owner > owners.id)
+    from owners
+    where owners.id is not null
+)
+select owners.id
+from owners
+left join stepwell_workers as w on w.id = owners.id and w.lease_until > :now
+where owners.id is not null and w.id is null;

@@ -1,0 +1,73 @@
+"""One write transaction as a transition sees it: statements, the time, and hints to tell afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from stepwell.clock import Instant
+from stepwell.ids import RunId
+from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.stores.sqlite.texts import SQL
+
+Row = tuple[Any, ...]
+
+
+class Transaction:
+    """What happens in it happens whole or not at all; `now` is one instant throughout."""
+
+    __slots__ = ("_definitions", "_hints", "connection", "execute", "now")
+
+    def __init__(self, connection: apsw.Connection, now: Instant) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+        # Numbers given in this transaction only: one that is rolled back takes them with it.
+        self._definitions: dict[tuple[str, int], int] = {}
+        self._hints: dict[HintKind, dict[RunId, None]] = {}
+
+    def run(self, statement: str, **parameters: Any) -> None:
+        """Execute a named statement."""
+        self.execute(SQL[statement], parameters)
+
+    def find(self, statement: str, **parameters: Any) -> Row | None:
+        """The first row of a named statement."""
+        row: Row | None = self.execute(SQL[statement], parameters).fetchone()
+        return row
+
+    def list(self, statement: str, **parameters: Any) -> list[Row]:
+        """All rows of a named statement."""
+        rows: list[Row] = self.execute(SQL[statement], parameters).fetchall()
+        return rows
+
+    def definition(self, workflow: str, version: int) -> int:
+        """The number of a definition, given now if it is new."""
+        known = self._definitions.get((workflow, version))
+        if known is None:
+            row = self.find("definitions.find", workflow=workflow, version=version) or self.find(
+                "definitions.add", workflow=workflow, version=version
+            )
+            assert row is not None
+            known = self._definitions[workflow, version] = int(row[0])
+        return known
+
+    def hint(self, kind: HintKind, run_id: RunId) -> None:
+        """Note what to tell after the commit."""
+        self._hints.setdefault(kind, {})[run_id] = None
+
+    def hints(self) -> list[Hint]:
+        """What to tell."""
+        return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()]
+
+
+def rows_of(connection: apsw.Connection, statement: str, **parameters: Any) -> list[Row]:
+    """All rows of a named statement, for reads outside a transaction."""
+    rows: list[Row] = connection.execute(SQL[statement], parameters).fetchall()
+    return rows
+
+
+def row_of(connection: apsw.Connection, statement: str, **parameters: Any) -> Row | None:
+    """The first row of a named statement, for reads outside a transaction."""
+    row: Row | None = connection.execute(SQL[statement], parameters).fetchone()
+    return row

@@ -1,0 +1,285 @@
+"""Group commit: everything that is asked for while one transaction is on its way shares the next.
+
+Operations run on the event loop's thread: they are Python and a few microseconds of SQLite each, and in a thread of their own they
+would fight for the interpreter's lock once per statement. What may block stands beside: waiting for another process' lock,
+checkpoints, large reads, and commits on a disk that is slower than the way to a thread and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+import apsw
+
+from stepwell.clock import Clock
+from stepwell.errors import StepwellError, StoreUnavailableError
+from stepwell.stores.base.wakeups import Hint
+from stepwell.stores.sqlite.database import Disturbed, Operation, Outcome, Query, SqliteDatabase, Tell
+from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
+
+T = TypeVar("T")
+Pending = tuple[Operation[Any], asyncio.Future[Any]]
+
+# A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back costs
+# nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
+QUICK_SECONDS = 0.001
+_SMOOTHING = 0.125
+_READ_BUSY_SECONDS = 1.0
+
+
+class Beside:
+    """One thread that runs calls in order and reports on the event loop's thread."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Callable[[Outcome], None]] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
+        """Run it; `report` is called on the loop's thread."""
+        self._calls.put((work, report))
+
+    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run it, and wait for the answer."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self.call(work, partial(settle, answer))
+        return answer
+
+    def stop(self) -> None:
+        """End the thread once its calls are done."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            work, report = call
+            try:
+                outcome = Outcome(work())
+            except BaseException as error:  # noqa: BLE001  it is reported
+                outcome = Outcome(error=error)
+            try:
+                self._loop.call_soon_threadsafe(report, outcome)
+            except RuntimeError:
+                return  # the loop is closed: nobody is left to hear it
+            del call, work, report, outcome
+
+
+def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
+    """Hand an outcome over, unless nobody waits any more."""
+    if answer.done():
+        return
+    if outcome.error is not None:
+        answer.set_exception(outcome.error)
+    else:
+        answer.set_result(outcome.result)
+
+
+class Writer:
+    """The runner of a real process: one transaction at a time, shared by whoever asked meanwhile."""
+
+    is_alone = False
+
+    def __init__(self, database: SqliteDatabase, *, quick_seconds: float = QUICK_SECONDS) -> None:
+        self.database = database
+        self._quick_seconds = quick_seconds
+        self._expected_seconds = 0.0
+        self._queue: list[Pending] = []
+        self._batch: list[Pending] = []
+        self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
+        self._is_busy = False
+        self._is_closing = False
+        self._idle: asyncio.Future[None] | None = None
+        self._beside: Beside | None = None
+        self._large_reads: Beside | None = None
+        self._reader: apsw.Connection | None = None
+        self._large_reader: apsw.Connection | None = None
+
+    # --- life ------------------------------------------------------------------------------
+
+    async def open(self, clock: Clock, tell: Tell) -> None:
+        self._clock, self._tell = clock, tell
+        self._loop = asyncio.get_running_loop()
+        self._beside = Beside("stepwell-writer", self._loop)
+        try:
+            await self._beside.ask(self.database.open)
+            self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
+        except BaseException:
+            self._beside.stop()
+            self._beside = None
+            raise
+        self._is_closing = False
+
+    async def close(self) -> None:
+        if self._beside is None:
+            return
+        self._is_closing = True
+        if self._is_busy:
+            self._idle = self._loop.create_future()
+            await self._idle
+        if self._large_reads is not None:
+            await self._large_reads.ask(self._close_large_reader)
+            self._large_reads.stop()
+        if self._reader is not None:
+            self._reader.close()
+        await self._beside.ask(self.database.close)
+        self._beside.stop()
+        self._beside = self._large_reads = self._reader = None
+
+    # --- reads -----------------------------------------------------------------------------
+
+    async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        if self._reader is None:
+            raise self._closed()
+        if not is_large:
+            with translated(self.database.path):
+                return query(self._reader)
+        if self._large_reads is None:
+            self._large_reads = Beside("stepwell-reader", self._loop)
+        return await self._large_reads.ask(partial(self._read_large, query))
+
+    def _read_large(self, query: Query[T]) -> T:
+        if self._large_reader is None:
+            self._large_reader = self.database.open_reader(busy_seconds=LOCK_SECONDS_MAX)
+        with translated(self.database.path):
+            return query(self._large_reader)
+
+    def _close_large_reader(self) -> None:
+        if self._large_reader is not None:
+            self._large_reader.close()
+            self._large_reader = None
+
+    def has_changed(self) -> bool:
+        if self._is_busy or self._reader is None:
+            return False  # the connection is in use; ask again soon
+        with translated(self.database.path):
+            return self.database.has_changed()
+
+    # --- writes ----------------------------------------------------------------------------
+
+    async def write(self, operation: Operation[T]) -> T:
+        if self._beside is None or self._is_closing:
+            raise self._closed()
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._queue.append((operation, answer))
+        if not self._is_busy:
+            self._is_busy = True
+            # Not at once: whoever is ready in this round of the loop shares the transaction.
+            self._loop.call_soon(self._begin)
+        return await answer
+
+    def _begin(self) -> None:
+        try:
+            if self.database.try_begin():
+                self._perform()
+            else:
+                self._use_thread(partial(self.database.begin, self._is_wanted), self._begun)
+        except StepwellError as error:
+            self._take_batch()
+            self._fail(error)
+
+    def _begun(self, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._take_batch()
+            self._fail(outcome.error)
+        else:
+            self._perform()
+
+    def _is_wanted(self) -> bool:
+        return not self._is_closing
+
+    def _take_batch(self) -> None:
+        if self._alone:
+            taken = [self._alone.pop(0)]
+        else:
+            taken, self._queue = self._queue, []
+        self._batch = [pending for pending in taken if not pending[1].done()]  # some may have given up waiting
+
+    def _perform(self) -> None:
+        self._take_batch()
+        try:
+            outcomes, hints = self.database.perform([operation for operation, _ in self._batch], self._clock)
+        except Disturbed as disturbed:
+            self._disturb(disturbed)
+        except StepwellError as error:
+            self._fail(error)
+        except BaseException:
+            self._fail(StoreUnavailableError("the write was interrupted", where=self.database.path))
+            raise
+        else:
+            self._commit(outcomes, hints)
+
+    def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
+        report = partial(self._committed, outcomes, hints)
+        if self._expected_seconds >= self._quick_seconds:
+            self._use_thread(self._commit_timed, report)
+            return
+        try:
+            self._commit_timed()
+        except StepwellError as error:
+            report(Outcome(error=error))
+        else:
+            report(Outcome())
+
+    def _commit_timed(self) -> None:
+        begun = self._clock.monotonic()
+        self.database.commit()
+        took = self._clock.monotonic() - begun
+        self._expected_seconds += (took - self._expected_seconds) * _SMOOTHING
+
+    def _committed(self, outcomes: list[Outcome], hints: list[Hint], commit: Outcome) -> None:
+        if commit.error is not None:
+            self._fail(commit.error)
+            return
+        batch, self._batch = self._batch, []
+        for (_, answer), outcome in zip(batch, outcomes, strict=True):
+            settle(answer, outcome)
+        if self.database.needs_checkpoint:
+            self._use_thread(self.database.checkpoint, lambda _: self._go_on())
+        else:
+            self._go_on()
+        for hint in hints:
+            self._tell(hint)
+
+    def _disturb(self, disturbed: Disturbed) -> None:
+        """Undo the whole batch; alone, each operation can hurt none but itself."""
+        batch, self._batch = self._batch, []
+        self._roll_back()
+        if len(batch) == 1:
+            settle(batch[0][1], Outcome(error=disturbed.__cause__))
+        else:
+            self._alone = batch + self._alone
+        self._go_on()
+
+    def _fail(self, error: BaseException) -> None:
+        """The database failed: nothing of the batch was written, or nobody knows."""
+        batch, self._batch = self._batch, []
+        self._roll_back()
+        for _, answer in batch:
+            settle(answer, Outcome(error=error))
+        self._go_on()
+
+    def _roll_back(self) -> None:
+        try:
+            self.database.rollback()
+        except StepwellError:
+            pass  # the next transaction will meet the same fault and say so
+
+    def _go_on(self) -> None:
+        if self._alone or self._queue:
+            self._loop.call_soon(self._begin)
+            return
+        self._is_busy = False
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _use_thread(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
+        assert self._beside is not None
+        self._beside.call(work, report)
+
+    def _closed(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"{self.database.path} is not open", where=self.database.path)

@@ -1,0 +1,84 @@
+"""The composition root: a URL and settings become store, engine and worker. The only importer of concrete stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.config import WorkerSettings
+from stepwell.engine.facade import Facade
+from stepwell.environment import Environment, system_environment
+from stepwell.errors import InvalidOptionError
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.stores.base.store import Store
+from stepwell.worker.worker import Worker
+
+
+class Engine(Facade):
+    """Durable workflows in this process.
+
+        async with Engine("sqlite:///shop.db", workflows=[checkout]) as engine:
+            run = await engine.start(checkout, order, key="order-42")
+            receipt = await run.result()
+
+    With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store.
+    """
+
+    def __init__(
+        self,
+        url: str | Store,
+        *,
+        workflows: Iterable[Workflow[Any, Any]] = (),
+        worker: bool | None = None,
+        settings: WorkerSettings | None = None,
+        environment: Environment | None = None,
+        codec: JsonCodec | None = None,
+    ) -> None:
+        settings = settings or WorkerSettings()
+        environment = environment or system_environment(threads_max=settings.threads_max)
+        registry = Registry(workflows)
+        store = open_store(url, environment) if isinstance(url, str) else url
+        super().__init__(environment, store, registry, codec or JsonCodec())
+        self._settings = settings
+        self._stalls_max = settings.stalls_max
+        self._serves = bool(registry.definitions) if worker is None else worker
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._store.open()
+        if self._serves:
+            self._worker = Worker(self._environment, self._store, self._registry, self._settings, self._codec)
+            self._local = self._worker
+            await self._worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def shutdown(self, grace: float = 10.0) -> None:
+        """Claim nothing more, let running bodies end within the grace time, give the rest back, and close."""
+        worker, self._worker, self._local = self._worker, None, None
+        if worker is not None:
+            await worker.stop(grace)
+        await self._store.close()
+        self._environment.executor.close()
+
+
+def open_store(url: str, environment: Environment) -> Store:
+    """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `memory:`."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        from stepwell.stores.memory.store import MemoryStore
+
+        return MemoryStore(environment)
+    if parts.scheme == "sqlite" and parts.path.lstrip("/"):
+        from stepwell.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(environment, Path(unquote(parts.path[1:])))
+    raise InvalidOptionError(f"cannot open a store at {url!r}", fix='write "sqlite:///shop.db" or "memory:"')

@@ -1,0 +1,1 @@
+"""Executes turns: claims runs, drives their code, commits what it did."""

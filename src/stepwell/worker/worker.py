@@ -1,0 +1,340 @@
+"""A worker: registers, claims, executes, renews, drains and retires."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar, assert_never
+
+from stepwell.clock import SECOND, Instant, span
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.config import WorkerSettings
+from stepwell.environment import Environment
+from stepwell.errors import LeaseLostError, StepwellError, StoreUnavailableError
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.runs import Claimed, History
+from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.model.workers import Claimant, NewWorker
+from stepwell.replay.definition import Registry
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.worker.committer import Committer
+from stepwell.worker.execution import Execution
+from stepwell.worker.lease import Lease
+from stepwell.worker.parking import Parking
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("stepwell.worker")
+
+CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
+PAUSE = 0.05  # after a store that did not answer
+
+
+class Worker:
+    """Executes the runs of the workflows it knows."""
+
+    def __init__(
+        self, environment: Environment, store: Store, registry: Registry, settings: WorkerSettings, codec: JsonCodec
+    ) -> None:
+        self.environment = environment
+        self.settings = settings
+        self.codec = codec
+        self._store = store
+        self._registry = registry
+        self._executions: dict[RunId, Execution] = {}
+        self._parking = Parking(settings.cache_size)
+        self._loading: set[RunId] = set()
+        self.lease = self._new_lease()
+        self.committer = self._new_committer()
+        self._wake = asyncio.Event()
+        self._is_draining = False
+        self._in_doubt = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._unlisten = lambda: None
+
+    # --- lifecycle ---
+
+    async def start(self) -> None:
+        """Register and begin to serve."""
+        await self._register()
+        self._unlisten = self._store.wakeups.listen(self._heard)
+        spawn = self.environment.executor.spawn
+        self._loops = [
+            spawn(self._claim_loop(), name="stepwell-claimer"),
+            spawn(self._renew_loop(), name="stepwell-lease"),
+            spawn(self._sweep_loop(), name="stepwell-sweeper"),
+        ]
+
+    async def stop(self, grace: float = 10.0) -> None:
+        """Claim nothing more, let running bodies end within the grace time, give everything back, and leave."""
+        self._is_draining = True
+        self._wake.set()
+        for execution in tuple(self._executions.values()):
+            execution.leave()
+        deadline = self.environment.clock.monotonic() + grace
+        while self._executions and self.environment.clock.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        self._unlisten()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._drop_all()
+        self.committer.close()
+        try:
+            await self._store.workers.retire(self.lease.incarnation)
+        except StepwellError as error:
+            _LOG.warning("worker left without saying so; its lease will run out: %s", error.title)
+
+    @property
+    def active(self) -> int:
+        """How many runs execute here now."""
+        return len(self._executions)
+
+    def evict(self, run_id: RunId) -> None:
+        """Hand a run over: give it back between two steps, and tear its code down."""
+        self._parking.forget(run_id)
+        execution = self._executions.get(run_id)
+        if execution is not None:
+            execution.leave()
+
+    # --- what the facade uses: the fast path inside one process ---
+
+    def offer(self) -> Claimant | None:
+        """A claim that a start, signal or commit may make for this worker in its own transaction."""
+        free = self.settings.runs_max - len(self._executions) - len(self._loading)
+        if self._is_draining or free <= 0 or not self.lease.is_live():
+            return None
+        return Claimant(self.lease.incarnation, free, self._registry.definitions)
+
+    def adopt(self, claimed: Iterable[Claimed]) -> None:
+        """Execute runs that were claimed for this worker."""
+        to_load: list[Claimed] = []
+        for each in claimed:
+            run_id = each.run.run_id
+            if each.run.owner != self.lease.incarnation or run_id in self._executions or run_id in self._loading:
+                continue
+            parked = self._parking.take(each.run)
+            if parked is not None:
+                self._executions[run_id] = parked
+                parked.reclaim(each)
+            elif each.is_fresh:
+                self._execute(each, History())
+            else:
+                self._loading.add(run_id)
+                to_load.append(each)
+        if to_load:
+            self.environment.executor.spawn(self._load(to_load, self.lease), name="stepwell-load")
+
+    async def _load(self, claimed: list[Claimed], lease: Lease) -> None:
+        run_ids = [each.run.run_id for each in claimed]
+        try:
+            histories = await self._patiently(lambda: self._store.runs.load(run_ids))
+        finally:
+            self._loading.difference_update(run_ids)
+        if lease is self.lease:
+            for each, history in zip(claimed, histories, strict=True):
+                self._execute(each, history)
+
+    def _execute(self, claimed: Claimed, history: History) -> None:
+        workflow = self._registry.find(claimed.run.definition)
+        if workflow is None or claimed.run.run_id in self._executions:
+            self.doubt()
+            return
+        execution = Execution(self, workflow, claimed, history)
+        self._executions[claimed.run.run_id] = execution
+        execution.begin()
+        if self._is_draining:
+            execution.leave()
+
+    # --- what executions tell ---
+
+    def now(self) -> Instant:
+        """The store's time."""
+        return self._store.now()
+
+    def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None:
+        """An execution gave its run up until something happens."""
+        self._forget(execution)
+        self._parking.keep(execution, revision)
+        self._wake.set()
+
+    def left(self, execution: Execution) -> None:
+        """An execution is over."""
+        self._forget(execution)
+        self._wake.set()
+
+    def _forget(self, execution: Execution) -> None:
+        if self._executions.get(execution.run.run_id) is execution:
+            del self._executions[execution.run.run_id]
+
+    def doubt(self) -> None:
+        """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
+        self._in_doubt = True
+        self._wake.set()
+
+    # --- loops ---
+
+    async def _claim_loop(self) -> None:
+        while not self._is_draining:
+            self._wake.clear()
+            pause = await self._guarded(self._claim_once(), otherwise=PAUSE)
+            if pause > 0:
+                await self._sleep(pause)
+
+    async def _claim_once(self) -> float:
+        """Claim what is ready; gives how long nothing will be, in seconds."""
+        if self._in_doubt:
+            self._in_doubt = False
+            await self._relinquish()
+        offer = self.offer()
+        if offer is None:
+            return PAUSE
+        due = await self._store.views.next_wake(offer.definitions)
+        if due is None:
+            return float("inf")
+        wait = (due - self._store.now()) / SECOND
+        if wait > 0:
+            return wait
+        limit = min(offer.limit, CLAIM_MAX)
+        claimed = await self._store.runs.claim(offer._replace(limit=limit))
+        self.adopt(claimed)
+        return 0.0
+
+    async def _relinquish(self) -> None:
+        keep = {*self._executions, *self._loading}
+        try:
+            await self._store.runs.relinquish(self.lease.incarnation, keep)
+        except StoreUnavailableError:
+            self._in_doubt = True
+            raise
+
+    async def _renew_loop(self) -> None:
+        every = self.settings.lease_span / SECOND / 3
+        while True:
+            await asyncio.sleep(every)
+            while not await self._guarded(self._renew(), otherwise=False):
+                await asyncio.sleep(min(PAUSE, every))
+
+    async def _renew(self) -> bool:
+        requested = self.lease.before_request()
+        renewed = await self._store.workers.renew(self.lease.incarnation, self.settings.lease_span)
+        self.lease.granted(requested)
+        for execution in tuple(self._executions.values()):
+            execution.renewed()
+        for run_id in renewed.cancelling:
+            self._look_at(run_id)
+        return True
+
+    async def _sweep_loop(self) -> None:
+        every = span(self.settings.sweep_every) / SECOND
+        while True:
+            await asyncio.sleep(every)
+            await self._guarded(self._sweep(), otherwise=None)
+
+    async def _sweep(self) -> None:
+        """The safety net: dead workers' runs are freed, and anything ready is looked for without a hint."""
+        if await self._store.views.has_stranded():
+            await self._store.runs.rescue(stalls_max=self.settings.stalls_max)
+        self._wake.set()
+
+    async def _guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Do one round of a loop; a store that does not answer is tried again in the next, a lost lease is taken anew."""
+        try:
+            return await work
+        except LeaseLostError as error:
+            await self._start_over(error)
+        except StoreUnavailableError as error:
+            _LOG.warning("store did not answer: %s", error.title)
+            self.doubt()
+        except StepwellError:
+            _LOG.exception("worker loop failed")
+        return otherwise
+
+    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Ask until the store answers."""
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailableError as error:
+                _LOG.warning("store did not answer: %s", error.title)
+                await asyncio.sleep(PAUSE)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), None if seconds == float("inf") else seconds)
+        except TimeoutError:
+            return
+
+    # --- leases ---
+
+    def _new_lease(self) -> Lease:
+        incarnation = Incarnation(self.environment.ids.uuid())
+        return Lease(self.environment.clock, incarnation, self.settings.lease_span)
+
+    def _new_committer(self) -> Committer:
+        committer = Committer(self.environment, self._store.runs, self.offer)
+        committer.on_doubt = self.doubt
+        return committer
+
+    async def _register(self) -> None:
+        lease = self.lease
+        worker = NewWorker(lease.incarnation, self.settings.name, self.settings.lease_span, self._registry.definitions)
+        requested = lease.before_request()
+        await self._patiently(lambda: self._store.workers.register(worker))
+        lease.granted(requested)
+
+    async def _start_over(self, error: LeaseLostError) -> None:
+        """The lease ran out: others may own our runs now. Drop them all and come back as somebody new."""
+        _LOG.warning("lease lost, starting over: %s", error.title)
+        self._drop_all()
+        self.committer.close()
+        self.lease = self._new_lease()
+        self.committer = self._new_committer()
+        await self._register()
+        self._wake.set()
+
+    def _drop_all(self) -> None:
+        executions, self._executions = self._executions, {}
+        for execution in executions.values():
+            execution.drop()
+        self._parking.clear()
+
+    # --- hints ---
+
+    def _heard(self, hint: Hint) -> None:
+        match hint.kind:
+            case HintKind.READY:
+                self._wake.set()
+            case HintKind.MAIL:
+                for run_id in hint.runs:
+                    self._look_at(run_id)
+            case HintKind.CHANGED:
+                self._wake.set()
+                for run_id in tuple(self._executions):
+                    self._look_at(run_id)
+            case HintKind.ENDED:
+                for run_id in hint.runs:
+                    self._parking.forget(run_id)
+            case _:
+                assert_never(hint.kind)
+
+    def _look_at(self, run_id: RunId) -> None:
+        execution = self._executions.get(run_id)
+        if execution is not None and not execution.is_over:
+            self.environment.executor.spawn(self._guarded(self._look(execution), otherwise=None), name="stepwell-mail")
+
+    async def _look(self, execution: Execution) -> None:
+        """Something outside may have changed an owned run: fetch its inbox, and see whether it is still ours."""
+        run = await self._store.views.find(execution.run.run_id)
+        if execution.is_over or run is None:
+            return
+        if run.status in TERMINAL or (run.owner, run.epoch) != (self.lease.incarnation, execution.run.epoch):
+            execution.drop()
+            self.left(execution)
+        elif run.status is RunStatus.CANCELLING:
+            execution.cancel()
+        else:
+            inbox = await self._store.runs.inbox(run.run_id)
+            execution.receive(inbox)

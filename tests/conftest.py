@@ -1,0 +1,20 @@
+"""What every test shares: reproducible property tests and an environment without a developer's own settings."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time: a failure on one machine is a failure on all. Speed is not a property.
+settings.register_profile("stepwell", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("stepwell")
+
+
+@pytest.fixture(autouse=True)
+def _no_personal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable in a developer's shell never changes a test's outcome; STEPWELL_TEST_* is how tests are steered."""
+    for name in list(os.environ):
+        if name.startswith("STEPWELL_") and not name.startswith("STEPWELL_TEST_"):
+            monkeypatch.delenv(name)
