@@ -15,9 +15,12 @@ Mode = Literal["live", "yield"]
 class WorkerSettings:
     """How a worker behaves. The defaults suit one process on one machine.
 
-    `mode`: "live" keeps waiting code in memory while there is room, "yield" tears it down at every wait and replays it; outcomes
-    are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute at once. `parked_max`: how
-    many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat out without giving the run up.
+    `mode`: "live" keeps waiting code in memory while there is room, "yield" tears it down at every wait and replays
+    it; outcomes
+    are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute at once.
+    `parked_max`: how
+    many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat out without giving the
+    run up.
     `stalls_max`: how often a run may take its worker down without progress before it is set aside.
     """
 

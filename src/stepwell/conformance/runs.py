@@ -231,6 +231,15 @@ class ClaimSuite(StoreCase):
         assert await claim("flow@1", "flow@3") == ["r3"]
         assert sorted(await claim("flow@2", "elsewhere@1")) == ["r1", "r2"]
 
+    async def test_the_longest_due_comes_first_whatever_its_definition(self, scene: Scene) -> None:
+        for run_id, delay, version in (("r1", 3, 1), ("r2", 1, 2), ("r3", 2, 1), ("r4", 4, 2)):
+            await scene.create(run_id, delay=Span(delay), version=version)
+        scene.clock.advance(1)
+
+        claimed = await scene.store.runs.claim(Claimant(scene.incarnation, 3, ("flow@1", "flow@2")))
+
+        assert [one.run.run_id for one in claimed] == ["r2", "r3", "r1"]
+
     async def test_a_claim_without_a_live_lease_is_refused_and_changes_nothing(self, scene: Scene) -> None:
         await scene.create("r1")
         before = await snapshot(scene.store)

@@ -117,7 +117,8 @@ def _words(wait: WaitView, detail: Detail, now: Instant) -> str:
             what = " or ".join(repr(name) for name in wait.names) or "any name"
             return f"a signal {what} at {wait.path}{by}"
         case "child":
-            return f"its child at {wait.path} ({', '.join(c.status.value for c in detail.children if c.ended_at is None) or 'ended'})"
+            states = ", ".join(child.status.value for child in detail.children if child.ended_at is None)
+            return f"its child at {wait.path} ({states or 'ended'})"
         case "retry":
             failed = [a for a in detail.history.attempts if a.failure]
             last = decode_failure(failed[-1].failure).summary if failed and failed[-1].failure else "an error"

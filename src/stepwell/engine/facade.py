@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from stepwell.clock import Duration, Instant, span
 from stepwell.codec.base import Place
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
 
+ALL_RUNS = RunFilter()
+
 TRIES_MAX = 20  # of a request whose acknowledgement is lost
 PAUSE = 0.05
 
@@ -57,6 +59,14 @@ class Start(NamedTuple):
     input: Any = None
     key: str | None = None
     run_id: str | None = None
+
+
+class Started(NamedTuple):
+    """What is started, as far as the store is concerned."""
+
+    name: str
+    version: int
+    output_hint: Any
 
 
 class Recovered(NamedTuple):
@@ -81,17 +91,53 @@ class Facade:
 
     # --- starting ---
 
+    @overload
     async def start(
         self,
-        workflow: Workflow[In, Out] | str,
-        input: In = None,  # type: ignore[assignment]
+        workflow: Workflow[None, Out],
+        input: None = None,
         *,
         key: str | None = None,
         run_id: str | None = None,
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
-    ) -> Handle[Out]:
+    ) -> Handle[Out]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> Handle[Out]: ...
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> Handle[Any]: ...
+    async def start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> Handle[Any]:
         """Start a run, or get the one that has this key: an active one, or one that ended within `dedup`.
 
         The input is checked against the workflow's annotation before anything is stored.
@@ -101,7 +147,7 @@ class Facade:
 
     async def start_many(
         self,
-        workflow: Workflow[In, Out] | str,
+        workflow: Workflow[Any, Out] | str,
         starts: Sequence[Start],
         *,
         on_conflict: OnConflict = "get",
@@ -110,31 +156,68 @@ class Facade:
     ) -> list[Handle[Out]]:
         """Start many runs in one transaction; equal keys among them collapse into one run."""
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
+        return await self._start(
+            Started(definition.name, definition.version, definition.output_hint),
+            [(self._encode_input(definition, start.input), start) for start in starts],
+            on_conflict,
+            dedup,
+            delay,
+        )
+
+    async def start_by_name(
+        self,
+        workflow: str,
+        version: int,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> Handle[Any]:
+        """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
+        stored = self._codec.encode(input, place=Place(workflow, "", "the input"))
+        name = check_name(workflow, what="workflow name")
+        started = Started(name, version, Any)
+        return (await self._start(started, [(stored, Start(input, key))], on_conflict, dedup, delay))[0]
+
+    async def _start(
+        self,
+        started: Started,
+        inputs: Sequence[tuple[bytes, Start]],
+        on_conflict: OnConflict,
+        dedup: Duration,
+        delay: Duration,
+    ) -> list[Handle[Any]]:
         window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
         new = [
             NewRun(
-                RunId(check_name(start.run_id, what="run id"))
-                if start.run_id is not None
-                else RunId(self._environment.ids.uuid()),
-                definition.name,
-                definition.version,
-                self._encode_input(definition, start.input),
+                self._run_id(start.run_id),
+                started.name,
+                started.version,
+                stored,
                 None if start.key is None else normal_key(start.key),
                 delay=later,
                 dedup=window,
                 own_id=start.run_id is None,
             )
-            for start in starts
+            for stored, start in inputs
         ]
         created = await self._create(new)
         for item, run in zip(created, new, strict=True):
             self._check_conflict(item, run, on_conflict)
         return [
-            Handle(
-                self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=definition.output_hint
-            )
+            Handle(self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=started.output_hint)
             for item in created
         ]
+
+    def _run_id(self, given: str | None) -> RunId:
+        if given is None:
+            return RunId(self._environment.ids.uuid())
+        check_name(given, what="run id")
+        if given != normal_key(given):
+            raise InvalidOptionError(f"run id {given!r} is not in lower case", fix=f"use {normal_key(given)!r}")
+        return RunId(given)
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
         created = await self._surely(lambda again: self._store.runs.create(_again(new, again), self._offer()))
@@ -171,7 +254,8 @@ class Facade:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it yet.
+        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
+        yet.
 
         With no active run: "raise" a `NotFoundError`, "hold" it for the next run of that key, or "drop" it.
         """
@@ -199,8 +283,8 @@ class Facade:
         found = await self._surely(lambda _: self._store.views.find_many([_target(target) for target in targets]))
         return [None if run is None else run_view(run) for run in found]
 
-    async def list(
-        self, where: RunFilter = RunFilter(), *, limit: int = 50, before: str | None = None
+    async def list_runs(
+        self, where: RunFilter = ALL_RUNS, *, limit: int = 50, before: str | None = None
     ) -> list[RunView]:
         """Runs, newest first."""
         cursor = None if before is None else RunId(before)
@@ -250,7 +334,10 @@ class Facade:
         return cancelled.changed
 
     async def retry(self, target: str, *, by: str = "") -> bool:
-        """Let a failed run go on from the step that failed, with a fresh budget of attempts. False if it has not failed."""
+        """Let a failed run go on from the step that failed, with a fresh budget of attempts.
+
+        False if it has not failed.
+        """
         run = await self._get(target)
         return await self._surely(lambda _: self._store.runs.retry(run.run_id, by=by))
 
@@ -267,8 +354,8 @@ class Facade:
     async def recover(self) -> Recovered:
         """Free the runs of dead workers now, instead of at the next sweep, and report what needs a person."""
         freed = await self._surely(lambda _: self._store.runs.rescue(stalls_max=self._stalls_max))
-        paused = await self.list(RunFilter(statuses=(_PAUSED,)), limit=500)
-        stalled = await self.list(RunFilter(statuses=(_STALLED,)), limit=500)
+        paused = await self.list_runs(RunFilter(statuses=(_PAUSED,)), limit=500)
+        stalled = await self.list_runs(RunFilter(statuses=(_STALLED,)), limit=500)
         return Recovered(len(freed), len(paused), len(stalled))
 
     async def evict(self, target: str) -> None:
@@ -305,7 +392,9 @@ class Facade:
             self._local.adopt(claimed)
 
     async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T:
-        """Ask until the store answers, a bounded number of times: requests carry their own ids, so repeating is safe."""
+        """Ask until the store answers, a bounded number of times:
+        requests carry their own ids, so repeating is safe.
+        """
         for tries in range(TRIES_MAX):
             try:
                 return await ask(tries > 0)

@@ -17,7 +17,8 @@ Out = TypeVar("Out", covariant=True)
 class Handle(Generic[Out]):
     """A started (or found) run.
 
-    `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has the same input.
+    `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
+    the same input.
     """
 
     def __init__(

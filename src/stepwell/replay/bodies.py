@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.clock import Instant, Span
-from stepwell.model.locations import Location
+from stepwell.clock import Span
+from stepwell.model.locations import Location, Names
+from stepwell.model.runs import Run
 from stepwell.replay.step_context import StepContext
 
 
@@ -16,16 +17,25 @@ from stepwell.replay.step_context import StepContext
 class Body:
     """One attempt at a step, to be run once everything before it is durable."""
 
+    run: Run
+    names: Names
     location: Location
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    timeout: Span | None
-    info: StepContext
+    is_async: bool
     takes_context: bool
+    timeout: Span | None
+    attempt: int
+    is_final_attempt: bool
     settled: asyncio.Future[Attempted] = field(repr=False)
-    started_at: Instant = Instant(0)
     is_cancelled: bool = False  # nobody wants the result any more
+
+    @property
+    def info(self) -> StepContext:
+        """What the body may know about itself."""
+        run_id, path = self.run.run_id, self.names.text(self.location)
+        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, f"{run_id}:{path}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class Branches:
         return self._settled.pop(0)
 
     async def cancel(self, *, forget: bool) -> None:
-        """Cancel what still runs. Its scopes are closed, so it can record nothing; `forget` deletes what it had recorded."""
+        """Cancel what still runs. Its scopes are closed, so it can record nothing;
+        `forget` deletes what it had recorded.
+        """
         self.close()
         # One pass for the cancellation to reach them; a branch that refuses to stop can do nothing any more.
         await asyncio.sleep(0)

@@ -41,7 +41,9 @@ def is_known(entry: Entry) -> bool:
 
 
 def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The compensation of an entry and what to call it with: as many of (the step's arguments, then its result) as it takes."""
+    """The compensation of an entry and what to call it with:
+    as many of (the step's arguments, then its result) as it takes.
+    """
     (step_name, compensation_name), payload = unpack(entry.undo or b'["",""]\n')
     step, compensation = find_step(step_name), find_compensation(compensation_name)
     path = turn.journal.names.text(entry.location)

@@ -61,9 +61,11 @@ class Previous:
 
 
 class Context:
-    """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs nothing.
+    """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
+    nothing.
 
-    Names are unique within a scope (the workflow, a branch, an iteration of a loop); `repeat=True` numbers the uses of one.
+    Names are unique within a scope (the workflow, a branch, an iteration of a loop); `repeat=True` numbers the uses
+    of one.
     """
 
     __slots__ = ("_scope",)
@@ -260,7 +262,10 @@ class Context:
         first: First = "success",
         repeat: bool = False,
     ) -> Operation[Winner]:
-        """Run all branches at once; the first to succeed wins, and the others are cancelled. Raises `RaceError` if all fail."""
+        """Run all branches at once; the first to succeed wins, and the others are cancelled.
+
+        Raises `RaceError` if all fail.
+        """
         check_branches("race", branches)
         location, entry = self._scope.place(name, EntryKind.RACE, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_race(self._scope, location, entry, branches, first))
@@ -276,7 +281,9 @@ class Context:
         keep: int = 20,
         repeat: bool = False,
     ) -> Operation[R]:
-        """Iterate with durable state until the body returns `Break(value)`; the history of old iterations is trimmed."""
+        """Iterate with durable state until the body returns `Break(value)`;
+        the history of old iterations is trimmed.
+        """
         options = LoopOptions(commit_every, trim_every, keep)
         location, entry = self._scope.place(name, EntryKind.LOOP, repeat=repeat)
         return Operation(
@@ -285,37 +292,63 @@ class Context:
 
     # --- other runs ---
 
+    @overload
+    def child(
+        self, workflow: Workflow[None, Out], *, key: str | None = None, name: str | None = None, repeat: bool = False
+    ) -> Operation[Out]: ...
+    @overload
     def child(
         self,
         workflow: Workflow[In, Out],
-        input: In = None,
+        input: In,
         *,
         key: str | None = None,
         name: str | None = None,
-        repeat: bool = False,  # type: ignore[assignment]
-    ) -> Operation[Out]:
+        repeat: bool = False,
+    ) -> Operation[Out]: ...
+    def child(
+        self,
+        workflow: Workflow[Any, Any],
+        input: Any = None,
+        *,
+        key: str | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Any]:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete."""
-        location, entry = self._scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
-        return Operation(
-            self._scope.turn, location, lambda: run_child(self._scope, location, entry, workflow, input, key)
-        )
+        scope = self._scope
+        location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, key))
 
+    @overload
+    def spawn(
+        self, workflow: Workflow[None, Any], *, key: str | None = None, name: str | None = None, repeat: bool = False
+    ) -> Operation[RunId]: ...
+    @overload
     def spawn(
         self,
-        workflow: Workflow[In, Out],
-        input: In = None,
+        workflow: Workflow[In, Any],
+        input: In,
         *,
         key: str | None = None,
         name: str | None = None,
-        repeat: bool = False,  # type: ignore[assignment]
+        repeat: bool = False,
+    ) -> Operation[RunId]: ...
+    def spawn(
+        self,
+        workflow: Workflow[Any, Any],
+        input: Any = None,
+        *,
+        key: str | None = None,
+        name: str | None = None,
+        repeat: bool = False,
     ) -> Operation[RunId]:
         """Start a run that this one neither waits for nor takes down with it; its id."""
-        location, entry = self._scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
-        return Operation(
-            self._scope.turn, location, lambda: run_spawn(self._scope, location, entry, workflow, input, key)
-        )
+        scope = self._scope
+        location, entry = scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, key))
 
-    def continue_as_new(self, input: In = None, workflow: Workflow[In, Any] | None = None) -> NoReturn:  # type: ignore[assignment]
+    def continue_as_new(self, input: Any = None, workflow: Workflow[Any, Any] | None = None) -> NoReturn:
         """End this run and go on as a new one of the same key, atomically; unread signals move along."""
         raise ContinueAsNew(input, workflow)
 
@@ -329,7 +362,7 @@ class Context:
     # --- changing code ---
 
     def version(self, name: str, latest: int) -> int:
-        """`latest` for a run that comes here for the first time, 1 for one that had passed before this line was written."""
+        """`latest` for a run that comes here for the first time, 1 for one that had passed before this was written."""
         if latest < 1:
             raise InvalidOptionError(f"version {latest} of {name!r}", fix="versions start at 1")
         return pin_version(self._scope, name, latest)

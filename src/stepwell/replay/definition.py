@@ -44,7 +44,7 @@ class StepOptions:
 class Step(Generic[P, R]):
     """A unit of work with side effects: its body may run more than once, its recorded result is one."""
 
-    __slots__ = ("__dict__", "fn", "options_", "qualified", "signature", "takes_context")
+    __slots__ = ("__dict__", "fn", "is_async", "options_", "qualified", "signature", "takes_context")
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
         functools.update_wrapper(self, fn, updated=())
@@ -52,6 +52,7 @@ class Step(Generic[P, R]):
         self.options_ = options
         self.signature: Signature = hints_of(fn)
         self.takes_context = takes(self.signature, "StepContext")
+        self.is_async = is_async(fn)
         self.qualified = qualified_name(fn)
         _STEPS.setdefault(self.qualified, self)
         if options.compensate is not None:
@@ -121,6 +122,13 @@ def _find(known: dict[str, T], qualified: str) -> T | None:
     bare = qualified.rpartition(":")[2]
     same = [value for key, value in known.items() if key.rpartition(":")[2] == bare]
     return same[0] if len(same) == 1 else None
+
+
+def is_async(fn: Any) -> bool:
+    """Whether calling it gives a coroutine."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 def takes(signature: Signature, name: str) -> bool:
@@ -215,7 +223,7 @@ def _options(
     know_types(retry.give_up_on)
     if isinstance(retry.retry_on, tuple):
         know_types(retry.retry_on)
-    name = name or getattr(body, "__name__", type(body).__name__)
+    name = name or str(getattr(body, "__name__", type(body).__name__))
     return StepOptions(
         name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
         retry=retry,
@@ -226,7 +234,7 @@ def _options(
 
 @functools.lru_cache(maxsize=4096)
 def _plain(fn: Callable[..., Any]) -> Step[..., Any]:
-    return cast("Step[..., Any]", step(fn))
+    return step(fn)
 
 
 def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
@@ -236,7 +244,7 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
     try:
         return _plain(fn)
     except TypeError:  # not hashable
-        return cast("Step[..., Any]", step(fn))
+        return step(fn)
 
 
 class Workflow(Generic[In, Out]):
@@ -323,7 +331,7 @@ class Registry:
         if known is not None and known.fn is not definition.fn:
             raise DuplicateNameError(
                 f"two workflows are called {definition.definition}",
-                where=f"{known.fn.__module__}.{known.fn.__qualname__} and {definition.fn.__module__}.{definition.fn.__qualname__}",
+                where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
                 fix="give one another name or version: @workflow(name=..., version=...)",
             )
         self._known[definition.definition] = definition

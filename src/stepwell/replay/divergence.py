@@ -8,11 +8,12 @@ from stepwell.model.states import EntryKind
 
 def kind_changed(path: str, recorded: EntryKind, now: EntryKind) -> HistoryDivergedError:
     """Another kind of operation stands at a recorded name."""
+    name = path.rpartition("/")[2]
     return HistoryDivergedError(
         f"this code took another path than the run recorded at {path}",
         where=path,
         why=f"recorded: {recorded.word} {path} · now: {now.word} {path}",
-        fix=f'keep the old operation, rename the new one, or declare ctx.removed("{path.rpartition("/")[2]}", "{recorded.word}")',
+        fix=f'keep the old operation, rename the new one, or declare ctx.removed("{name}", "{recorded.word}")',
     )
 
 
@@ -52,7 +53,7 @@ def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
 def unawaited(paths: list[str]) -> UnawaitedOperationError:
     """Operations were created and never awaited."""
     return UnawaitedOperationError(
-        f"{len(paths)} operation{'s were' if len(paths) > 1 else ' was'} created and never awaited: {', '.join(paths[:5])}",
+        f"operations were created and never awaited: {', '.join(paths[:5])}",
         where=paths[0],
         why="an operation does nothing until it is awaited, and its result is lost when the workflow ends before it",
         fix="await it, or asyncio.gather(...) it with others",

@@ -73,7 +73,9 @@ class Journal:
                 yield entry
 
     def has_recorded_below(self, scope: Location) -> bool:
-        """Whether anything not yet visited is recorded, or waited for, in a scope: the run has been beyond this point."""
+        """Whether anything not yet visited is recorded, or waited for, in a scope:
+        the run has been beyond this point.
+        """
         if self.unvisited and any(
             location not in self.visited and is_below(location, scope) for location in self.entries
         ):
@@ -128,7 +130,7 @@ class Journal:
                 del self.entries[location]
         for table in (self.attempts, self.cursors, self.pending.cursors):
             for location in [found for found in table if first <= found < end]:
-                del table[location]  # type: ignore[attr-defined]
+                del table[location]
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
         self.pending.trims.append((first, end))
         self.pending.is_urgent = True

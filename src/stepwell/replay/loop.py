@@ -1,7 +1,8 @@
 """The event loop inside a workflow: it never waits, never does I/O, and always runs things in the same order.
 
 Workflow code may use `asyncio.gather`, tasks, task groups, locks, queues and events; all of that runs here, first in
-first out, until nothing is left to run. Whoever drives the loop then knows exactly what the workflow waits for. Anything that
+first out, until nothing is left to run. Whoever drives the loop then knows exactly what the workflow waits for.
+Anything that
 would need the outside world (sockets, threads, real timers) is refused with the fix.
 """
 
@@ -32,14 +33,16 @@ class TurnLoop(asyncio.AbstractEventLoop):
         try:
             while ready:
                 handle = ready.popleft()
-                if not handle._cancelled:  # type: ignore[attr-defined]
+                if not handle._cancelled:
                     handle._run()
         finally:
             events._set_running_loop(outer)
 
     # --- what asyncio itself asks of a loop ---
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self.ready.append(handle)
         return handle
@@ -49,7 +52,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None, **_: Any
-    ) -> asyncio.Task[Any]:  # type: ignore[override]
+    ) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def get_debug(self) -> bool:
@@ -72,45 +75,30 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
-    # --- what a workflow must not do ---
 
-    def call_later(self, delay: float, *_: Any, **__: Any) -> NoReturn:
-        _refuse(
-            "a timer (asyncio.sleep, asyncio.timeout or wait_for)",
-            'await ctx.sleep("name", ...), or give the operation a timeout=',
+# --- what a workflow must not do ---
+
+_TIMER = 'await ctx.sleep("name", ...), or give the operation a timeout='
+_OUTSIDE = "do it inside a step"
+
+
+def _refusal(name: str, fix: str) -> Callable[..., NoReturn]:
+    """What stands in for a method of the outside world."""
+
+    def refuse(self: TurnLoop, *_: Any, **__: Any) -> NoReturn:
+        what = "a timer (asyncio.sleep, timeout or wait_for)" if fix is _TIMER else f"the outside world ({name})"
+        # Kept as well: code that swallows the exception does not go on.
+        self.problem = NonDeterministicError(
+            f"workflow code used {what} outside a step",
+            why="each recovery would see something else than the first run did",
+            fix=fix,
         )
+        raise self.problem
 
-    def call_at(self, when: float, *_: Any, **__: Any) -> NoReturn:
-        self.call_later(when)
-
-    def call_soon_threadsafe(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("a call from another thread", "do it inside a step")
-
-    def run_in_executor(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("a thread or process", "do it inside a step; a sync step runs in a thread by itself")
-
-    async def getaddrinfo(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("the network", "do it inside a step")
-
-    async def create_connection(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("the network", "do it inside a step")
-
-    def add_reader(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("a file or socket", "do it inside a step")
-
-    def add_writer(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("a file or socket", "do it inside a step")
-
-    async def subprocess_exec(self, *_: Any, **__: Any) -> NoReturn:
-        _refuse("a subprocess", "do it inside a step")
-
-    async def shutdown_asyncgens(self) -> None:
-        return None
+    return refuse
 
 
-def _refuse(what: str, fix: str) -> NoReturn:
-    raise NonDeterministicError(
-        f"workflow code used {what} outside a step",
-        why="each recovery would see something else than the first run did",
-        fix=fix,
-    )
+for _name in [
+    name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_") and name not in vars(TurnLoop)
+]:
+    setattr(TurnLoop, _name, _refusal(_name, _TIMER if _name in ("call_later", "call_at") else _OUTSIDE))

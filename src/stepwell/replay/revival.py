@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 
 from stepwell.errors import (
     ChildFailed,
@@ -36,7 +36,7 @@ def know_types(types: Iterable[type[Exception]]) -> None:
             _KNOWN.setdefault(f"{kind.__module__}.{kind.__qualname__}", kind)
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
     """A class that is both: `except StepFailed` and `except KeyError` catch it."""
     if issubclass(base, kind):
@@ -53,7 +53,7 @@ def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
 
 def _build(base: type[RunError], kind: type[Exception] | None, *args: object) -> RunError:
     if kind is not None:
-        both = _also(base, kind)
+        both = _also(base, kind)  # type: ignore[arg-type]  # classes are hashable
         error = both.__new__(both)
         base.__init__(error, *args)  # type: ignore[arg-type]
         return error

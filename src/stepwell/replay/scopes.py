@@ -84,7 +84,9 @@ class Scope:
             self.time = entry.at
 
     def draw(self, size: int = 8) -> bytes:
-        """The next pseudo-random bytes of this scope: a function of run, scope and count, so a replay draws the same."""
+        """The next pseudo-random bytes of this scope:
+        a function of run, scope and count, so a replay draws the same.
+        """
         self._draws += 1
         seed = f"{self.turn.run.run_id}\x1f{self._draws}\x1f".encode() + self.location
         return hashlib.blake2b(seed, digest_size=size).digest()

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class StepContext:
     """Given to a body whose first parameter is annotated with it.
 
-    `idempotency_key` is the same for every attempt at this step of this run and for nothing else: hand it to a payment provider,
+    `idempotency_key` is the same for every attempt at this step of this run and for nothing else: hand it to a
+    payment provider,
     and the effect happens once however often the body runs.
     """
 

@@ -1,7 +1,9 @@
 """A turn: one workflow function run against its journal until it ends or can only wait.
 
-A turn is a plain object driven from outside: `advance(now)` runs the code as far as it goes, `bodies` are the step bodies
-it asks for, `settle` and `receive` bring results and messages in. It starts nothing and writes nothing itself, so the same turn can
+A turn is a plain object driven from outside: `advance(now)` runs the code as far as it goes, `bodies` are the step
+bodies
+it asks for, `settle` and `receive` bring results and messages in. It starts nothing and writes nothing itself, so the
+same turn can
 be driven by a worker, by a test, or by a simulation.
 
 Results reach the code one at a time, and the code runs until it waits before the next one does. Entries are therefore
@@ -54,7 +56,7 @@ class Turn:
         self.context = context  # makes the author's surface for a scope
         self.journal = journal
         self.codec = codec
-        self.loop = TurnLoop()
+        self.loop = TurnLoop()  # type: ignore[abstract]
         self.now = Instant(0)
         self.epoch = run.epoch
         self.bodies: list[Body] = []  # asked for, and not taken yet

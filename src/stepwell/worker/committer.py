@@ -19,7 +19,10 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.01, 1.0
 
 
 class Committer:
-    """Collects commits while a batch is being written, and writes them as the next one. Nothing waits when it is idle."""
+    """Collects commits while a batch is being written, and writes them as the next one.
+
+    Nothing waits when it is idle.
+    """
 
     def __init__(self, environment: Environment, runs: RunStore, offer: Callable[[], Claimant | None]) -> None:
         self._environment = environment

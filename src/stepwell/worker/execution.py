@@ -22,7 +22,7 @@ from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
-from stepwell.worker.bodies import is_async, run_body
+from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
 
@@ -108,7 +108,7 @@ class Execution:
         self._held.clear()
         for body, task in self._running.items():
             # A thread cannot be stopped, and its result may have to be undone: that one is waited for.
-            if is_async(body.fn):
+            if body.is_async:
                 body.is_cancelled = True
                 task.cancel()
         if not self._running:
@@ -214,7 +214,8 @@ class Execution:
                 self.drop()
                 self._host.left(self)
             case Verdict.CANCELLING:
-                # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's own move.
+                # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
+                # own move.
                 self._is_cancelling = True
                 self.close()
                 self._send(commit._replace(move=honour_cancel(self._journal), waits=None))
@@ -262,7 +263,7 @@ class Execution:
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
                 continue
-            task = host.environment.executor.spawn(run_body(body, host.environment.executor), name=body.info.path)
+            task = host.environment.executor.spawn(run_body(body, host.environment.executor), name="stepwell-step")
             self._running[body] = task
             task.add_done_callback(functools.partial(self._body_ended, body))
 

@@ -7,7 +7,10 @@ from stepwell.ids import Incarnation
 
 
 class Lease:
-    """One incarnation's lease. The deadline is counted from *before* the request was sent, so it is never later than the store's."""
+    """One incarnation's lease.
+
+    The deadline is counted from *before* the request was sent, so it is never later than the store's.
+    """
 
     MARGIN = 0.1  # of the lease: time for a body that is about to start
 

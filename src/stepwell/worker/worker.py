@@ -52,7 +52,7 @@ class Worker:
         self._is_draining = False
         self._in_doubt = False
         self._loops: list[asyncio.Task[None]] = []
-        self._unlisten = lambda: None
+        self._unlisten: Callable[[], None] = lambda: None
 
     # --- lifecycle ---
 
@@ -75,7 +75,8 @@ class Worker:
             execution.leave()
         deadline = self.environment.clock.monotonic() + grace
         while self._executions and self.environment.clock.monotonic() < deadline:
-            await asyncio.sleep(0.005)
+            self._wake.clear()
+            await self._sleep(deadline - self.environment.clock.monotonic())
         self._unlisten()
         for loop in self._loops:
             loop.cancel()
@@ -212,10 +213,11 @@ class Worker:
 
     async def _renew_loop(self) -> None:
         every = self.settings.lease_span / SECOND / 3
+        pause = every
         while True:
-            await asyncio.sleep(every)
-            while not await self._guarded(self._renew(), otherwise=False):
-                await asyncio.sleep(min(PAUSE, every))
+            await asyncio.sleep(pause)
+            is_renewed = await self._guarded(self._renew(), otherwise=False)
+            pause = every if is_renewed else min(PAUSE, every)
 
     async def _renew(self) -> bool:
         requested = self.lease.before_request()
@@ -240,7 +242,9 @@ class Worker:
         self._wake.set()
 
     async def _guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        """Do one round of a loop; a store that does not answer is tried again in the next, a lost lease is taken anew."""
+        """Do one round of a loop. A store that does not answer is asked again in the next;
+        a lost lease is taken anew.
+        """
         try:
             return await work
         except LeaseLostError as error:

@@ -11,7 +11,10 @@ from stepwell.replay.scopes import Scope
 
 
 def declare_removed(scope: Scope, name: str, kind: str) -> None:
-    """Let a recorded entry of this name and kind, and all below it, go unvisited. Numbered uses of the name count too."""
+    """Let a recorded entry of this name and kind, and all below it, go unvisited.
+
+    Numbered uses of the name count too.
+    """
     words = {each.word: each for each in EntryKind}
     if kind not in words:
         near = nearest(kind, words)

@@ -22,7 +22,6 @@ from stepwell.replay.definition import Step
 from stepwell.replay.recorded import decode_recorded
 from stepwell.replay.revival import step_failed
 from stepwell.replay.scopes import Scope
-from stepwell.replay.step_context import StepContext
 from stepwell.replay.turn import Turn
 
 
@@ -90,12 +89,14 @@ async def perform(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Entry, Any]:
-    """Attempt a step until it succeeds or fails for good, and record that; gives the entry and the value as it will be replayed.
+    """Attempt a step until it succeeds or fails for good, and record that; gives the entry and the value as it will
+    be replayed.
 
-    The final failure of an undo is recorded as an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
+    The final failure of an undo is recorded as an attempt only, so that a later rollback may try again: it raises
+    `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
-    past = turn.journal.attempts.get(location, ())
+    past = turn.journal.attempts.get(location) or []
     number = len(past)
     counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
     if past and past[-1].failure is None:
@@ -135,10 +136,19 @@ def _body(
     number: int,
     is_final: bool,
 ) -> Body:
-    run_id, path = turn.run.run_id, turn.journal.names.text(location)
-    info = StepContext(run_id, turn.run.workflow, path, number, is_final, f"{run_id}:{path}")
     return Body(
-        location, step.fn, args, kwargs, step.options_.timeout, info, step.takes_context, turn.loop.create_future()
+        turn.run,
+        turn.journal.names,
+        location,
+        step.fn,
+        args,
+        kwargs,
+        step.is_async,
+        step.takes_context,
+        step.options_.timeout,
+        number,
+        is_final,
+        turn.loop.create_future(),
     )
 
 

@@ -9,7 +9,9 @@ from stepwell.replay.scopes import Scope
 
 
 def pin_version(scope: Scope, name: str, latest: int) -> int:
-    """`latest` for a run that reaches this place for the first time, 1 for one that had passed it; for ever the same."""
+    """`latest` for a run that reaches this place for the first time, 1 for one that had passed it;
+    for ever the same.
+    """
     turn = scope.turn
     location, entry = scope.place(name, EntryKind.VERSION)
     if entry is None:

@@ -37,7 +37,9 @@ class Store(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def now(self) -> Instant:
-        """The store's clock, as far as this process knows it: never behind any instant this store has shown, and never going back."""
+        """The store's clock, as far as this process knows it:
+        never behind any instant this store has shown, and never going back.
+        """
         ...
 
     async def open(self) -> None:

@@ -100,7 +100,8 @@ class ViewStore(Protocol):
     async def orphans(self) -> list[RunId]:
         """Active runs with no durable cause of progress; must always be empty.
 
-        A cause is: an owner; a `wake_at`; being paused or compensation_failed (an operator's turn); being parked with at least one signal wait, or
+        A cause is: an owner; a `wake_at`; being paused or compensation_failed (an operator's turn); being parked with
+        at least one signal wait, or
         with a child wait whose child is active.
         """
         ...

@@ -16,7 +16,8 @@ class WorkerStore(Protocol):
         ...
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
-        """A lease that is still live lasts `lease` microseconds from now. Raises `LeaseLostError` if it ran out or was removed: it is never revived.
+        """A lease that is still live lasts `lease` microseconds from now. Raises `LeaseLostError` if it ran out or
+        was removed: it is never revived.
 
         Also tells which of its runs are `cancelling`.
         """

@@ -55,10 +55,11 @@ class SqliteDatabase:
         self._floor = Instant(0)
         self._log_pages = 0
         self._version_seen = 0
+        self._version_heeded = -1
 
     # --- life ------------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def open(self, clock: Clock) -> None:
         """Open the file, and create or migrate the schema. Blocks while another process does that."""
         if self._connection is not None:
             return
@@ -66,8 +67,8 @@ class SqliteDatabase:
             self._connection = open_writer(self.path, self._synchronous)
             # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
             self._connection.set_wal_hook(self._note_log_pages)
-            self._version_seen = self._connection.pragma("data_version")
-            self.learn_floor()
+            self._heed_others(clock, self._stored_floor())
+            self._version_seen = self._version_heeded = self._connection.pragma("data_version")
 
     def open_reader(self, *, busy_seconds: float) -> apsw.Connection:
         """A second connection, for reads; in memory there is only the one."""
@@ -97,23 +98,27 @@ class SqliteDatabase:
         self._floor = max(self._floor, clock.now())
         return self._floor
 
-    def learn_floor(self) -> None:
-        """Heed the instants that other processes have shown."""
-        self._floor = max(self._floor, self._stored_floor())
-
     def _stored_floor(self) -> Instant:
         row = self.connection.execute(_FLOOR).fetchone()
         return Instant(row[0] if row else 0)
 
-    def _show_now(self, clock: Clock) -> Instant:
-        """The instant of a transaction.
+    def _heed_others(self, clock: Clock, stored: Instant) -> None:
+        """Go on above whatever others may have shown, if the clock does not.
 
-        Whatever any process has written is at most `FLOOR_LAG` above the stored floor. A clock that is behind the stored
-        floor has been set back, so such a process goes on above all that may have been written.
+        Nothing that was ever written is more than `FLOOR_LAG` above the stored floor. A clock behind the stored floor
+        was set back. What this process has shown it knows exactly, so only what others wrote makes it skip the lag.
         """
-        stored, reading = self._stored_floor(), clock.now()
-        if reading < stored:
+        if clock.now() >= stored:
+            return
+        version = self.connection.pragma("data_version")
+        if version != self._version_heeded:
+            self._version_heeded = version
             self._floor = max(self._floor, Instant(stored + FLOOR_LAG))
+
+    def _show_now(self, clock: Clock) -> Instant:
+        """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
+        stored = self._stored_floor()
+        self._heed_others(clock, stored)
         now = self.now(clock)
         if now > stored + FLOOR_LAG:
             self.connection.execute(SQL["meta.raise_floor"], (now,))
@@ -222,7 +227,7 @@ class SqliteDatabase:
         if version == self._version_seen:
             return False
         self._version_seen = version
-        self.learn_floor()
+        self._floor = max(self._floor, self._stored_floor())
         return True
 
     def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:

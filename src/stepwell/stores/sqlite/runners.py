@@ -46,7 +46,7 @@ class Runner(Protocol):
 class InlineRunner:
     """Runs everything at once in the caller, one transaction per operation: for simulations and `:memory:`.
 
-    Several stores may share one database, each with a runner of its own, as several processes would; hints go to all of them.
+    Several stores may share one database, each with a runner of its own, as several processes would; hints go to all.
     """
 
     is_alone = True
@@ -58,7 +58,7 @@ class InlineRunner:
 
     async def open(self, clock: Clock, tell: Tell) -> None:
         self._clock, self._tell = clock, tell
-        self.database.open()
+        self.database.open(clock)
         self.database.handles.append(tell)
 
     async def write(self, operation: Operation[T]) -> T:

@@ -1,8 +1,8 @@
 """Group commit: everything that is asked for while one transaction is on its way shares the next.
 
-Operations run on the event loop's thread: they are Python and a few microseconds of SQLite each, and in a thread of their own they
-would fight for the interpreter's lock once per statement. What may block stands beside: waiting for another process' lock,
-checkpoints, large reads, and commits on a disk that is slower than the way to a thread and back.
+Operations run on the event loop's thread: they are Python and a few microseconds of SQLite each, and in a thread of
+their own they would fight for the interpreter's lock once per statement. What may block stands beside: waiting for
+another process' lock, checkpoints, large reads, and commits on a disk that is not much quicker than a thread's wake-up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
 
-# A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back costs
-# nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
+# A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back
+# costs nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
 QUICK_SECONDS = 0.001
 _SMOOTHING = 0.125
 _READ_BUSY_SECONDS = 1.0
@@ -106,7 +106,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._beside = Beside("stepwell-writer", self._loop)
         try:
-            await self._beside.ask(self.database.open)
+            await self._beside.ask(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
         except BaseException:
             self._beside.stop()

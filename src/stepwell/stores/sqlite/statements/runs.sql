@@ -162,3 +162,9 @@ from stepwell_runs as c
 join stepwell_payloads as p on p.run = c.id
 where c.parent = :run_id and c.parent_location = :location and c.ended_at is not null and c.status <> 'continued'
 order by c.id;
+
+-- name: find_family
+-- What an end needs to know: whom to tell, and what a successor inherits.
+select parent, parent_location, detached, key, generation, coalesce(started_at, created_at)
+from stepwell_runs
+where id = :id;

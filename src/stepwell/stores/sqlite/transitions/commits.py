@@ -3,37 +3,177 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import assert_never
 
-from stepwell.ids import RunId
-from stepwell.model.commits import Applied, Commit, Verdict
-from stepwell.model.states import RunStatus
+import apsw
+
+from stepwell.errors import AlreadyExistsError
+from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.locations import Location, format_path
+from stepwell.model.runs import Claimed, NewRun
+from stepwell.model.states import TERMINAL, RunStatus, check_move
+from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant
+from stepwell.stores.sqlite.histories import read_names
+from stepwell.stores.sqlite.rows import encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
+from stepwell.stores.sqlite.transitions.ends import cancel_family
+from stepwell.stores.sqlite.transitions.moves import Step, move_run
+from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
 _FIND = SQL["runs.find_for_commit"]
 _ADVANCE = SQL["runs.advance"]
 _TOUCH = SQL["runs.touch"]
 _APPEND = SQL["entries.append"]
 _NAME = SQL["names.append"]
+_RECORD = SQL["attempts.record"]
+_SET_CURSOR = SQL["cursors.set"]
+_CONSUME = SQL["signals.consume"]
+_ADD_WAIT = SQL["waits.add"]
+_CLEAR_WAITS = SQL["waits.clear"]
 _FENCED = Applied(Verdict.FENCED)
 _CANCELLING = RunStatus.CANCELLING.value
-
-
-class Target(NamedTuple):
-    """The run that a commit is for, as it stands before."""
-
-    id: int
-    run_id: RunId
-    status: RunStatus
-    revision: int
-    last_seq: int
-    number: int
+_ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
 
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence."""
     quota = Quota(tx, claimant)
     return [_apply_one(tx, commit, quota, claimant) for commit in commits]
+
+
+def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:
+    found = tx.execute(_FIND, (commit.run_id,)).fetchone()
+    if found is None:
+        return _FENCED
+    run, status, owner, epoch, number, revision, last_seq, wake_at = found
+    move = commit.move
+    if epoch != commit.fence.epoch or commit.number < 1:
+        return _FENCED
+    if commit.number == number:
+        is_due = wake_at is not None and wake_at <= tx.now
+        return Applied(Verdict.APPLIED, status == _CANCELLING, revision, isinstance(move, Park) and is_due)
+    if owner != commit.fence.incarnation or commit.number != number + 1:
+        return _FENCED
+    if status == _CANCELLING and not _may_follow_cancel(move):
+        return Applied(Verdict.CANCELLING)
+    if commit.entries:
+        last_seq = _check_entries(commit, last_seq)
+    if move is not None:
+        _check_move(to_status(status), move)
+    claimed = _write(tx, run, commit, quota, claimant)
+    revision += 1
+    has_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    if move is not None:
+        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress)
+        is_awake = move_run(tx, step, move)
+        return Applied(
+            Verdict.APPLIED, status == _CANCELLING and isinstance(move, Release), revision, is_awake, claimed
+        )
+    if has_progress:
+        tx.execute(_ADVANCE, (commit.number, revision, last_seq, run))
+    else:
+        tx.execute(_TOUCH, (commit.number, revision, run))
+    return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed)
+
+
+def _may_follow_cancel(move: Move | None) -> bool:
+    """Whether a move is still possible once a cancel has been recorded."""
+    match move:
+        case None | Release():
+            return True
+        case BeginRollback(cause=cause):
+            return cause == "cancelled"
+        case End(status=status):
+            return status is RunStatus.CANCELLED
+        case Park() | Pause():
+            return False
+        case _:
+            assert_never(move)
+
+
+def _check_entries(commit: Commit, last_seq: int) -> int:
+    """The seq of the last entry. They must go on where the history ends: a gap would be a lost result."""
+    for entry in commit.entries:
+        last_seq += 1
+        if entry.seq != last_seq:
+            raise ValueError(f"run {commit.run_id} expects entry {last_seq}, not {entry.seq}")
+    return last_seq
+
+
+def _check_move(status: RunStatus, move: Move) -> None:
+    """Raise before anything is written if the run cannot move there."""
+    match move:
+        case Park():
+            if status is not RunStatus.COMPENSATING:
+                check_move(status, RunStatus.WAITING)
+        case Release():
+            pass
+        case Pause():
+            check_move(status, RunStatus.PAUSED)
+        case BeginRollback():
+            check_move(status, RunStatus.COMPENSATING)
+        case End():
+            if move.status not in _ENDS:
+                raise ValueError(f"{move.status.value} is no end")
+            if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
+                raise ValueError("a run that continues has a successor, and no other has one")
+            check_move(status, move.status)
+        case _:
+            assert_never(move)
+
+
+def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:
+    """Everything but the move, in the order of the contract; returns the children that were claimed."""
+    for name in commit.names:
+        tx.execute(_NAME, (run, name))
+    try:
+        for seq, location, kind, status, value, at, took, attempts, undo in commit.entries:
+            tx.execute(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
+    except apsw.ConstraintError as error:
+        raise ValueError(f"run {commit.run_id} has an entry at {location.hex()} already: {error}") from error
+    for attempt in commit.attempts:
+        tx.execute(_RECORD, (run, *attempt))
+    for cursor in commit.cursors:
+        tx.execute(_SET_CURSOR, (run, *cursor))
+    for location in commit.ended_cursors:
+        tx.run("cursors.end", run=run, location=location)
+    for low, high in commit.trims:
+        _trim(tx, run, commit, low, high)
+    for signal in commit.consumed:
+        tx.execute(_CONSUME, (signal, run))
+        if tx.connection.changes() != 1:
+            raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
+    started = [_start_child(tx, run, new, quota, claimant) for new in commit.children]
+    if commit.waits is not None:
+        _replace_waits(tx, run, commit.waits)
+    return tuple(claimed for claimed in started if claimed is not None)
+
+
+def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:
+    tx.execute(_CLEAR_WAITS, (run,))
+    for position, (location, kind, token, due_at, names) in enumerate(waits):
+        tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names)))
+
+
+def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Location) -> None:
+    """Forget a range of locations, but what may still have to be undone, and cancel the children started there."""
+    for table in ("entries", "attempts", "cursors"):
+        tx.run(f"{table}.trim", run=run, low=low, high=high)
+    for child in tx.list("runs.list_attached_between", parent=commit.run_id, low=low, high=high):
+        cancel_family(tx, child, compensate=True, reason="its parent no longer needs it")
+
+
+def _start_child(tx: Transaction, run: int, new: NewRun, quota: Quota, claimant: Claimant | None) -> Claimed | None:
+    if tx.find("runs.find_input", run_id=new.run_id) is not None:
+        return None
+    holder = None if new.key is None else tx.find("runs.find_active_of_key", key=new.key)
+    if holder is None:
+        return insert(tx, new, quota, claimant)
+    path = "" if new.parent is None else format_path(new.parent.location, read_names(tx.connection, run))
+    error = AlreadyExistsError(f"key {new.key!r} belongs to the active run {holder[0]}")
+    insert_failed(tx, new, encode_failure(record_failure(error, path=path)))
+    return None

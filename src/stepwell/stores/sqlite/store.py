@@ -1,0 +1,172 @@
+"""The SQLite store: each method is one operation in a transaction, or one read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from stepwell.clock import Instant
+from stepwell.environment import Environment
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.cancels import Cancelled
+from stepwell.model.commits import Applied, Commit
+from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.store import Capabilities
+from stepwell.stores.sqlite.connections import Synchronous
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.histories import read_history, read_inbox
+from stepwell.stores.sqlite.rows import encode_texts
+from stepwell.stores.sqlite.runners import InlineRunner, Runner
+from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
+from stepwell.stores.sqlite.transitions import (
+    claims,
+    commits,
+    deliveries,
+    leases,
+    operators,
+    rescues,
+    starts,
+)
+from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
+from stepwell.stores.sqlite.wakeups import SqliteWakeups
+from stepwell.stores.sqlite.writer import Writer
+
+_ENTRIES_FEW = 500
+
+
+class SqliteStore:
+    """A handle on a SQLite file, as one process has it; any number of processes may have one.
+
+    `synchronous="NORMAL"` is faster and loses acknowledged writes when the power fails (never when a process dies).
+    With a `runner` of your own, its database is used and `path` is only a name.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        path: str | Path,
+        *,
+        synchronous: Synchronous = "FULL",
+        runner: Runner | None = None,
+    ) -> None:
+        if runner is None:
+            database = SqliteDatabase(str(path), synchronous=synchronous)
+            runner = InlineRunner(database) if database.is_memory else Writer(database)
+        self._runner = runner
+        self._clock = environment.clock
+        is_memory = runner.database.is_memory
+        self.capabilities = Capabilities("sqlite", survives_restart=not is_memory, is_shared=not is_memory)
+        self.wakeups = SqliteWakeups(environment.executor, runner)
+        self.runs = SqliteRuns(runner)
+        self.signals = SqliteSignals(runner)
+        self.workers = SqliteWorkers(runner)
+        self.views = SqliteViews(runner, self.now)
+
+    def now(self) -> Instant:
+        """The clock, but never behind an instant that was written to this database or shown by this process."""
+        return self._runner.database.now(self._clock)
+
+    async def open(self) -> None:
+        """Open the file, and create or migrate what is missing."""
+        await self._runner.open(self._clock, self.wakeups.tell)
+        self.wakeups.open()
+
+    async def close(self) -> None:
+        """Finish what is being written, and close the file."""
+        await self.wakeups.close()
+        await self._runner.close()
+
+
+class SqliteRuns:
+    """`RunStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
+        return await self._runner.write(lambda tx: starts.create(tx, runs, claimant))
+
+    async def claim(self, claimant: Claimant) -> list[Claimed]:
+        return await self._runner.write(lambda tx: claims.claim(tx, claimant))
+
+    async def load(self, run_ids: Sequence[RunId]) -> list[History]:
+        ids = encode_texts(list(run_ids))
+        size = await self._runner.read(lambda c: row_of(c, "views.measure", ids=ids))
+        is_large = size is not None and size[0] > _ENTRIES_FEW
+        return await self._runner.read(partial(_load, run_ids=run_ids, ids=ids), is_large=is_large)
+
+    async def inbox(self, run_id: RunId) -> Inbox:
+        return await self._runner.read(partial(_inbox, run_id=run_id))
+
+    async def apply(self, batch: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
+        return await self._runner.write(lambda tx: commits.apply(tx, batch, claimant))
+
+    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+        return await self._runner.write(lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason))
+
+    async def resume(self, run_id: RunId, *, by: str) -> bool:
+        return await self._runner.write(lambda tx: operators.resume(tx, run_id, by))
+
+    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
+        return await self._runner.write(lambda tx: operators.resume_rollback(tx, run_id, by))
+
+    async def retry(self, run_id: RunId, *, by: str) -> bool:
+        return await self._runner.write(lambda tx: operators.retry(tx, run_id, by))
+
+    async def rescue(self, *, stalls_max: int) -> list[RunId]:
+        return await self._runner.write(lambda tx: rescues.rescue(tx, stalls_max))
+
+    async def relinquish(self, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
+        return await self._runner.write(lambda tx: rescues.relinquish(tx, incarnation, keep))
+
+
+class SqliteSignals:
+    """`SignalStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def deliver(
+        self, signals: Sequence[NewSignal], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return await self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
+
+
+class SqliteWorkers:
+    """`WorkerStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def register(self, worker: NewWorker) -> Worker:
+        return await self._runner.write(lambda tx: leases.register(tx, worker))
+
+    async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
+        return await self._runner.write(lambda tx: leases.renew(tx, incarnation, lease))
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        def operation(tx: Transaction) -> None:
+            rescues.retire(tx, incarnation)
+
+        await self._runner.write(operation)
+
+
+def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:
+    def query() -> list[History]:
+        numbers = dict(rows_of(connection, "views.list_ids", ids=ids))
+        return [read_history(connection, numbers[one]) if one in numbers else History() for one in run_ids]
+
+    return in_snapshot(connection, query)
+
+
+def _inbox(connection: apsw.Connection, run_id: RunId) -> Inbox:
+    def query() -> Inbox:
+        row = row_of(connection, "runs.find_for_signal", run_id=run_id)
+        return Inbox() if row is None else read_inbox(connection, row[0], run_id)
+
+    return in_snapshot(connection, query)

@@ -1,0 +1,81 @@
+"""Cancelling runs, and telling parents that a child has ended."""
+
+from __future__ import annotations
+
+from stepwell.ids import RunId
+from stepwell.model.cancels import decide_cancel
+from stepwell.model.locations import Location
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.rows import to_status
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.claims import wake
+
+_CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
+_PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
+
+
+def is_parked(status: str, owner: int | None) -> bool:
+    """Whether a run stands still until one of its waits is satisfied."""
+    return owner is None and status in _PARKED
+
+
+def forget_plans(tx: Transaction, run: int) -> None:
+    """Delete what only a run that goes on needs."""
+    tx.execute(_CLEAR_WAITS, (run,))
+    tx.execute(_CLEAR_CURSORS, (run,))
+
+
+def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
+    """Wake a parent that is parked on this child, or let its worker know."""
+    found = tx.find("runs.find_for_signal", run_id=parent)
+    if found is None:
+        return
+    run, run_id, status, owner, *_ = found
+    if owner is not None:
+        tx.hint(HintKind.MAIL, run_id)
+    elif is_parked(status, owner) and (location,) in tx.list("waits.list_child_locations", run=run):
+        wake(tx, run, run_id)
+
+
+def cancel_family(tx: Transaction, root: Row, *, compensate: bool, reason: str) -> list[RunId]:
+    """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root.
+
+    Rows are as `runs.find_for_cancel` gives them.
+    """
+    if not _cancel_one(tx, root, compensate, reason):
+        return []
+    changed: list[RunId] = [root[1]]
+    family = [root]
+    for member in family:
+        attached = tx.list("runs.list_attached", parent=member[1])
+        family += attached
+        changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason)]
+    return changed
+
+
+def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> bool:
+    run, run_id, status, owner, cause, parent, location = row
+    is_undoing = status == RunStatus.PAUSED.value and cause is not None
+    decided = decide_cancel(
+        RunStatus.COMPENSATING if is_undoing else to_status(status),
+        compensate=compensate,
+        has_undo=tx.find("entries.has_undo", run=run) is not None,
+        is_owned=owner is not None,
+    )
+    if decided is None:
+        return False
+    if owner is not None:
+        tx.hint(HintKind.MAIL, run_id)
+    if decided is RunStatus.CANCELLING:
+        tx.run("runs.mark_cancelling", id=run, reason=reason)
+        if owner is None:
+            wake(tx, run, run_id)
+        return True
+    tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
+    forget_plans(tx, run)
+    tx.hint(HintKind.ENDED, run_id)
+    if parent is not None:
+        tell_parent(tx, parent, location)
+    return True

@@ -1,0 +1,121 @@
+"""What a commit's move makes of a run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from stepwell.clock import Instant
+from stepwell.ids import RunId
+from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.runs import NewRun, Parent, Previous
+from stepwell.model.states import TERMINAL
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.histories import read_outcomes
+from stepwell.stores.sqlite.rows import decode_texts
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.claims import Quota
+from stepwell.stores.sqlite.transitions.ends import forget_plans, tell_parent
+from stepwell.stores.sqlite.transitions.starts import insert
+
+_PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
+_BEGIN_ROLLBACK, _FINISH = SQL["runs.begin_rollback"], SQL["runs.finish"]
+_SIGNAL_NAMES = SQL["waits.list_signal_names"]
+
+
+class Step(NamedTuple):
+    """Where a commit brings the run's counters."""
+
+    run: int
+    run_id: RunId
+    number: int
+    revision: int
+    last_seq: int
+    has_progress: bool
+
+
+def move_run(tx: Transaction, step: Step, move: Move) -> bool:
+    """Carry out a move that is allowed; whether the run is parked and due already."""
+    counters = (step.number, step.revision, step.last_seq)
+    match move:
+        case Park():
+            return _park(tx, step, move)
+        case Release():
+            tx.execute(_RELEASE, (*counters, step.has_progress, tx.now, step.run))
+            tx.hint(HintKind.READY, step.run_id)
+        case Pause():
+            tx.execute(_PAUSE, (*counters, step.run))
+            tx.run("payloads.fail", run=step.run, failure=move.failure)
+            tx.hint(HintKind.ENDED, step.run_id)
+        case BeginRollback():
+            tx.execute(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
+            tx.run("payloads.fail", run=step.run, failure=move.failure)
+            tx.run("waits.clear", run=step.run)
+        case End():
+            _end(tx, step, move)
+        case _:
+            assert_never(move)
+    return False
+
+
+def _park(tx: Transaction, step: Step, move: Park) -> bool:
+    wake_at = move.wake_at
+    if (wake_at is None or wake_at > tx.now) and _is_satisfied(tx, step.run, step.run_id):
+        wake_at = tx.now
+    tx.execute(_PARK, (step.number, step.revision, step.last_seq, wake_at, step.run))
+    if wake_at is None:
+        return False
+    tx.hint(HintKind.READY, step.run_id)
+    return wake_at <= tx.now
+
+
+def _is_satisfied(tx: Transaction, run: int, run_id: RunId) -> bool:
+    """Whether one of the stored waits has what it waits for: nothing is lost between looking and parking."""
+    if is_any_awaited(tx, run, [name for (name,) in tx.list("signals.list_pending_names", run=run)]):
+        return True
+    return bool(read_outcomes(tx.connection, run, run_id))
+
+
+def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
+    """Whether one of the run's waits is for a signal of one of these names, or for any."""
+    if not names:
+        return False
+    for (stored,) in tx.execute(_SIGNAL_NAMES, (run,)).fetchall():
+        awaited = decode_texts(stored)
+        if not awaited or not set(awaited).isdisjoint(names):
+            return True
+    return False
+
+
+def _end(tx: Transaction, step: Step, move: End) -> None:
+    is_end = move.status in TERMINAL
+    ended_at = tx.now if is_end else None
+    family = tx.find("runs.find_family", id=step.run)
+    assert family is not None
+    parent, location, detached, key, generation, began_at = family
+    successor = None if move.successor is None else _check_successor(tx, move.successor)
+    counters = (step.number, step.revision, step.last_seq)
+    tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
+    if move.output is not None or move.failure is not None:
+        tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
+    forget_plans(tx, step.run)
+    tx.hint(HintKind.ENDED, step.run_id)
+    if move.successor is not None:
+        kept = None if parent is None else Parent(parent, location, bool(detached))
+        heir = move.successor._replace(key=key, parent=kept)
+        _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
+    elif is_end and parent is not None:
+        tell_parent(tx, parent, location)
+
+
+def _check_successor(tx: Transaction, successor: NewRun) -> RunId:
+    if tx.find("runs.find_input", run_id=successor.run_id) is not None:
+        raise ValueError(f"the successor's id {successor.run_id} is taken")
+    return successor.run_id
+
+
+def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previous: Previous) -> None:
+    insert(tx, heir, Quota(tx, None), None, generation=generation, previous=previous)
+    found = tx.find("runs.find_for_cancel", run_id=heir.run_id)
+    assert found is not None
+    tx.run("signals.pass_on", run=step.run, successor=found[0])

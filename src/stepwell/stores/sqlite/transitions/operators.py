@@ -1,0 +1,91 @@
+"""What operators do to runs; each act leaves an audit row."""
+
+from __future__ import annotations
+
+from stepwell.errors import NotFoundError
+from stepwell.ids import RunId
+from stepwell.model.cancels import Cancelled
+from stepwell.model.failures import decode_failure
+from stepwell.model.locations import format_path
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.histories import read_names
+from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.ends import cancel_family
+
+
+def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+    """Cancel a run with its attached descendants."""
+    root = tx.find("runs.find_for_cancel", run_id=run_id)
+    if root is None:
+        raise NotFoundError("run", run_id)
+    changed = cancel_family(tx, root, compensate=compensate, reason=reason)
+    if changed:
+        _note(tx, root[0], "cancel", "", root[2], reason)
+    return Cancelled(bool(changed), tuple(changed))
+
+
+def resume(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a paused run go on."""
+    found = _find(tx, run_id, RunStatus.PAUSED)
+    if found is None:
+        return False
+    run, _, _, cause = found
+    status = RunStatus.PENDING if cause is None else RunStatus.COMPENSATING
+    tx.run("runs.resume", id=run, status=status.value, now=tx.now)
+    if cause is None:
+        tx.run("payloads.fail", run=run, failure=None)
+    _note(tx, run, "resume", by, RunStatus.PAUSED)
+    tx.hint(HintKind.READY, run_id)
+    return True
+
+
+def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a rollback that got stuck go on."""
+    found = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
+    if found is None:
+        return False
+    tx.run("runs.resume_rollback", id=found[0], now=tx.now)
+    _note(tx, found[0], "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
+    tx.hint(HintKind.READY, run_id)
+    return True
+
+
+def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
+    """Let a failed run try again what failed."""
+    found = _find(tx, run_id, RunStatus.FAILED)
+    if found is None:
+        return False
+    run, _, key, _ = found
+    if key is not None and tx.find("runs.find_active_of_key", key=key) is not None:
+        return False
+    _forget_failed_entries(tx, run)
+    tx.run("runs.retry", id=run, now=tx.now)
+    tx.run("payloads.fail", run=run, failure=None)
+    if key is not None:
+        tx.run("signals.drop_held_twins", run=run, key=key)
+        tx.run("signals.take_over_held", run=run, key=key)
+    _note(tx, run, "retry", by, RunStatus.FAILED)
+    tx.hint(HintKind.READY, run_id)
+    return True
+
+
+def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> Row | None:
+    row = tx.find("runs.find_for_operator", run_id=run_id)
+    return row if row is not None and row[1] == status.value else None
+
+
+def _forget_failed_entries(tx: Transaction, run: int) -> None:
+    """Delete the failed entries at the failure's location and at the scopes around it."""
+    row = tx.find("payloads.read_failure", run=run)
+    if row is None or row[0] is None:
+        return
+    path = decode_failure(row[0]).path
+    names = read_names(tx.connection, run)
+    for (location,) in tx.list("entries.list_failed", run=run):
+        if f"{path}/".startswith(f"{format_path(location, names)}/"):
+            tx.run("entries.forget", run=run, location=location)
+
+
+def _note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str = "") -> None:
+    tx.run("audit.note", run=run, now=tx.now, verb=verb, by=by, before=str(before), reason=reason)

@@ -1,0 +1,76 @@
+"""Freeing runs from workers that died, left, or do not know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from stepwell.errors import PoisonError
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.locations import format_path
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.histories import read_names
+from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.claims import free
+
+
+def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
+    """Take every run from an owner without a live lease."""
+    rescued: list[RunId] = []
+    for (owner,) in tx.list("workers.list_dead_owners", now=tx.now):
+        for row in tx.list("runs.list_owned", owner=owner):
+            _free_stalled(tx, row, stalls_max)
+            rescued.append(row[1])
+    tx.run("workers.remove_dead", now=tx.now)
+    return rescued
+
+
+def _free_stalled(tx: Transaction, row: Row, stalls_max: int) -> None:
+    run, run_id, status, stalls, cause = row
+    stalls += 1
+    if stalls < stalls_max:
+        free(tx, run, run_id, stalls)
+        return
+    # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
+    if status == RunStatus.CANCELLING.value:
+        cause = "cancelled"
+    tx.run("runs.quarantine", id=run, stalls=stalls, cause=cause)
+    failure = record_failure(_poison(run_id, stalls), path=_latest_place(tx, run))
+    tx.run("payloads.fail", run=run, failure=encode_failure(failure))
+    tx.hint(HintKind.ENDED, run_id)
+
+
+def _poison(run_id: RunId, stalls: int) -> PoisonError:
+    return PoisonError(
+        f"run {run_id} lost its worker {stalls} times without any progress",
+        why="what it does next may kill or block the process",
+        fix="mend the step after the last recorded place, then resume the run",
+    )
+
+
+def _latest_place(tx: Transaction, run: int) -> str:
+    row = tx.find("entries.find_latest", run=run)
+    return "" if row is None else format_path(row[0], read_names(tx.connection, run))
+
+
+def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
+    """Free what an incarnation owns but does not know of."""
+    worker = tx.find("workers.find", incarnation=incarnation)
+    if worker is None:
+        return []
+    kept = frozenset(keep)
+    freed: list[RunId] = []
+    for run, run_id, _, stalls, _ in tx.list("runs.list_owned", owner=worker[0]):
+        if run_id not in kept:
+            free(tx, run, run_id, stalls)
+            freed.append(run_id)
+    return freed
+
+
+def retire(tx: Transaction, incarnation: Incarnation) -> None:
+    """Remove a worker that leaves in order."""
+    worker = tx.find("workers.find", incarnation=incarnation)
+    if worker is not None:
+        relinquish(tx, incarnation, ())
+        tx.run("workers.remove", id=worker[0])

@@ -1,0 +1,145 @@
+"""Reads for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TypeVar
+
+import apsw
+
+from stepwell.clock import Instant
+from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.model.signals import Signal
+from stepwell.model.workers import Worker
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
+from stepwell.stores.sql.filters import run_conditions
+from stepwell.stores.sqlite.histories import read_history, read_signals
+from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_run, to_worker
+from stepwell.stores.sqlite.runners import Runner
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import row_of, rows_of
+
+T = TypeVar("T")
+
+_FEW = 32
+
+
+class SqliteViews:
+    """`ViewStore`: look-ups at once on the loop's thread, whatever may read many rows beside it."""
+
+    def __init__(self, runner: Runner, now: Callable[[], Instant]) -> None:
+        self._runner = runner
+        self._now = now
+
+    async def find(self, target: str) -> Run | None:
+        [found] = await self.find_many([target])
+        return found
+
+    async def find_many(self, targets: Sequence[str]) -> list[Run | None]:
+        return await self._runner.read(partial(_find_many, targets=targets), is_large=len(targets) > _FEW)
+
+    async def find_by_prefix(self, prefix: str, *, limit: int) -> list[RunId]:
+        rows = await self._runner.read(lambda c: rows_of(c, "views.find_by_prefix", prefix=prefix, limit=limit))
+        return [run_id for (run_id,) in rows]
+
+    async def detail(self, run_id: RunId) -> Detail | None:
+        return await self._runner.read(partial(_detail, run_id=run_id), is_large=True)
+
+    async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
+        conditions, parameters = run_conditions(where, before)
+        if where.statuses:
+            parameters["statuses"] = encode_texts([status.value for status in where.statuses])
+        text = SQL["views.list_runs"].replace("{conditions}", conditions)
+        parameters["limit"] = limit
+        return await self._runner.read(lambda c: list(map(to_run, c.execute(text, parameters))), is_large=True)
+
+    async def list_workers(self) -> list[Worker]:
+        return list(map(to_worker, await self._runner.read(lambda c: rows_of(c, "workers.list"))))
+
+    async def list_held(self, *, limit: int) -> list[HeldSignal]:
+        rows = await self._runner.read(lambda c: rows_of(c, "signals.list_held", limit=limit), is_large=True)
+        return [HeldSignal(key, Signal._make(signal)) for key, *signal in rows]
+
+    async def list_audit(self, run_id: RunId) -> list[Audit]:
+        rows = await self._runner.read(lambda c: rows_of(c, "audit.list", run_id=run_id))
+        return [Audit._make(row) for row in rows]
+
+    async def list_definitions(self) -> list[str]:
+        return await self._runner.read(_list_definitions)
+
+    async def next_wake(self, definitions: Collection[str]) -> Instant | None:
+        return await self._runner.read(partial(_next_wake, definitions=definitions))
+
+    async def has_stranded(self) -> bool:
+        return await self._runner.read(partial(_has_stranded, now=self._now()))
+
+    async def orphans(self) -> list[RunId]:
+        rows = await self._runner.read(lambda c: rows_of(c, "views.list_orphans"), is_large=True)
+        return [run_id for (run_id,) in rows]
+
+
+def in_snapshot(connection: apsw.Connection, query: Callable[[], T]) -> T:
+    """Several statements that see one state; within a transaction they do anyway."""
+    if connection.in_transaction:
+        return query()
+    connection.execute(SQL["transactions.begin_read"])
+    try:
+        return query()
+    finally:
+        connection.execute(SQL["transactions.commit"])
+
+
+def _find_many(connection: apsw.Connection, targets: Sequence[str]) -> list[Run | None]:
+    def query() -> list[Run | None]:
+        by_id = {run.run_id: run for run in map(to_run, rows_of(connection, "views.find_many_by_id", ids=ids))}
+        missing = [target for target in targets if target not in by_id]
+        if not missing:
+            return [by_id[RunId(target)] for target in targets]
+        rows = rows_of(connection, "views.find_many_by_key", keys=encode_texts(missing))
+        by_key = {run.key: run for run in map(to_run, rows)}
+        return [by_id.get(RunId(target)) or by_key.get(target) for target in targets]
+
+    ids = encode_texts(list(targets))
+    return in_snapshot(connection, query)
+
+
+def _detail(connection: apsw.Connection, run_id: RunId) -> Detail | None:
+    def query() -> Detail | None:
+        row = row_of(connection, "runs.read_by_id", run_id=run_id)
+        if row is None:
+            return None
+        children = rows_of(connection, "views.list_children", run_id=run_id)
+        return Detail(
+            to_run(row),
+            read_history(connection, row[0]),
+            read_signals(connection, row[0]),
+            tuple(map(to_run, children)),
+        )
+
+    return in_snapshot(connection, query)
+
+
+def _list_definitions(connection: apsw.Connection) -> list[str]:
+    named = {f"{workflow}@{version}" for workflow, version in rows_of(connection, "definitions.list")}
+    return sorted(named.union(*(decode_texts(row[-1]) for row in rows_of(connection, "workers.list"))))
+
+
+def _next_wake(connection: apsw.Connection, definitions: Collection[str]) -> Instant | None:
+    earliest: Instant | None = None
+    for definition in definitions:
+        workflow, _, version = definition.rpartition("@")
+        if not version.isdecimal():
+            continue
+        row = row_of(connection, "views.next_wake", workflow=workflow, version=int(version))
+        wake_at = None if row is None else row[0]
+        if wake_at is not None and (earliest is None or wake_at < earliest):
+            earliest = wake_at
+    return earliest
+
+
+def _has_stranded(connection: apsw.Connection, now: Instant) -> bool:
+    if row_of(connection, "workers.find_dead", now=now) is not None:
+        return True
+    return row_of(connection, "workers.list_dead_owners", now=now) is not None
