@@ -61,4 +61,5 @@ class Retry:
         return Span(round(base * (1 + self.jitter * chance)))
 
 
+DEFAULT_RETRY = Retry()
 ONCE_ONLY = Retry(max_attempts=1)

@@ -12,7 +12,7 @@ from stepwell.clock import Duration, Span, span
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkflowError
 from stepwell.model.locations import check_name
-from stepwell.model.retries import Retry
+from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
 from stepwell.replay.revival import know_types
 
@@ -33,7 +33,7 @@ class StepOptions:
     """What a step does besides its body."""
 
     name: str = ""
-    retry: Retry = Retry()
+    retry: Retry = DEFAULT_RETRY
     timeout: Span | None = None
     compensate: Callable[..., Any] | None = None
     durability: Durability = "normal"
@@ -218,7 +218,7 @@ def _options(
     raises: Iterable[type[Exception]] = (),
     **rest: Any,
 ) -> StepOptions:
-    retry = retry or Retry()
+    retry = retry or DEFAULT_RETRY
     know_types(raises)
     know_types(retry.give_up_on)
     if isinstance(retry.retry_on, tuple):

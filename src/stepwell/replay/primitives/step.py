@@ -14,7 +14,7 @@ from stepwell.errors import Failure, OutcomeUnknown, Rollback, StepwellError
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
-from stepwell.model.retries import Retry
+from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
 from stepwell.replay.calls import UndoFailed, describe_call
@@ -189,7 +189,7 @@ def _after_failure(
     if isinstance(attempted, Raised) and isinstance(attempted.error, StepwellError):
         return GiveUp(record_failure(attempted.error))
     error = attempted.error if isinstance(attempted, Raised) else None
-    policy = step.options_.retry if not step.options_.at_most_once else Retry(max_attempts=1)
+    policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY
     try:
         return decide(
             attempted,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import apsw
 
@@ -64,11 +64,13 @@ def _connect(path: str, flags: int) -> apsw.Connection:
 
 def _identify(connection: apsw.Connection, path: str) -> int:
     """The schema's number. Raises before anything is written to a file that is not ours, or newer than we are."""
-    objects, application_id, version = _row(connection, "meta.identify")
+    found: tuple[int, int, int] | None = connection.execute(SQL["meta.identify"]).fetchone()
+    assert found is not None
+    objects, application_id, version = found
     if application_id != APPLICATION_ID and (objects or application_id):
         raise foreign(path, "it holds the tables of another program")
     pending_migrations(MIGRATIONS, version, where=path)
-    return int(version)
+    return version
 
 
 def _use_wal(connection: apsw.Connection, path: str, synchronous: Synchronous) -> None:
@@ -93,9 +95,3 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute(SQL["transactions.rollback"])
         raise
-
-
-def _row(connection: apsw.Connection, statement: str) -> tuple[Any, ...]:
-    row = connection.execute(SQL[statement]).fetchone()
-    assert row is not None
-    return row

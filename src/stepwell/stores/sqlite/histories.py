@@ -7,11 +7,12 @@ from operator import attrgetter
 import apsw
 
 from stepwell.ids import RunId
+from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
 from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_signal, to_wait
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import rows_of
+from stepwell.stores.sqlite.transaction import Row, rows_of
 
 _BY_SEQ = attrgetter("seq")
 
@@ -41,7 +42,8 @@ def read_signals(connection: apsw.Connection, run: int) -> tuple[Signal, ...]:
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
     """How the children ended that the run's waits name."""
-    awaited = {location for (location,) in connection.execute(SQL["waits.list_child_locations"], (run,)).fetchall()}
+    rows: list[Row] = connection.execute(SQL["waits.list_child_locations"], (run,)).fetchall()
+    awaited: set[Location] = {location for (location,) in rows}
     return tuple(
         to_outcome(row)
         for location in sorted(awaited)

@@ -158,7 +158,7 @@ class SqliteWorkers:
 
 def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:
     def query() -> list[History]:
-        numbers = dict(rows_of(connection, "views.list_ids", ids=ids))
+        numbers: dict[str, int] = dict(rows_of(connection, "views.list_ids", ids=ids))
         return [read_history(connection, numbers[one]) if one in numbers else History() for one in run_ids]
 
     return in_snapshot(connection, query)

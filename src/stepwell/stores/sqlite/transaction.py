@@ -36,10 +36,10 @@ class Transaction:
         row: Row | None = self.execute(SQL[statement], parameters).fetchone()
         return row
 
-    def list(self, statement: str, **parameters: Any) -> list[Row]:
+    def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """All rows of a named statement."""
-        rows: list[Row] = self.execute(SQL[statement], parameters).fetchall()
-        return rows
+        found: list[Row] = self.execute(SQL[statement], parameters).fetchall()
+        return found
 
     def definition(self, workflow: str, version: int) -> int:
         """The number of a definition, given now if it is new."""

@@ -65,7 +65,7 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
 
 def _list_due(tx: Transaction, definition: str, limit: int) -> list[tuple[Any, ...]]:
     number = find_definition(tx, definition)
-    return [] if number is None else tx.list("runs.list_due", definition=number, now=tx.now, limit=limit)
+    return [] if number is None else tx.rows("runs.list_due", definition=number, now=tx.now, limit=limit)
 
 
 def find_definition(tx: Transaction, definition: str) -> int | None:

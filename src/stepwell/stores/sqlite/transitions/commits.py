@@ -163,7 +163,7 @@ def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Locati
     """Forget a range of locations, but what may still have to be undone, and cancel the children started there."""
     for table in ("entries", "attempts", "cursors"):
         tx.run(f"{table}.trim", run=run, low=low, high=high)
-    for child in tx.list("runs.list_attached_between", parent=commit.run_id, low=low, high=high):
+    for child in tx.rows("runs.list_attached_between", parent=commit.run_id, low=low, high=high):
         cancel_family(tx, child, compensate=True, reason="its parent no longer needs it")
 
 

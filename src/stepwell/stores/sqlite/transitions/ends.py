@@ -35,7 +35,7 @@ def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
     run, run_id, status, owner, *_ = found
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
-    elif is_parked(status, owner) and (location,) in tx.list("waits.list_child_locations", run=run):
+    elif is_parked(status, owner) and (location,) in tx.rows("waits.list_child_locations", run=run):
         wake(tx, run, run_id)
 
 
@@ -49,7 +49,7 @@ def cancel_family(tx: Transaction, root: Row, *, compensate: bool, reason: str) 
     changed: list[RunId] = [root[1]]
     family = [root]
     for member in family:
-        attached = tx.list("runs.list_attached", parent=member[1])
+        attached = tx.rows("runs.list_attached", parent=member[1])
         family += attached
         changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason)]
     return changed

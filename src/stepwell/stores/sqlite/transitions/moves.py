@@ -13,7 +13,7 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_outcomes
 from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import forget_plans, tell_parent
 from stepwell.stores.sqlite.transitions.starts import insert
@@ -71,7 +71,7 @@ def _park(tx: Transaction, step: Step, move: Park) -> bool:
 
 def _is_satisfied(tx: Transaction, run: int, run_id: RunId) -> bool:
     """Whether one of the stored waits has what it waits for: nothing is lost between looking and parking."""
-    if is_any_awaited(tx, run, [name for (name,) in tx.list("signals.list_pending_names", run=run)]):
+    if is_any_awaited(tx, run, [name for (name,) in tx.rows("signals.list_pending_names", run=run)]):
         return True
     return bool(read_outcomes(tx.connection, run, run_id))
 
@@ -80,7 +80,8 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
     """Whether one of the run's waits is for a signal of one of these names, or for any."""
     if not names:
         return False
-    for (stored,) in tx.execute(_SIGNAL_NAMES, (run,)).fetchall():
+    rows: list[Row] = tx.execute(_SIGNAL_NAMES, (run,)).fetchall()
+    for (stored,) in rows:
         awaited = decode_texts(stored)
         if not awaited or not set(awaited).isdisjoint(names):
             return True

@@ -82,7 +82,7 @@ def _forget_failed_entries(tx: Transaction, run: int) -> None:
         return
     path = decode_failure(row[0]).path
     names = read_names(tx.connection, run)
-    for (location,) in tx.list("entries.list_failed", run=run):
+    for (location,) in tx.rows("entries.list_failed", run=run):
         if f"{path}/".startswith(f"{format_path(location, names)}/"):
             tx.run("entries.forget", run=run, location=location)
 

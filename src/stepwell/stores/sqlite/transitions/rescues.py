@@ -18,8 +18,8 @@ from stepwell.stores.sqlite.transitions.claims import free
 def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
     """Take every run from an owner without a live lease."""
     rescued: list[RunId] = []
-    for (owner,) in tx.list("workers.list_dead_owners", now=tx.now):
-        for row in tx.list("runs.list_owned", owner=owner):
+    for (owner,) in tx.rows("workers.list_dead_owners", now=tx.now):
+        for row in tx.rows("runs.list_owned", owner=owner):
             _free_stalled(tx, row, stalls_max)
             rescued.append(row[1])
     tx.run("workers.remove_dead", now=tx.now)
@@ -61,7 +61,7 @@ def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId
         return []
     kept = frozenset(keep)
     freed: list[RunId] = []
-    for run, run_id, _, stalls, _ in tx.list("runs.list_owned", owner=worker[0]):
+    for run, run_id, _, stalls, _ in tx.rows("runs.list_owned", owner=worker[0]):
         if run_id not in kept:
             free(tx, run, run_id, stalls)
             freed.append(run_id)

@@ -1,0 +1,122 @@
+"""An event loop on which time passes only when everything waits for it, and on which a process can be stopped dead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.clock import SECOND, Duration, span
+from stepwell.conformance.clock import ManualClock
+
+PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something without saying so
+
+
+class Process:
+    """What belongs to one simulated process. While it is stopped, none of its callbacks run; they are kept for later."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_stopped = False
+        self.kept: list[Callable[[], None]] = []
+
+
+PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class NothingWillHappen(AssertionError):
+    """The test waits, and nothing in it will ever happen."""
+
+
+class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None or timeout > 0:
+            self.loop.pass_time(timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """`time()` is the manual clock's, which jumps to the next timer when nothing is ready: up to where it may."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._until: float | None = None  # how far time may go now; None: as far as the patience reaches
+        self._patient_until = PATIENCE
+        self._quiet: asyncio.Future[None] | None = None
+        selector = _Selector()
+        selector.loop = self
+        super().__init__(selector)
+        self._clock_resolution = 1e-6
+
+    def time(self) -> float:
+        return self.clock.monotonic()
+
+    async def let_pass(self, duration: Duration) -> None:
+        """Let this much time pass, everything in it happen, and return when nothing is left to do at its end."""
+        self._until = self.time() + span(duration) / SECOND
+        self._quiet = self.create_future()
+        try:
+            await self._quiet
+        finally:
+            self._quiet, self._until = None, None
+            self._patient_until = self.time() + PATIENCE
+
+    def pass_time(self, timeout: float | None) -> None:
+        """Nothing is ready: go to the next timer, or say that the time is over."""
+        now = self.time()
+        following = float("inf") if timeout is None else now + timeout
+        if self._quiet is None or self._until is None:
+            if following > self._patient_until:
+                raise NothingWillHappen(f"nothing happens for {PATIENCE:g} s, and the test still waits")
+            self._go_to(following)
+        elif following <= self._until:
+            self._go_to(following)
+        else:
+            self._go_to(self._until)
+            if not self._quiet.done():
+                self._quiet.set_result(None)
+
+    def _go_to(self, moment: float) -> None:
+        # One microsecond more than needed, so that a timer is never found a rounding error before its time.
+        step = round((moment - self.time()) * 1_000_000)
+        if step > 0:
+            self.clock.advance(step / 1_000_000)
+
+    # --- stopping processes ---
+
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        return _gated(super().call_soon, (), callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return _gated(super().call_at, (when,), callback, args, context)
+
+
+def _gated(schedule: Any, first: tuple[Any, ...], callback: Any, args: Any, context: contextvars.Context | None) -> Any:
+    owner = PROCESS.get() if context is None else context.get(PROCESS)
+    if owner is None:
+        return schedule(*first, callback, *args, context=context)
+    process = owner
+
+    def run() -> None:
+        if not process.is_stopped:
+            callback(*args)
+        elif not handle.cancelled():
+            process.kept.append(lambda: None if handle.cancelled() else context_.run(callback, *args))
+
+    context_ = contextvars.copy_context() if context is None else context
+    handle = schedule(*first, run, context=context)
+    return handle
+
+
+def resume(process: Process) -> None:
+    """Let a stopped process go on; what should have happened meanwhile happens now."""
+    process.is_stopped = False
+    kept, process.kept = process.kept, []
+    for callback in kept:
+        asyncio.get_running_loop().call_soon(callback)
