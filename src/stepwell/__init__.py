@@ -1,42 +1,47 @@
 """stepwell: durable workflows for Python. A workflow is an ordinary function whose every step is recorded."""
 
-from stepwell.config import WorkerSettings
-from stepwell.engine.explain import Explanation
-from stepwell.engine.facade import Recovered, Start
-from stepwell.engine.handles import Handle
-from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
-from stepwell.errors import (
-    AlreadyExistsError,
-    ChildFailed,
-    Failure,
-    Fatal,
-    HistoryDivergedError,
-    InvalidInputError,
-    JoinError,
-    NotFoundError,
-    RaceError,
-    ResultTimeout,
-    RetryAfter,
-    Rollback,
-    RollbackIncomplete,
-    RunCancelled,
-    RunFailed,
-    RunPaused,
-    StepFailed,
-    StepwellError,
-    UnserialisableError,
-    WaitTimeout,
-)
-from stepwell.model.failures import FailureRecord
-from stepwell.model.retries import Retry
-from stepwell.replay.context import Context, Tried
-from stepwell.replay.definition import Step, Workflow, step, workflow
-from stepwell.replay.primitives.loop import Break, Continue
-from stepwell.replay.primitives.race import Winner
-from stepwell.replay.primitives.receive import Message
-from stepwell.replay.primitives.sleep import Slept
-from stepwell.replay.step_context import StepContext
-from stepwell.wiring import Engine
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.config import WorkerSettings
+    from stepwell.engine.explain import Explanation
+    from stepwell.engine.facade import Recovered, Start
+    from stepwell.engine.handles import Handle
+    from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
+    from stepwell.errors import (
+        AlreadyExistsError,
+        ChildFailed,
+        Failure,
+        Fatal,
+        HistoryDivergedError,
+        InvalidInputError,
+        JoinError,
+        NotFoundError,
+        RaceError,
+        ResultTimeout,
+        RetryAfter,
+        Rollback,
+        RollbackIncomplete,
+        RunCancelled,
+        RunFailed,
+        RunPaused,
+        StepFailed,
+        StepwellError,
+        UnserialisableError,
+        WaitTimeout,
+    )
+    from stepwell.model.failures import FailureRecord
+    from stepwell.model.retries import Retry
+    from stepwell.replay.context import Context, Tried
+    from stepwell.replay.definition import Step, Workflow, step, workflow
+    from stepwell.replay.primitives.loop import Break, Continue
+    from stepwell.replay.primitives.race import Winner
+    from stepwell.replay.primitives.receive import Message
+    from stepwell.replay.primitives.sleep import Slept
+    from stepwell.replay.step_context import StepContext
+    from stepwell.wiring import Engine
 
 __all__ = [
     "AlreadyExistsError",
@@ -84,3 +89,58 @@ __all__ = [
     "step",
     "workflow",
 ]
+
+# Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
+_HOMES = {
+    "stepwell.config": ["WorkerSettings"],
+    "stepwell.engine.explain": ["Explanation"],
+    "stepwell.engine.facade": ["Recovered", "Start"],
+    "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
+    "stepwell.errors": [
+        "AlreadyExistsError",
+        "ChildFailed",
+        "Failure",
+        "Fatal",
+        "HistoryDivergedError",
+        "InvalidInputError",
+        "JoinError",
+        "NotFoundError",
+        "RaceError",
+        "ResultTimeout",
+        "RetryAfter",
+        "Rollback",
+        "RollbackIncomplete",
+        "RunCancelled",
+        "RunFailed",
+        "RunPaused",
+        "StepFailed",
+        "StepwellError",
+        "UnserialisableError",
+        "WaitTimeout",
+    ],
+    "stepwell.model.failures": ["FailureRecord"],
+    "stepwell.model.retries": ["Retry"],
+    "stepwell.replay.context": ["Context", "Tried"],
+    "stepwell.replay.definition": ["Step", "Workflow", "step", "workflow"],
+    "stepwell.replay.primitives.loop": ["Break", "Continue"],
+    "stepwell.replay.primitives.race": ["Winner"],
+    "stepwell.replay.primitives.receive": ["Message"],
+    "stepwell.replay.primitives.sleep": ["Slept"],
+    "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.wiring": ["Engine"],
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

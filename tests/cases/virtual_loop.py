@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import selectors
 from collections.abc import Callable
 from typing import Any
@@ -81,8 +82,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._quiet.set_result(None)
 
     def _go_to(self, moment: float) -> None:
-        # One microsecond more than needed, so that a timer is never found a rounding error before its time.
-        step = round((moment - self.time()) * 1_000_000)
+        # Rounded up, so that a timer is never found a rounding error before its time.
+        step = math.ceil((moment - self.time()) * 1_000_000 - 0.001)
         if step > 0:
             self.clock.advance(step / 1_000_000)
 

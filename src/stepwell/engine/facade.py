@@ -325,9 +325,12 @@ class Facade:
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel a run and its active children. Completed steps are undone unless `compensate` is false.
 
-        True if this call did it; false if the run had ended, or was being cancelled or undone already.
+        True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
+        continued stands for the one that continues it.
         """
         run = await self._get(target)
+        while run.successor is not None:
+            run = await self._get(run.successor)
         cancelled = await self._surely(
             lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=reason)
         )

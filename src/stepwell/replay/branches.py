@@ -67,9 +67,10 @@ class Branches:
 
     def _encode(self, name: str, branch: Branch, value: Any, inner: Scope) -> bytes:
         path = self._turn.journal.names.text(inner.location)
-        return self._turn.codec.encode(
-            value, hints_of(branch).returns, place=Place(self._turn.run.workflow, path, "the result")
-        )
+        place = Place(self._turn.run.workflow, path, "the result")
+        # Settled, not only encoded: a value that its annotation refuses is the branch's failure, not a divergence later.
+        stored, _ = self._turn.codec.settle(value, hints_of(branch).returns, place=place)
+        return stored
 
     async def next(self) -> Settled:
         """The next branch to end, in the order in which they end."""

@@ -65,7 +65,7 @@ def begin_rollback(
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """What must be committed now that a turn's code has ended or diverged."""
     if turn.problem is not None:
-        return Pause(encode_failure(record_failure(turn.problem)))
+        return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
     if turn.run.status is RunStatus.COMPENSATING:
         return _conclude_rollback(turn)
     assert workflow is not None
@@ -137,13 +137,24 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
 
 def _conclude_rollback(turn: Turn) -> Move:
     """The end of a rollback. While it is stalled, the run's own failure is kept inside the failure of the undo."""
-    error, stored = turn.error, turn.run.failure
-    own = decode_failure(stored) if stored is not None else None
-    own = own.causes.get("run", own) if own is not None else None
+    error, own = turn.error, _own_failure(turn)
     if error is None:
         status = RunStatus.CANCELLED if turn.run.cause == "cancelled" else RunStatus.COMPENSATED
         return End(status, failure=encode_failure(own) if own is not None else None)
     failure = error.failure if isinstance(error, UndoFailed) else record_failure(error)
-    if own is not None:
-        failure = msgspec.structs.replace(failure, causes={**failure.causes, "run": own})
-    return End(RunStatus.COMPENSATION_FAILED, failure=encode_failure(failure))
+    return End(RunStatus.COMPENSATION_FAILED, failure=encode_failure(_with_own(turn, failure)))
+
+
+def _own_failure(turn: Turn) -> FailureRecord | None:
+    """Why the run itself failed, also while the failure of an undo stands before it."""
+    stored = turn.run.failure
+    failure = decode_failure(stored) if stored is not None else None
+    return failure.causes.get("run", failure) if failure is not None else None
+
+
+def _with_own(turn: Turn, failure: FailureRecord) -> FailureRecord:
+    """A failure inside a rollback, with the run's own failure kept inside it."""
+    own = _own_failure(turn)
+    if own is None or turn.run.status is not RunStatus.COMPENSATING:
+        return failure
+    return msgspec.structs.replace(failure, causes={**failure.causes, "run": own})

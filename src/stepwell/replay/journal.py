@@ -60,7 +60,10 @@ class Journal:
 
     def skip_below(self, scope: Location) -> None:
         """Everything below a finished operation counts as visited: it is not run again."""
-        first, end = subtree(scope)
+        self.skip(*subtree(scope))
+
+    def skip(self, first: Location, end: Location) -> None:
+        """A range of keys counts as visited."""
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited.add(location)

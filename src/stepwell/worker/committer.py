@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 
 from stepwell.environment import Environment
-from stepwell.errors import StoreUnavailableError
-from stepwell.model.commits import Applied, Commit, Verdict
+from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError
+from stepwell.model.commits import Applied, Commit, Pause, Verdict
+from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.runs import RunStore
 
@@ -40,29 +41,31 @@ class Committer:
         self._queue.append((commit, answer))
         if not self._is_busy:
             self._is_busy = True
-            asyncio.get_running_loop().call_soon(self._begin)
+            # It begins in the next round of the loop: whoever submits in this one shares the batch.
+            self._environment.executor.spawn(self._write(), name="stepwell-commit")
 
     def close(self) -> None:
         """Write nothing more; whoever waits for an answer gets none."""
         self._is_closed = True
         self._queue.clear()
 
-    def _begin(self) -> None:
-        if self._is_closed:
-            return
-        batch, self._queue = self._queue, []
-        self._environment.executor.spawn(self._write(batch), name="stepwell-commit")
-
-    async def _write(self, batch: list[tuple[Commit, Answer]]) -> None:
-        answers = await self._apply([commit for commit, _ in batch])
-        if self._is_closed:
-            return
-        if self._queue:
-            asyncio.get_running_loop().call_soon(self._begin)
-        else:
-            self._is_busy = False
-        for (_, answer), applied in zip(batch, answers, strict=True):
-            answer(applied)
+    async def _write(self) -> None:
+        """Write batch after batch until nothing is left."""
+        while self._queue and not self._is_closed:
+            batch, self._queue = self._queue, []
+            answers = await self._apply([commit for commit, _ in batch])
+            if self._is_closed:
+                return
+            for (commit, answer), applied in zip(batch, answers, strict=True):
+                try:
+                    answer(applied)
+                except Exception:  # noqa: BLE001  one run's defect must not keep the others from their answers
+                    _LOG.exception("run %s stopped by a defect", commit.run_id)
+                    self.on_doubt()
+            if not self._queue:
+                # The answers start bodies; what ends at once joins the next batch without a new unit of work.
+                await asyncio.sleep(0)
+        self._is_busy = False
 
     async def _apply(self, commits: list[Commit]) -> list[Applied]:
         """Apply until the store has answered; numbers make repeating safe."""
@@ -75,10 +78,19 @@ class Committer:
                 self.on_doubt()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, BACKOFF_MAX)
-            except ValueError:
-                if len(commits) == 1:
-                    _LOG.exception("commit of run %s was refused", commits[0].run_id)
-                    return [Applied(Verdict.FENCED)]
-                # One of them is bad: find out which, so that the others are not hurt.
-                return [(await self._apply([commit]))[0] for commit in commits]
+            except Exception as error:  # noqa: BLE001  refused: a defect, which must not hurt other runs
+                if len(commits) > 1:
+                    return [(await self._apply([commit]))[0] for commit in commits]
+                return [await self._set_aside(commits[0], error)]
         return [Applied(Verdict.FENCED)] * len(commits)
+
+    async def _set_aside(self, commit: Commit, error: Exception) -> Applied:
+        """A commit that the store refuses would be refused again for ever: the run is paused with the reason."""
+        _LOG.error("commit of run %s was refused", commit.run_id, exc_info=error)
+        problem = ReplayError(f"the store refused what this run did: {type(error).__name__}: {error}")
+        pause = Commit(commit.run_id, commit.fence, commit.number, move=Pause(encode_failure(record_failure(problem))))
+        try:
+            await self._runs.apply([pause])
+        except StepwellError:
+            self.on_doubt()
+        return Applied(Verdict.FENCED)

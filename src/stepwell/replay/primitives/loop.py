@@ -73,6 +73,7 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         number, trimmed, stored = 0, 0, _encode(scope, location, state, hint)
     else:
         number, trimmed = cursor.iteration, cursor.trimmed
+        journal.skip(*iterations(location, 0, number))
         (time,), stored = unpack(cursor.state)
         scope.time = max(scope.time, time)
     state = decode_value(turn, location, stored, hint, "the loop's state")
@@ -116,9 +117,10 @@ def _state_hint(body: LoopBody) -> Any:
 
 def _encode(scope: Scope, location: Location, value: Any, hint: Any) -> bytes:
     turn = scope.turn
-    return turn.codec.encode(
+    stored, _ = turn.codec.settle(
         value, hint, place=lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the state")
     )
+    return stored
 
 
 def _bad_outcome(scope: Scope, location: Location, outcome: Any) -> NonDeterministicError:

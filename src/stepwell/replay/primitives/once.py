@@ -20,7 +20,7 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
     hint = hints_of(producer).returns
     if entry is None:
         place = lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the value")  # noqa: E731
-        stored = turn.codec.encode(producer(), hint, place=place)
+        stored, _ = turn.codec.settle(producer(), hint, place=place)
         entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)
     else:
         await turn.in_order(entry)

@@ -27,7 +27,7 @@ def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
     Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
     """
     if path == MEMORY:
-        connection = apsw.Connection(path, statementcachesize=_STATEMENTS_CACHED)
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     else:
         prepare_file(path)
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
@@ -56,6 +56,8 @@ def open_reader(path: str, *, busy_seconds: float) -> apsw.Connection:
 
 def _connect(path: str, flags: int) -> apsw.Connection:
     connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
+    # Plans must not depend on values: otherwise SQLite prepares every join again whenever a parameter changes.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("cache_size", -_CACHE_KIBIBYTES)
     connection.pragma("mmap_size", _MAPPED_BYTES)
     connection.pragma("temp_store", "memory")

@@ -1,0 +1,81 @@
+"""`make bench`: prints the figures, what they must reach, and whether they do."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.measures import resume, w1, w2, w3, w8
+
+
+class Report:
+    """Lines of figures; remembers whether all held."""
+
+    def __init__(self) -> None:
+        self.is_good = True
+
+    def line(self, name: str, figure: str, target: str = "", holds: bool | None = None) -> None:
+        """Print one figure."""
+        mark = "" if holds is None else ("  ok" if holds else "  MISSED")
+        self.is_good = self.is_good and holds is not False
+        print(f"  {name:<44} {figure:>16}   {target:<38}{mark}", flush=True)
+
+
+def _say(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K… {what}", end="", file=sys.stderr, flush=True)
+
+
+async def _measure(folder: Path, report: Report) -> None:
+    line: Callable[..., None] = report.line
+    _say("W1 beside raw commits")
+    rate, raw, ratio = await w1(folder)
+    line("raw durable single-row commits/s", f"{raw:,.0f}", "the limit of this file system")
+    line("W1  one run, 1,000 sequential steps, steps/s", f"{rate:,.0f}")
+    line("W1  ratio to raw commits", f"{ratio:.2f}", ">= 0.70", ratio >= 0.70)
+    _say("W2")
+    many, commits, bytes_w2 = max([await w2(folder / f"w2-{n}") for n in range(3) if not (folder / f"w2-{n}").mkdir()])
+    goal = min(10_000, 8 * rate)
+    line("W2  1,000 runs x 10 steps, steps/s", f"{many:,.0f}", f">= {goal:,.0f}", many >= goal)
+    line("W2  commits per step", f"{commits:.3f}")
+    line("W2  bytes of database per step", f"{bytes_w2:.0f}", "<= 400", bytes_w2 <= 400)
+    _say("W3")
+    p50, p99, per_run = await w3(folder)
+    line("W3  start to result of a 1-step run, p50/p99 ms", f"{p50:.2f} / {p99:.2f}")
+    line("W3  commits per 1-step run", f"{per_run:.2f}", "2", per_run <= 2.02)
+    rates = {}
+    for steps in (100, 1_000, 10_000):
+        _say(f"W8 {steps}")
+        folders = [folder / f"w8-{steps}-{n}" for n in range(3 if steps < 10_000 else 1)]
+        measured = [await w8(each, steps) for each in folders if not each.mkdir()]
+        rates[steps] = sorted(each[0] for each in measured)[len(measured) // 2]
+        line(f"W8  one run of {steps:,} steps, steps/s", f"{rates[steps]:,.0f}")
+        if steps == 10_000:
+            line("W8  bytes of database per step", f"{measured[0][1]:.0f}", "<= 400", measured[0][1] <= 400)
+    line(
+        "W8  rate at 10k to rate at 100",
+        f"{rates[10_000] / rates[100]:.2f}",
+        ">= 0.80",
+        rates[10_000] >= 0.8 * rates[100],
+    )
+    _say("resume")
+    seconds = await resume(folder)
+    line("W8  resume a run with 10k recorded steps, s", f"{seconds:.3f}", "<= 0.5", seconds <= 0.5)
+    _say("")
+
+
+def main() -> int:
+    """Measure, print, and say whether every target was met."""
+    report = Report()
+    print("stepwell on SQLite, WAL, synchronous=FULL; one run on this machine")
+    with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
+        asyncio.run(_measure(Path(folder), report))
+    print("all targets met" if report.is_good else "some targets were missed")
+    return 0 if report.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

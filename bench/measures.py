@@ -1,0 +1,109 @@
+"""The workloads of the performance chapter that concern the kernel on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.raw import raw_commits
+from bench.workflows import WORKFLOWS, sequence, sequence_then_wait
+from stepwell import Engine, Start
+from stepwell.environment import system_environment
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.stores.sqlite.writer import Writer
+
+
+@dataclass(frozen=True)
+class Bench:
+    """An engine on a fresh file, and the database under it for counting."""
+
+    engine: Engine
+    database: SqliteDatabase
+    path: Path
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Bench]:
+    """An engine with a worker on a SQLite file."""
+    environment = system_environment()
+    database = SqliteDatabase(str(path))
+    store = SqliteStore(environment, path, runner=Writer(database))
+    async with Engine(store, workflows=WORKFLOWS, environment=environment) as engine:
+        yield Bench(engine, database, path)
+
+
+async def w1(folder: Path, steps: int = 1_000, rounds: int = 5) -> tuple[float, float, float]:
+    """One run of sequential steps beside raw commits, interleaved; medians of steps/s, raw/s and their ratio."""
+    rates, raws, ratios = [], [], []
+    for number in range(rounds):
+        raw = raw_commits(folder / f"raw{number}.db", steps)
+        async with opened(folder / f"w1-{number}.db") as bench:
+            await (await bench.engine.start(sequence, 50)).result()
+            began = time.perf_counter()
+            await (await bench.engine.start(sequence, steps)).result()
+            rate = steps / (time.perf_counter() - began)
+        again = raw_commits(folder / f"raw{number}b.db", steps)
+        rates.append(rate)
+        raws.append((raw + again) / 2)
+        ratios.append(rate / ((raw + again) / 2))
+    return statistics.median(rates), statistics.median(raws), statistics.median(ratios)
+
+
+async def w2(folder: Path, runs: int = 1_000, steps: int = 10) -> tuple[float, float, float]:
+    """Many runs at once: steps/s, commits per step, bytes of database per step."""
+    async with opened(folder / "w2.db") as bench:
+        await (await bench.engine.start(sequence, 50)).result()
+        commits, began = bench.database.commits, time.perf_counter()
+        handles = await bench.engine.start_many(sequence, [Start(steps)] * runs)
+        await asyncio.gather(*(handle.result() for handle in handles))
+        took = time.perf_counter() - began
+        per_step = (bench.database.commits - commits) / (runs * steps)
+        path = bench.path
+    return runs * steps / took, per_step, path.stat().st_size / (runs * steps)
+
+
+async def w3(folder: Path, count: int = 500) -> tuple[float, float, float]:
+    """Start to result of a one-step run: p50 and p99 in milliseconds, commits per run."""
+    async with opened(folder / "w3.db") as bench:
+        await (await bench.engine.start(sequence, 1)).result()
+        times, commits = [], bench.database.commits
+        for _ in range(count):
+            began = time.perf_counter()
+            await (await bench.engine.start(sequence, 1)).result()
+            times.append((time.perf_counter() - began) * 1_000)
+        per_run = (bench.database.commits - commits) / count
+    times.sort()
+    return times[count // 2], times[count * 99 // 100], per_run
+
+
+async def w8(folder: Path, steps: int) -> tuple[float, float]:
+    """One run of many steps: steps/s and bytes per step."""
+    path = folder / f"w8-{steps}.db"
+    async with opened(path) as bench:
+        await (await bench.engine.start(sequence, 50)).result()
+        began = time.perf_counter()
+        await (await bench.engine.start(sequence, steps)).result()
+        took = time.perf_counter() - began
+    return steps / took, path.stat().st_size / steps
+
+
+async def resume(folder: Path, steps: int = 10_000) -> float:
+    """Seconds from the signal to the result of a run with many recorded steps, in an engine that has never seen it."""
+    path = folder / "resume.db"
+    async with opened(path) as bench:
+        handle = await bench.engine.start(sequence_then_wait, steps, key="resume")
+        while (status := await handle.status()).status != "waiting":
+            await asyncio.sleep(0.05)
+            assert not status.is_ended
+    async with opened(path) as bench:
+        await bench.engine.status("resume")
+        began = time.perf_counter()
+        await bench.engine.signal("resume", "go")
+        await bench.engine.result("resume")
+        return time.perf_counter() - began

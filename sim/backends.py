@@ -1,0 +1,60 @@
+"""The real stores, opened several times over one database, as several processes would have them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from stepwell.environment import Environment
+from stepwell.stores.base.store import Store
+
+
+class Backend(Protocol):
+    """One database that outlives its processes."""
+
+    def handle(self, environment: Environment) -> Store:
+        """The store as one process has it."""
+        ...
+
+    def close(self) -> None:
+        """Throw the database away."""
+        ...
+
+
+class MemoryBackend:
+    """The executable specification."""
+
+    def __init__(self) -> None:
+        from stepwell.stores.memory.database import MemoryDatabase
+
+        self._database = MemoryDatabase()
+
+    def handle(self, environment: Environment) -> Store:
+        from stepwell.stores.memory.store import MemoryStore
+
+        return MemoryStore(environment, self._database)
+
+    def close(self) -> None:
+        self._database = None  # type: ignore[assignment]
+
+
+class SqliteBackend:
+    """The real SQLite, in memory, without threads."""
+
+    def __init__(self) -> None:
+        from stepwell.stores.sqlite.database import SqliteDatabase
+
+        self._database: Any = SqliteDatabase(":memory:")
+
+    def handle(self, environment: Environment) -> Store:
+        from stepwell.stores.sqlite.runners import InlineRunner
+        from stepwell.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(environment, ":memory:", runner=InlineRunner(self._database))
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def open_backend(store: str) -> Backend:
+    """A fresh database of that kind."""
+    return SqliteBackend() if store == "sqlite" else MemoryBackend()

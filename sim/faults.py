@@ -1,0 +1,186 @@
+"""The store as a simulated process has it: every method is an edge at which something may go wrong.
+
+Before the call: the process crashes or stalls, or the store refuses. After it: the process crashes before it hears, stalls, or hears
+that the store did not answer. Hints get lost, late and double. What the real store did is seen by the checker whatever the
+process is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stepwell.clock import Instant
+from stepwell.errors import StoreFullError, StoreUnavailableError
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, Listener
+
+if TYPE_CHECKING:
+    from sim.process import Process
+
+READS = frozenset(
+    {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
+    | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans"}
+)
+# Performing these twice takes or frees more than the caller hears of; a real duplicate of them is a lost acknowledgement.
+_NOT_REPEATABLE = frozenset({"claim"})
+_HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
+
+
+class FaultyNoun:
+    """One noun of a store (`runs`, `signals`, …), with every method an edge."""
+
+    def __init__(self, edge: Edge, noun: str, inner: Any) -> None:
+        self._edge = edge
+        self._noun = noun
+        self._inner = inner
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        bound = getattr(self._inner, method)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._edge.call(self._noun, method, bound, args, kwargs)
+
+        setattr(self, method, call)
+        return call
+
+
+class FaultyWakeups:
+    """Hints that may be lost, late or double, and reach the process in its own time."""
+
+    def __init__(self, process: Process, inner: Any) -> None:
+        self._process = process
+        self._inner = inner
+        self._rng = random.Random(process.world.rng.getrandbits(64))
+        self._context = process.lane.context()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear some of the hints from now on."""
+        is_over = False
+
+        def heard(hint: Hint) -> None:
+            if not is_over and not self._process.lane.is_dead:
+                self._pass_on(hint, deliver)
+
+        def deliver(hint: Hint) -> None:
+            if not is_over:
+                listener(hint)
+
+        stop = self._inner.listen(heard)
+
+        def unlisten() -> None:
+            nonlocal is_over
+            is_over = True
+            stop()
+
+        return unlisten
+
+    def _pass_on(self, hint: Hint, deliver: Listener) -> None:
+        world, mix, rng = self._process.world, self._process.world.mix, self._rng
+        is_on = world.are_faults_on or mix.name == "deaf"
+        if is_on and rng.random() < mix.hints_dropped:
+            world.stats["hints dropped"] += 1
+            return
+        if is_on and rng.random() < mix.hints_delayed:
+            world.stats["hints delayed"] += 1
+            world.loop.call_later(rng.uniform(0.001, 1.0), deliver, hint, context=self._context)
+        else:
+            world.loop.call_soon(deliver, hint, context=self._context)
+        if is_on and rng.random() < mix.hints_doubled:
+            world.stats["hints doubled"] += 1
+            world.loop.call_later(rng.uniform(0.0, 0.5), deliver, hint, context=self._context)
+
+
+class Edge:
+    """Where calls of one process meet the store."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+        self._rng = random.Random(process.world.rng.getrandbits(64))
+
+    async def call(
+        self, noun: str, method: str, bound: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Perform one call, with whatever goes wrong around it."""
+        process, world = self._process, self._world
+        is_read = method in READS
+        process.requested(method, args)
+        fault = self._draw(method, is_read)
+        await self._linger()
+        if fault is not None:
+            world.note_fault(fault, method, args)
+        if fault == "crash_before":
+            await process.crash_here()
+        elif fault == "pause_before":
+            await process.pause_here()
+        elif fault == "not_done":
+            raise StoreUnavailableError("simulated: the store did not answer, and did nothing")
+        elif fault == "disk_full":
+            raise StoreFullError("simulated: the disk is full")
+        answer = await world.perform(process, noun, method, bound, args, kwargs)
+        if fault == "duplicate":
+            await world.perform(process, noun, method, bound, args, kwargs)
+        elif fault == "crash_after":
+            await process.crash_here()
+        elif fault == "pause_after":
+            await process.pause_here()
+        await self._linger()
+        if fault == "ack_lost":
+            raise StoreUnavailableError("simulated: the store did not answer, and had done it")
+        process.answered(method, args, answer)
+        return answer
+
+    def _draw(self, method: str, is_read: bool) -> str | None:
+        world = self._world
+        if not world.are_faults_on:
+            return None
+        for fault, rate in world.mix.rates.items():
+            if self._rng.random() >= rate:
+                continue
+            if is_read and fault not in _HARMLESS_READ_FAULTS:
+                return None
+            if fault == "duplicate" and method in _NOT_REPEATABLE:
+                return "ack_lost"
+            if fault.startswith(("crash", "pause")) and not world.spend():
+                return None
+            return fault
+        return None
+
+    async def _linger(self) -> None:
+        rng, mix = self._rng, self._world.mix
+        chance = rng.random()
+        if chance < mix.slow:
+            await asyncio.sleep(rng.random() * mix.slow_max)
+        elif chance < 0.5:
+            await asyncio.sleep(rng.random() * 0.002)
+        elif chance < 0.75:
+            await asyncio.sleep(0)
+
+
+class FaultyStore:
+    """The real store behind faulty edges."""
+
+    def __init__(self, process: Process, inner: Store) -> None:
+        self._inner = inner
+        edge = Edge(process)
+        self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
+        self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
+        self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
+        self.views: Any = FaultyNoun(edge, "views", inner.views)
+        self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
+        self.capabilities = inner.capabilities
+
+    def now(self) -> Instant:
+        """The store's clock."""
+        return self._inner.now()
+
+    async def open(self) -> None:
+        """Open the real store."""
+        await self._inner.open()
+
+    async def close(self) -> None:
+        """Close the real handle."""
+        await self._inner.close()

@@ -1,0 +1,105 @@
+"""What a seed is made of: how many workers, which settings, which faults and how often."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from stepwell.config import WorkerSettings
+
+MODES = ("live", "yield")
+STORES = ("memory", "sqlite")
+
+EDGE_FAULTS = ("crash_before", "crash_after", "ack_lost", "not_done", "disk_full", "duplicate", "pause_before", "pause_after")
+
+
+@dataclass(slots=True)
+class Mix:
+    """The fault mix of one seed. Rates are chances per store call; budgets bound what they may do in all."""
+
+    name: str
+    rates: dict[str, float] = field(default_factory=dict)
+    slow: float = 0.05  # chance of a reply that takes longer than a moment
+    slow_max: float = 0.05  # seconds
+    hints_dropped: float = 0.0
+    hints_delayed: float = 0.0
+    hints_doubled: float = 0.0
+    clock_jumps: int = 0
+    fuses: float = 0.0  # chance that a process that starts is doomed to crash or pause somewhere in between
+    cancelled_calls: float = 0.0  # chance that a client's call is cancelled at some await
+    drains: int = 0
+    budget: int = 0  # crashes and pauses in all
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing goes wrong but lost, late and double hints: then every body runs exactly once per attempt."""
+        return not (self.rates or self.clock_jumps or self.fuses or self.cancelled_calls or self.drains)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size and the settings of one seed's world."""
+
+    store: str
+    settings: WorkerSettings
+    workers: int
+    programs: int
+    faulty_seconds: float
+
+
+def draw_mix(rng: random.Random) -> Mix:
+    """One of several kinds of weather; mild and wild ones, and some where a single kind of fault rules."""
+    kind = rng.choices(
+        ("calm", "deaf", "acks", "crashes", "zombies", "clock", "flaky", "slow", "drains", "storm"),
+        (6, 5, 14, 16, 16, 8, 6, 5, 6, 18),
+    )[0]
+    mix = Mix(kind, budget=rng.randint(2, 8))
+    if kind != "calm":
+        mix.hints_dropped = rng.choice((0.0, 0.1, 0.5))
+        mix.hints_delayed = rng.choice((0.0, 0.2))
+        mix.hints_doubled = rng.choice((0.0, 0.2))
+    match kind:
+        case "deaf":
+            mix.hints_dropped = rng.choice((1.0, 1.0, 0.9))
+        case "acks":
+            mix.rates = {"ack_lost": rng.choice((0.03, 0.1, 0.25)), "duplicate": 0.03, "not_done": 0.02}
+            mix.cancelled_calls = rng.choice((0.0, 0.2))
+        case "crashes":
+            mix.rates = {"crash_before": rng.choice((0.005, 0.02)), "crash_after": rng.choice((0.01, 0.03))}
+            mix.fuses = rng.choice((0.0, 0.6))
+        case "zombies":
+            mix.rates = {"pause_before": rng.choice((0.01, 0.03)), "pause_after": rng.choice((0.01, 0.03))}
+            mix.fuses = rng.choice((0.0, 0.5))
+        case "clock":
+            mix.clock_jumps = rng.randint(1, 6)
+            mix.rates = {"crash_after": 0.005}
+        case "flaky":
+            mix.rates = {"not_done": rng.choice((0.05, 0.2)), "disk_full": rng.choice((0.02, 0.1))}
+            mix.cancelled_calls = rng.choice((0.0, 0.2))
+        case "slow":
+            mix.slow, mix.slow_max = 0.4, rng.choice((0.3, 1.5))
+            mix.rates = {"ack_lost": 0.02}
+        case "drains":
+            mix.drains = rng.randint(1, 4)
+            mix.rates = rng.choice(({}, {"ack_lost": 0.05}))
+        case "storm":
+            mix.rates = {fault: rng.choice((0.0, 0.005, 0.02)) for fault in EDGE_FAULTS}
+            mix.fuses = rng.choice((0.0, 0.4))
+            mix.clock_jumps = rng.choice((0, 0, 2))
+            mix.cancelled_calls = rng.choice((0.0, 0.1))
+            mix.drains = rng.choice((0, 0, 1))
+    return mix
+
+
+def draw_shape(rng: random.Random, store: str, mode: str) -> Shape:
+    """How big the world is."""
+    settings = WorkerSettings(
+        mode=mode,  # type: ignore[arg-type]
+        lease=rng.choice((1.0, 2.0, 3.0)),
+        runs_max=rng.choice((1, 2, 3, 50, 50)),
+        parked_max=rng.choice((0, 1, 2, 50, 50)),
+        hold_max=rng.choice((0.0, 0.2, 1.0, 5.0)),
+        sweep_every=rng.choice((0.5, 1.0)),
+        stalls_max=rng.choice((3, 5)),
+    )
+    return Shape(store, settings, rng.choice((1, 2, 2, 3)), rng.randint(2, 5), rng.uniform(3.0, 8.0))

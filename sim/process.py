@@ -1,0 +1,175 @@
+"""A simulated process: an engine on a lane of its own, that can be killed, frozen, drained and asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sim.environment import make_environment
+from sim.faults import FaultyStore
+from sim.interpreter import WORKFLOWS
+from stepwell.model.workers import NewWorker
+from stepwell.replay.bodies import Body
+from stepwell.wiring import Engine
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+T = TypeVar("T")
+
+
+class ProcessDied(Exception):
+    """The process that was asked is no more; whether it did what it was asked is not known."""
+
+
+class Process:
+    """One start of one process. A restart is another object, with the same name."""
+
+    def __init__(self, world: World, name: str, *, is_worker: bool) -> None:
+        self.world = world
+        self.name = name
+        self.is_worker = is_worker
+        self.is_ready = False
+        self.is_leaving = False
+        self.lane = world.loop.add_lane(name)
+        self.lane.process = self  # type: ignore[attr-defined]
+        self.rng = random.Random(world.rng.getrandbits(64))
+        self.environment = make_environment(world.loop, world.host, self.rng, name, self._on_body)
+        self.deadlines: dict[str, float] = {}  # of each incarnation: how long its lease surely lasts, by our clock
+        self._requested: dict[str, float] = {}
+        self._asked: dict[asyncio.Future[Any], None] = {}
+        self.inner = world.backend.handle(self.environment)
+        self.store = FaultyStore(self, self.inner)
+        self.engine: Engine = Engine(
+            self.store,
+            workflows=WORKFLOWS,
+            worker=is_worker,
+            settings=world.shape.settings,
+            environment=self.environment,
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to serve."""
+        world = self.world
+        world.loop.create_task(self._main(), name=f"{self.name} main", context=self.lane.context())
+        if self.is_worker and world.are_faults_on and self.rng.random() < world.mix.fuses and world.spend():
+            self.lane.on_fuse = self._crash_by_fuse if self.rng.random() < 0.6 else self._pause_by_fuse
+            self.lane.fuse = int(self.rng.expovariate(1 / 150))
+
+    async def _main(self) -> None:
+        await self.engine.__aenter__()
+        self.is_ready = True
+
+    async def leave(self, grace: float) -> None:
+        """Leave in order."""
+        self.is_leaving = True
+        self.is_ready = False
+        await self.engine.shutdown(grace)
+        self._end()
+
+    def crash(self) -> None:
+        """kill -9."""
+        if self.lane.is_dead:
+            return
+        self.world.stats["crashes"] += 1
+        self.world.trace("crash", self.name)
+        self._end()
+        self.world.process_died(self)
+
+    def _end(self) -> None:
+        self.is_ready = False
+        self.lane.kill()
+        asked, self._asked = self._asked, {}
+        for future in asked:
+            if not future.done():
+                future.set_exception(ProcessDied(self.name))
+
+    def pause(self) -> None:
+        """SIGSTOP for longer than the lease; then SIGCONT: a zombie."""
+        if self.lane.is_dead or self.lane.is_paused:
+            return
+        world = self.world
+        lease = world.shape.settings.lease_span / 1e6
+        self.lane.is_paused = True
+        world.stats["pauses"] += 1
+        world.trace("pause", self.name)
+        world.loop.call_later(lease * self.rng.uniform(0.5, 2.5), self._resume, context=world.context)
+
+    def _resume(self) -> None:
+        self.lane.is_paused = False
+        self.world.trace("resume", self.name)
+
+    def _crash_by_fuse(self) -> None:
+        self.crash()
+
+    def _pause_by_fuse(self) -> None:
+        self.pause()
+
+    async def crash_here(self) -> None:
+        """Die inside a store call: it never returns."""
+        self.crash()
+        await self.world.loop.create_future()
+
+    async def pause_here(self) -> None:
+        """Freeze inside a store call."""
+        self.pause()
+        await asyncio.sleep(0)
+
+    # --- asking it ---
+
+    async def ask(self, question: Callable[[Engine], Awaitable[T]], *, cancel_after: float | None = None) -> T:
+        """Let code of this process call its engine. Raises `ProcessDied` if it dies meanwhile."""
+        if self.lane.is_dead:
+            raise ProcessDied(self.name)
+        answer: asyncio.Future[T] = self.world.loop.create_future()
+        self._asked[answer] = None
+        context = self.lane.context()
+
+        async def call() -> None:
+            try:
+                value = await question(self.engine)
+            except BaseException as error:
+                if not answer.done():
+                    answer.set_exception(
+                        Interrupted() if isinstance(error, asyncio.CancelledError) else error
+                    )
+            else:
+                if not answer.done():
+                    answer.set_result(value)
+            finally:
+                self._asked.pop(answer, None)
+
+        task = self.world.loop.create_task(call(), name=f"{self.name} call", context=context)
+        if cancel_after is not None:
+            self.world.loop.call_later(cancel_after, task.cancel, context=context)
+        return await answer
+
+    # --- what the checker wants to know ---
+
+    def requested(self, method: str, args: tuple[Any, ...]) -> None:
+        """A call begins."""
+        if method in ("register", "renew"):
+            self._requested[_incarnation(args)] = self.environment.clock.monotonic()
+
+    def answered(self, method: str, args: tuple[Any, ...], answer: Any) -> None:
+        """A call was answered, and the process hears it."""
+        if method in ("register", "renew"):
+            incarnation = _incarnation(args)
+            lease = (args[0].lease if method == "register" else args[1]) / 1e6
+            until = self._requested[incarnation] + lease
+            self.deadlines[incarnation] = max(until, self.deadlines.get(incarnation, until))
+
+    def _on_body(self, body: Body, execution: Any) -> None:
+        self.world.body_dispatched(self, body, execution)
+
+
+class Interrupted(Exception):
+    """The call was cancelled at an await; whether it took effect is not known."""
+
+
+def _incarnation(args: tuple[Any, ...]) -> str:
+    return args[0].incarnation if isinstance(args[0], NewWorker) else args[0]

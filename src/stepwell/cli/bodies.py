@@ -1,0 +1,86 @@
+"""Views as JSON objects: fields are only ever added within a schema's version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.engine.views import EntryView, RunView, WaitView
+    from stepwell.model.failures import FailureRecord
+
+RUN = "stepwell.run/1"
+HISTORY = "stepwell.history/1"
+
+
+def run_body(run: RunView) -> dict[str, Any]:
+    """One run, without what is recorded of it."""
+    return {
+        "run_id": run.run_id,
+        "workflow": run.workflow,
+        "version": run.version,
+        "status": run.status,
+        "key": run.key,
+        "generation": run.generation,
+        "created_at": _time(run.created_at),
+        "started_at": _time(run.started_at),
+        "ended_at": _time(run.ended_at),
+        "wake_at": _time(run.wake_at),
+        "parent": run.parent,
+        "successor": run.successor,
+        "reason": run.reason,
+        "failure": None if run.failure is None else failure_body(run.failure),
+        "input": run.input,
+        "output": run.output,
+    }
+
+
+def entry_body(entry: EntryView) -> dict[str, Any]:
+    """One line of history."""
+    return {
+        "seq": entry.seq,
+        "path": entry.path,
+        "kind": entry.kind,
+        "status": entry.status,
+        "attempts": entry.attempts,
+        "at": _time(entry.at),
+        "took": entry.took,
+        "value": entry.value,
+        "failure": None if entry.failure is None else failure_body(entry.failure),
+        "can_undo": entry.can_undo,
+        "is_undone": entry.is_undone,
+        "failed_attempts": [
+            {"number": tried.number, "at": _time(tried.at), "error": tried.error, "next_at": _time(tried.next_at)}
+            for tried in entry.failed_attempts
+        ],
+    }
+
+
+def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
+    """What a run waits for."""
+    return [
+        {"path": wait.path, "kind": wait.kind, "due_at": _time(wait.due_at), "names": list(wait.names)}
+        for wait in waits
+    ]
+
+
+def failure_body(failure: FailureRecord) -> dict[str, Any]:
+    """A recorded error, with its causes."""
+    import msgspec
+
+    return {
+        "type": failure.type,
+        "message": failure.message,
+        "code": failure.code,
+        "path": failure.path,
+        "why": failure.why,
+        "fix": failure.fix,
+        "attempts": failure.attempts,
+        "data": msgspec.json.decode(failure.data),
+        "trace": failure.trace,
+        "causes": {name: failure_body(cause) for name, cause in failure.causes.items()},
+    }
+
+
+def _time(when: Any) -> str | None:
+    return None if when is None else when.isoformat()

@@ -1,0 +1,71 @@
+"""A command's way into the engine: open the store, ask one thing, close."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from stepwell.cli.settings import Settings
+from stepwell.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from stepwell.replay.definition import Workflow
+    from stepwell.stores.base.views import ViewStore
+    from stepwell.wiring import Engine
+
+T = TypeVar("T")
+
+
+class Client(NamedTuple):
+    """The engine's verbs, and the store's listings."""
+
+    engine: Engine
+    views: ViewStore
+
+
+def ask(
+    settings: Settings,
+    question: Callable[[Client], Awaitable[T]],
+    *,
+    workflows: Iterable[Workflow[Any, Any]] = (),
+    may_create: bool = False,
+) -> T:
+    """Answer a question with a client that executes nothing. Looking never makes a database that was not there."""
+    # Here and not above: help and completion must not wait for the engine.
+    import asyncio
+
+    from stepwell.environment import system_environment
+    from stepwell.wiring import Engine, open_store
+
+    if not may_create:
+        _check_exists(settings.db)
+
+    async def run() -> T:
+        environment = system_environment()
+        store = open_store(settings.db, environment)
+        async with Engine(store, workflows=workflows, worker=False, environment=environment) as engine:
+            return await question(Client(engine, store.views))
+
+    return asyncio.run(run())
+
+
+def file_of(url: str) -> Path | None:
+    """The file behind a SQLite URL; None for everything else."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" and parts.path.lstrip("/") else None
+
+
+def _check_exists(url: str) -> None:
+    file = file_of(url)
+    if file is not None and not file.exists():
+        raise StoreError(
+            f"there is no database at {file}",
+            where=url,
+            why="looking does not create one; a worker or a first start does",
+            fix=f"stepwell --db {url} worker MODULE, or name another: --db sqlite:///…",
+        )

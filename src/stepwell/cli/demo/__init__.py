@@ -1,0 +1,1 @@
+"""The demonstration: an order saga that survives kill -9."""

@@ -1,0 +1,113 @@
+"""Errors at the edge: words on stderr and an exit code, decided by group so that a new error needs nothing here."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from stepwell import errors
+from stepwell.cli.settings import Settings
+from stepwell.cli.texts import clean, dump_json
+
+UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, INTERRUPTED = 1, 2, 4, 5, 6, 7, 8, 130
+
+# The first group that fits decides.
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (errors.NotFoundError, NOT_FOUND),
+    (errors.InvalidMoveError, CONFLICT),
+    (errors.AlreadyExistsError, CONFLICT),
+    (errors.RequestError, USAGE),
+    (errors.DefinitionError, USAGE),
+    (errors.StoreError, STORE),
+    (errors.ResultTimeout, TIMED_OUT),
+    (errors.RunError, RUN_FAILED),
+    (errors.ReplayError, RUN_FAILED),
+)
+
+_VERBS = {"retry": "retry", "resume": "resume", "resume_rollback": "rollback resume", "cancel": "cancel"}
+_CALL = re.compile(r"engine\.(retry|resume|resume_rollback|cancel)\('([^']+)'\)")
+
+
+def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> int:
+    """Print an error and give its exit code."""
+    if isinstance(error, click.exceptions.Abort):
+        return INTERRUPTED
+    if settings.debug or "--debug" in words:
+        traceback.print_exception(error, file=sys.stderr)
+    facts, code = describe(error)
+    if settings.output in ("json", "jsonl") or _asks_for_json(words):
+        text = dump_json({"error": facts}, is_compact=True)
+    else:
+        text = _in_words(facts)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            text += f"\n  {'help':<7} {error.ctx.command_path} --help"
+    click.echo(text, err=True, color=False)
+    return code
+
+
+def describe(error: Exception) -> tuple[dict[str, Any], int]:
+    """What is told of an error, and the exit code it means."""
+    if isinstance(error, errors.StepwellError):
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
+        facts: dict[str, Any] = {
+            "code": error.code,
+            "message": error.title,
+            "where": error.where,
+            "why": error.why,
+            "fix": in_commands(error.fix),
+        }
+        if isinstance(error, errors.InvalidInputError):
+            facts["violations"] = list(error.violations)
+        return facts, code
+    if isinstance(error, click.ClickException):
+        return _facts(errors.RequestError.code, error.format_message()), USAGE
+    return _unexpected(error), UNEXPECTED
+
+
+def in_commands(text: str) -> str:
+    """Advice for Python in the words of the command line: `engine.retry('a')` is `stepwell retry a`."""
+    return _CALL.sub(lambda call: f"stepwell {_VERBS[call[1]]} {call[2]}", text)
+
+
+def _unexpected(error: Exception) -> dict[str, Any]:
+    """A bug of ours. The report has the places and no values: the message of an error may quote a payload."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="stepwell-report-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"{type(error).__module__}.{type(error).__qualname__}\n")
+        file.writelines(traceback.format_tb(error.__traceback__))
+    return _facts(
+        "SW999",
+        f"Something is wrong in stepwell itself ({type(error).__name__}: {error})",
+        why="this is a bug; your runs are safe",
+        fix=f"please report it with {file.name} (it has no payloads), or look with --debug",
+    )
+
+
+def _facts(code: str, message: str, *, why: str = "", fix: str = "") -> dict[str, Any]:
+    return {"code": code, "message": message, "where": "", "why": why, "fix": fix}
+
+
+def _in_words(facts: dict[str, Any]) -> str:
+    lines = [f"{facts['code']}  {clean(facts['message'])}"]
+    for label in ("where", "why", "fix"):
+        said = facts.get("violations") if label == "why" else None
+        for number, text in enumerate(said or [facts[label]]):
+            if text:
+                lines.append(f"  {label if number == 0 else '':<7} {clean(text)}")
+    return "\n".join(lines)
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Whether the command line asked for JSON, for errors that come before its options are understood."""
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        value = after if word in ("-o", "--output") else word.removeprefix("--output=").removeprefix("-o")
+        if value in ("json", "jsonl") and value != word:
+            return True
+    return False

@@ -1,0 +1,87 @@
+"""Input from a command line: `name=text`, `name:=json`, `@file` and `-` for standard input."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.errors import InvalidInputError, RequestError
+
+if TYPE_CHECKING:
+    from stepwell.replay.definition import Workflow
+
+_ITEM = re.compile(r"([^=]+?)(:?=)(.*)", re.DOTALL)
+_FORM = "write name=text, name:=json, @file.json, or - for standard input"
+
+
+def read_input(words: Sequence[str], *, what: str) -> Any:
+    """The plain JSON value that the words spell; None if there are none.
+
+    JSON text is read strictly: no duplicate keys, no NaN. Raises `InvalidInputError` with everything that is wrong.
+    """
+    whole = [word for word in words if word == "-" or word.startswith("@")]
+    if len(whole) > 1:
+        raise RequestError("only one @file or - can be the input", why=" ".join(whole), fix=_FORM)
+    fields = _read_fields([word for word in words if word not in whole], what)
+    if not whole:
+        return fields or None
+    document = _decode(_read_text(whole[0]), what)
+    if not fields:
+        return document
+    if not isinstance(document, dict):
+        raise RequestError(f"{whole[0]} is not a JSON object, so single fields cannot be added to it", fix=_FORM)
+    return {**document, **fields}
+
+
+def check_input(workflow: Workflow[Any, Any], value: Any) -> Any:
+    """The plain value as the workflow's annotation says; all violations are listed."""
+    from stepwell.cli.texts import dump_json
+    from stepwell.codec.base import Place
+    from stepwell.codec.json_codec import JsonCodec
+
+    if value is None or not workflow.takes_input:
+        return value
+    place = Place(workflow.name, "", "the input")
+    return JsonCodec().decode_external(dump_json(value, is_compact=True), workflow.input_hint, place=place)
+
+
+def _read_fields(words: Iterable[str], what: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    wrong: list[str] = []
+    for word in words:
+        parts = _ITEM.fullmatch(word)
+        if parts is None:
+            wrong.append(f"{word!r} has no name: {_FORM}")
+        elif parts[1] in found:
+            wrong.append(f"`{parts[1]}` is given twice")
+        elif parts[2] == "=":
+            found[parts[1]] = parts[3]
+        else:
+            found[parts[1]] = None
+            try:
+                found[parts[1]] = _decode(parts[3].encode("utf-8", "surrogatepass"), f"{what} {parts[1]!r}")
+            except InvalidInputError as error:
+                wrong += [f"`{parts[1]}`: {violation}" for violation in error.violations]
+    if wrong:
+        raise InvalidInputError(f"{what} cannot be read", wrong, fix=_FORM)
+    return found
+
+
+def _read_text(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
+    file = Path(source[1:])
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror or error}", where=str(file)) from error
+
+
+def _decode(text: bytes, what: str) -> Any:
+    from stepwell.codec.base import Place
+    from stepwell.codec.json_codec import JsonCodec
+
+    return JsonCodec().decode_external(text, Any, place=Place("", "", what))

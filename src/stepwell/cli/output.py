@@ -1,0 +1,162 @@
+"""Printing: tables fitted to a terminal, tab-separated elsewhere, JSON with a schema for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from stepwell.cli.settings import Settings
+from stepwell.cli.texts import clean, dump_json, shorten
+
+_PAINTS = {"✓": "green", "✕": "red", "⚠": "yellow", "↶": "yellow", "●": "blue", "‖": "cyan", "↻": "cyan"}
+_GAP = 2
+_CELL_MIN = 8
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    title: str
+    is_fixed: bool = False  # an id: never shortened
+
+
+class Output:
+    """How one command prints."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.format = settings.output
+        self.is_terminal = sys.stdout.isatty()
+        self.ascii = settings.ascii or not _can_show_symbols()
+        self._has_colour = _wants_colour(self.is_terminal)
+
+    # --- what commands call ---
+
+    def one(
+        self, schema: str, body: dict[str, Any], *, run_ids: Sequence[str], words: Callable[[], Iterable[str]]
+    ) -> None:
+        """Print one thing: as words, as JSON, or only the ids of the runs it is about."""
+        if self.format == "ids":
+            self.lines(run_ids)
+        elif self.format == "table":
+            self.lines(words())
+        else:
+            self._json(schema, body)
+
+    def many(
+        self, schema: str, name: str, items: Sequence[dict[str, Any]], *, run_ids: Sequence[str], **more: Any
+    ) -> bool:
+        """Print a listing as JSON, JSON lines or ids; false if it is to be a table."""
+        if self.format == "table":
+            return False
+        if self.format == "ids":
+            self.lines(run_ids)
+        elif self.format == "jsonl":
+            for item in items:
+                self._json(schema, item)
+        else:
+            self._json(f"{schema.partition('/')[0]}-list/1", {**more, name: items})
+        return True
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table. Only on a terminal are empty columns dropped and long cells shortened."""
+        cells = [[clean(cell) for cell in row] for row in rows]
+        if not self.is_terminal:
+            self.lines("\t".join(row) for row in [[column.title for column in columns], *cells])
+            return
+        used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
+        titles = [columns[n].title for n in used]
+        body = [[row[n] for n in used] for row in cells]
+        widths = _fit([columns[n] for n in used], [titles, *body], self._width())
+        for row in [titles, *body]:
+            fitted = (_pad(cell, width, self._gap) for cell, width in zip(row, widths, strict=True))
+            self.line((" " * _GAP).join(fitted).rstrip())
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines."""
+        for line in lines:
+            self.line(line)
+
+    def line(self, line: str) -> None:
+        """Print one line, with its symbols coloured where colour is wanted."""
+        if self._has_colour:
+            line = "".join(click.style(char, fg=_PAINTS[char]) if char in _PAINTS else char for char in line)
+        _echo(line, colour=self._has_colour, err=False)
+
+    def clipped(self, lines: Iterable[str]) -> list[str]:
+        """Lines cut to the width of a terminal; whole ones elsewhere."""
+        if not self.is_terminal:
+            return list(lines)
+        width = self._width()
+        return [line if len(line) <= width else line[: width - len(self._gap)] + self._gap for line in lines]
+
+    def note(self, text: str) -> None:
+        """Tell people something beside the result: on stderr, and never in the way of a program."""
+        if self.format == "table":
+            _echo(clean(text), colour=False, err=True)
+
+    # --- inside ---
+
+    @property
+    def _gap(self) -> str:
+        return "..." if self.ascii else "…"
+
+    def _width(self) -> int:
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns
+
+    def _json(self, schema: str, body: dict[str, Any]) -> None:
+        _echo(dump_json({"schema": schema, **body}, is_compact=self.format == "jsonl"), colour=False, err=False)
+
+
+def _echo(text: str, *, colour: bool, err: bool) -> None:
+    encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
+    click.echo(text.encode(encoding, "replace").decode(encoding), color=colour, err=err)
+
+
+def _can_show_symbols() -> bool:
+    try:
+        "✓✕⚠↶●‖↻├─└│…·→".encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _wants_colour(is_terminal: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return is_terminal and os.environ.get("TERM") != "dumb"
+
+
+def _fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Column widths that fit the terminal: the widest column that may shrink does, until all fit or none can."""
+    widths = [max(_cells(row[n]) for row in rows) for n in range(len(columns))]
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        able = [n for n, column in enumerate(columns) if not column.is_fixed and widths[n] > _CELL_MIN]
+        if not able:
+            break
+        widths[max(able, key=lambda n: widths[n])] -= 1
+    return widths
+
+
+def _pad(cell: str, width: int, gap: str) -> str:
+    limit = width
+    text = cell
+    while _cells(text) > width:  # wide characters take two cells
+        text = shorten(cell, limit, gap=gap)
+        limit -= 1
+    return text + " " * (width - _cells(text))
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

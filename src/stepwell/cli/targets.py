@@ -1,0 +1,48 @@
+"""Which run is meant: an id, a unique beginning of one, a key, @last or @last-failed."""
+
+from __future__ import annotations
+
+from stepwell.cli.client import Client
+from stepwell.errors import NotFoundError, RequestError
+from stepwell.ids import RunId
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.views import RunFilter
+
+LAST, LAST_FAILED = "@last", "@last-failed"
+_SHORTCUTS = {
+    LAST: (),
+    LAST_FAILED: (RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED),
+}
+_SHOWN_MAX = 5
+
+
+async def get_run_id(client: Client, target: str) -> RunId:
+    """The id of the run that is meant. Raises `NotFoundError`, and `RequestError` if several could be."""
+    found = await find_run_id(client, target)
+    if found is None:
+        await client.engine.detail(target)  # raises, with the nearest ids and keys
+        raise NotFoundError("run", target)
+    return found
+
+
+async def find_run_id(client: Client, target: str) -> RunId | None:
+    """As `get_run_id`, but None if there is no such run."""
+    if target.startswith("@"):
+        return await _shortcut(client, target)
+    run = await client.engine.status(target)
+    if run is not None:
+        return RunId(run.run_id)
+    begun = await client.views.find_by_prefix(target.strip().lower(), limit=_SHOWN_MAX + 1)
+    if len(begun) > 1:
+        shown = ", ".join(begun[:_SHOWN_MAX]) + (", …" if len(begun) > _SHOWN_MAX else "")
+        raise RequestError(f"{target!r} is the beginning of several run ids", why=shown, fix="write more of the id")
+    return begun[0] if begun else None
+
+
+async def _shortcut(client: Client, target: str) -> RunId:
+    if target not in _SHORTCUTS:
+        raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
+    newest = await client.engine.list(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
+    if not newest:
+        raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
+    return RunId(newest[0].run_id)
