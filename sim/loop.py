@@ -40,7 +40,7 @@ class Lane:
         self.fuse = -1  # handles until `on_fuse` is called; negative: never
         self.on_fuse: Callable[[], None] = lambda: None
         self.tasks: list[asyncio.Task[Any]] = []
-        self.problems: list[BaseException] = []
+        self.process: Any = None  # whom it belongs to
 
     def context(self) -> Context:
         """A context whose handles and tasks belong to this lane."""

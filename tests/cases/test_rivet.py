@@ -707,7 +707,6 @@ async def test_ri_38_an_undo_that_is_done_is_not_repeated_after_an_eviction(harn
     assert ledger.lines[3:] == ["undo third", "undo second begins"]
     await harness.takeover(worker, order)
 
-    print((await harness.status(run)).failure)
     assert (await harness.status(run)).status == "compensated"
     assert [line for line in ledger.lines[3:] if "begins" not in line] == ["undo third", "undo second", "undo first"]
 

@@ -15,7 +15,7 @@ from stepwell.replay.definition import Workflow
 
 
 def load_workflows(name: str) -> list[Workflow[Any, Any]]:
-    """Every workflow in a module (`shop.orders`) or file (`orders.py`). Raises if there is none or it cannot be loaded."""
+    """Every workflow in a module (`shop.orders`) or file (`orders.py`). Raises if there is none."""
     module = _load(name)
     found = {id(value): value for value in vars(module).values() if isinstance(value, Workflow)}
     if not found:
@@ -38,7 +38,11 @@ def _load(name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            fix = f"write {name}.py" if Path(f"{name}.py").is_file() else "name a module (shop.orders) or a file (orders.py)"
+            fix = (
+                f"write {name}.py"
+                if Path(f"{name}.py").is_file()
+                else "name a module (shop.orders) or a file (orders.py)"
+            )
             raise NotFoundError("module", name, fix=fix) from error
         raise _broken(name, error) from error
     except (Exception, SystemExit) as error:  # whatever the author's module does when it is imported
@@ -63,7 +67,9 @@ def _load_file(file: Path) -> ModuleType:
         raise InvalidOptionError(f"{file} has the name of another module", where=name, fix="rename the file")
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InvalidOptionError(f"{file} is not a Python file", fix="name a module (shop.orders) or a file (orders.py)")
+        raise InvalidOptionError(
+            f"{file} is not a Python file", fix="name a module (shop.orders) or a file (orders.py)"
+        )
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -40,7 +40,7 @@ class LazyGroup(Group):
         """The command of a name."""
         if cmd_name not in _MODULES:
             return None
-        found = import_module(f"stepwell.cli.commands.{_MODULES[cmd_name]}").COMMAND
+        found = getattr(import_module(f"stepwell.cli.commands.{_MODULES[cmd_name]}"), cmd_name)
         assert isinstance(found, click.Command)
         return found
 

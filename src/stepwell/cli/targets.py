@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from stepwell.cli.client import Client
+from typing import TYPE_CHECKING
+
 from stepwell.errors import NotFoundError, RequestError
-from stepwell.ids import RunId
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.views import RunFilter
+
+if TYPE_CHECKING:
+    from stepwell.cli.client import Client
+    from stepwell.ids import RunId
 
 LAST, LAST_FAILED = "@last", "@last-failed"
 _SHORTCUTS = {
@@ -31,7 +34,7 @@ async def find_run_id(client: Client, target: str) -> RunId | None:
         return await _shortcut(client, target)
     run = await client.engine.status(target)
     if run is not None:
-        return RunId(run.run_id)
+        return _id(run.run_id)
     begun = await client.views.find_by_prefix(target.strip().lower(), limit=_SHOWN_MAX + 1)
     if len(begun) > 1:
         shown = ", ".join(begun[:_SHOWN_MAX]) + (", …" if len(begun) > _SHOWN_MAX else "")
@@ -42,7 +45,15 @@ async def find_run_id(client: Client, target: str) -> RunId | None:
 async def _shortcut(client: Client, target: str) -> RunId:
     if target not in _SHORTCUTS:
         raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
+    from stepwell.stores.base.views import RunFilter
+
     newest = await client.engine.list(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
     if not newest:
         raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
-    return RunId(newest[0].run_id)
+    return _id(newest[0].run_id)
+
+
+def _id(run_id: str) -> RunId:
+    from stepwell.ids import RunId
+
+    return RunId(run_id)

@@ -50,7 +50,7 @@ class _Node:
 def render_tree(
     run: RunView, entries: Sequence[EntryView], waits: Sequence[WaitView], *, ascii: bool = False
 ) -> list[str]:
-    """The run in one line, facts about it, and below that everything recorded, by path; undone work stands at the end."""
+    """The run in one line, facts about it, then everything recorded, by path; what was undone stands at the end."""
     marks = ASCII if ascii else UNICODE
     root = _grow([entry for entry in entries if _UNDO not in entry.path], waits)
     undos = _grow([entry for entry in entries if _UNDO in entry.path], ())

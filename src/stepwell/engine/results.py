@@ -36,8 +36,9 @@ class Results:
 
     async def wait(self, run_id: RunId, timeout: Span | None) -> Run:
         """The run that ended the chain, completed. Raises what `Handle.result` promises."""
+        timer = asyncio.timeout(None if timeout is None else timeout / SECOND)
         try:
-            async with asyncio.timeout(None if timeout is None else timeout / SECOND) as timer:
+            async with timer:
                 return await self._wait(run_id)
         except TimeoutError:
             if not timer.expired():

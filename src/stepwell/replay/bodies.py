@@ -29,7 +29,8 @@ class Body:
     attempt: int
     is_final_attempt: bool
     settled: asyncio.Future[Attempted] = field(repr=False)
-    is_cancelled: bool = False  # nobody wants the result any more
+    is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
+    is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
 
     @property
     def info(self) -> StepContext:

@@ -79,17 +79,14 @@ class Branches:
             await self._arrived
         return self._settled.pop(0)
 
-    async def cancel(self, *, forget: bool) -> None:
-        """Cancel what still runs. Its scopes are closed, so it can record nothing;
-        `forget` deletes what it had recorded.
-        """
+    async def cancel(self) -> None:
+        """Cancel what still runs: it can record nothing any more, and what it had recorded is forgotten."""
         self.close()
         # One pass for the cancellation to reach them; a branch that refuses to stop can do nothing any more.
         await asyncio.sleep(0)
-        if forget:
-            for inner in self.scopes.values():
-                if inner.is_closed:
-                    self._turn.journal.trim(*subtree(inner.location))
+        for inner in self.scopes.values():
+            if inner.is_closed:
+                self._turn.journal.trim(*subtree(inner.location))
 
     def close(self) -> None:
         """Ask what still runs to stop, and let it record nothing any more."""

@@ -13,7 +13,7 @@ from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFaile
 from stepwell.ids import derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
-from stepwell.model.locations import ROOT
+from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.calls import UndoFailed, is_known
@@ -52,10 +52,10 @@ def begin_rollback(
     known by replaying the code up to where it stopped; no body runs in that.
     """
     if workflow is not None and not all(is_known(entry) for entry in left_to_undo(journal, run.undo_floor)):
-        replay = begin_forward(workflow, run, journal, Inbox(), codec)
+        replay = begin_forward(workflow, run, journal.replica(), Inbox(), codec)
         replay.advance(now)
         replay.close()
-        journal.pending = type(journal.pending)()
+    journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
     turn = Turn(run, journal, inbox, codec, Context)
     turn.now = now
     turn.begin(unwind(turn))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stepwell.clock import Instant
@@ -49,6 +49,18 @@ class Journal:
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.pending = Pending()
 
+    def copy(self) -> Journal:
+        """The same history, nothing of it visited, for a replay whose records are thrown away."""
+        attempts = tuple(attempt for tries in self.attempts.values() for attempt in tries)
+        history = History(
+            self.names.texts,
+            tuple(self.entries.values()),
+            attempts,
+            tuple(self.cursors.values()),
+            tuple(self.waits.values()),
+        )
+        return Journal(self.run_id, history, self.last_seq)
+
     # --- reading ---
 
     def recall(self, location: Location) -> Entry | None:
@@ -68,6 +80,28 @@ class Journal:
             if location not in self.visited:
                 self.visited.add(location)
                 self.unvisited -= 1
+
+    def leave_only(self, scopes: Iterable[Location]) -> None:
+        """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
+        self.visited.update(self._loaded)
+        self.unvisited = 0
+        for scope in scopes:
+            first, end = subtree(scope)
+            below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
+            self.visited.difference_update(below)
+            self.unvisited += len(below)
+
+    def replica(self) -> Journal:
+        """A journal with the same record, for a replay that leaves no trace in this one."""
+        attempts = tuple(attempt for tried in self.attempts.values() for attempt in tried)
+        history = History(
+            self.names.texts,
+            tuple(self.entries.values()),
+            attempts,
+            tuple(self.cursors.values()),
+            tuple(self.waits.values()),
+        )
+        return Journal(self.run_id, history, self.last_seq)
 
     def missing(self) -> Iterator[Entry]:
         """Recorded entries that the code has not visited, in the order of their commit."""

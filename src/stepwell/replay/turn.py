@@ -69,7 +69,7 @@ class Turn:
         self._replays: list[tuple[int, asyncio.Future[None]]] = []
         self._armed: dict[Location, _Armed] = {}
         self._deadlines: list[tuple[Instant, int, _Armed]] = []
-        self._stored_waits = tuple(journal.waits.values())
+        self._stored_waits = frozenset(journal.waits.values())
         self._signals: list[Signal] = []
         self._seen_signal = 0
         self._outcomes: dict[Location, ChildOutcome] = {}
@@ -91,15 +91,17 @@ class Turn:
         while True:
             self.loop.run_until_idle()
             if root.done() or self.problem is not None:
-                break
-            if not (self._replay_next() or self._settle_next() or self._arrive_next()):
+                # Results of bodies that outlived the code are still recorded, so that they can be undone.
+                if not self._settle_next():
+                    break
+            elif not (self._replay_next() or self._settle_next() or self._arrive_next()):
                 break
         self._check()
 
     def settle(self, body: Body, attempted: Attempted) -> None:
         """A body has ended; the code hears of it at the next `advance`."""
         self._in_flight.discard(body)
-        if not body.is_cancelled:
+        if not body.is_unwanted:
             self._settled.append((body, attempted))
 
     def receive(self, inbox: Inbox) -> None:
@@ -164,9 +166,10 @@ class Turn:
     def take_waits(self) -> tuple[Wait, ...] | None:
         """The whole set of waits if it differs from what is stored; it counts as stored from now on."""
         waits = tuple(armed.wait for armed in self._armed.values())
-        if waits == self._stored_waits:
+        stored = frozenset(waits)
+        if stored == self._stored_waits:
             return None
-        self._stored_waits = waits
+        self._stored_waits = stored
         return waits
 
     def close(self) -> None:
@@ -219,7 +222,7 @@ class Turn:
         try:
             return await body.settled
         except asyncio.CancelledError:
-            body.is_cancelled = True
+            body.is_unwanted = True
             if body in self._in_flight:
                 self._in_flight.discard(body)
                 self.unwanted.append(body)

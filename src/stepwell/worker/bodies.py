@@ -17,13 +17,14 @@ async def run_body(body: Body, executor: Executor) -> Attempted:
     try:
         if body.timeout is None:
             return Succeeded(await _call(body, executor))
+        timer = asyncio.timeout(body.timeout / SECOND)
         try:
-            async with asyncio.timeout(body.timeout / SECOND) as timer:
+            async with timer:
                 return Succeeded(await _call(body, executor))
         except TimeoutError as error:
             return TimedOut(body.timeout) if timer.expired() else Raised(error)
     except asyncio.CancelledError as error:
-        if body.is_cancelled:
+        if body.is_unwanted or body.is_stopping:
             raise
         return Raised(RuntimeError(f"the body cancelled itself: {error}"))
     except (KeyboardInterrupt, GeneratorExit):

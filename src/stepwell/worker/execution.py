@@ -106,11 +106,7 @@ class Execution:
             return
         self._is_cancelling = True
         self._held.clear()
-        for body, task in self._running.items():
-            # A thread cannot be stopped, and its result may have to be undone: that one is waited for.
-            if body.is_async:
-                body.is_cancelled = True
-                task.cancel()
+        self._stop_bodies()
         if not self._running:
             self._finish_cancel()
 
@@ -130,7 +126,7 @@ class Execution:
         self._is_over = True
         self._stop_timer()
         for body, task in self._running.items():
-            body.is_cancelled = True
+            body.is_unwanted = True
             task.cancel()
         self._running.clear()
         self._held.clear()
@@ -150,7 +146,7 @@ class Execution:
             return
         turn = self._turn
         self._advance(turn)
-        if turn.problem is None:
+        if turn.problem is None and not turn.is_ended:
             barrier = self._number + int(self._journal.pending.is_urgent)
             self._held += [(barrier, body) for body in turn.take_bodies()]
         if self._sent is None:
@@ -181,6 +177,9 @@ class Execution:
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
             self._held.clear()
+            if self._running:
+                self._stop_bodies()
+                return None
             return conclude(turn, self.workflow)
         if self._running:
             return None
@@ -258,7 +257,7 @@ class Execution:
             return
         held, self._held = self._held, []
         for barrier, body in held:
-            if body.is_cancelled:
+            if body.is_unwanted:
                 continue
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
@@ -272,18 +271,21 @@ class Execution:
         turn = self._turn
         if self._is_over or turn is None:
             return
+        if not task.cancelled():
+            turn.settle(body, task.result())
         if not self._is_cancelling:
-            if not task.cancelled():
-                turn.settle(body, task.result())
             self.pump()
             return
-        if not task.cancelled():
-            # It ended all the same: what it did is recorded, so that it can be undone.
-            body.is_cancelled = False
-            turn.settle(body, task.result())
-            self._advance(turn)
+        self._advance(turn)
         if not self._running:
             self._finish_cancel()
+
+    def _stop_bodies(self) -> None:
+        """Ask running bodies to stop. A thread cannot be stopped, and its result may have to be undone: it is waited for."""
+        for body, task in self._running.items():
+            if body.is_async and not body.is_stopping:
+                body.is_stopping = True
+                task.cancel()
 
     # --- ends ---
 

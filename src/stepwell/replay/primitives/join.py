@@ -56,7 +56,7 @@ async def _gather(
             if isinstance(settled, Broken):
                 failures[settled.name] = settled.failure
                 if on_error == "fail_fast":
-                    await running.cancel(forget=False)
+                    await running.cancel()
                     break
             else:
                 values[settled.name] = settled.value

@@ -60,10 +60,10 @@ async def _compete(
         for _ in branches:
             settled = await running.next()
             if isinstance(settled, Finished):
-                await running.cancel(forget=True)
+                await running.cancel()
                 return settled
             if first == "settled":
-                await running.cancel(forget=True)
+                await running.cancel()
                 return settled.failure
             failures[settled.name] = settled.failure
     finally:

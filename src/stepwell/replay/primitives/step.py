@@ -99,7 +99,7 @@ async def perform(
     past = turn.journal.attempts.get(location) or []
     number = len(past)
     counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
-    if past and past[-1].failure is None:
+    if counted and past[-1].failure is None:
         return _unknown(turn, location, number), None
     if counted and past[-1].next_at is not None:
         await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
@@ -118,10 +118,10 @@ async def perform(
         decision = _after_failure(turn, location, attempted, step, number, counted)
         failure = encode_failure(decision.failure)
         next_at = decision.at if isinstance(decision, RetryAt) else None
+        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, next_at))
         if next_at is None and kind is EntryKind.STEP:
             took = turn.now - first_at
             return turn.journal.record(location, kind, EntryStatus.FAILED, failure, turn.now, took, number), None
-        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, next_at))
         if next_at is None:
             raise UndoFailed(decision.failure)
         await turn.wait(location, WaitKind.RETRY, next_at)

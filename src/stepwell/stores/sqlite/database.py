@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,8 +28,10 @@ _FLOOR = SQL["meta.floor"]
 # How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
 # not written with every commit.
 FLOOR_LAG = 1_000
-_CHECKPOINT_PAGES = 2_000
-_LOCK_SLICE_SECONDS = 1
+# Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
+_CHECKPOINT_PAGES = 250
+_PAUSE_SECONDS_MIN = 0.000_1
+_PAUSE_SECONDS_MAX = 0.005
 
 
 class Outcome(NamedTuple):
@@ -54,6 +57,7 @@ class SqliteDatabase:
         self._connection: apsw.Connection | None = None
         self._floor = Instant(0)
         self._log_pages = 0
+        self._checkpoint_due = _CHECKPOINT_PAGES
         self._version_seen = 0
         self._version_heeded = -1
 
@@ -137,20 +141,18 @@ class SqliteDatabase:
         return True
 
     def begin(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Take the write lock, waiting for it as long as it is wanted and reasonable."""
-        with translated(self.path):
-            for attempt in range(1, LOCK_SECONDS_MAX + 1):
-                # Sleeps in the kernel until the lock is free, in slices so that a shutdown is not held up.
-                self.connection.setlk_timeout(_LOCK_SLICE_SECONDS * 1000, 0)
-                try:
-                    self.connection.execute(_BEGIN)
-                except apsw.BusyError:
-                    if attempt == LOCK_SECONDS_MAX or not is_wanted():
-                        raise
-                else:
-                    return
-                finally:
-                    self.connection.setlk_timeout(0, 0)
+        """Take the write lock, waiting for it as long as it is wanted and reasonable. Not for the loop's thread.
+
+        Raises `StoreUnavailableError` if another process has it all the time.
+        """
+        waited, pause = 0.0, _PAUSE_SECONDS_MIN
+        while not self.try_begin():
+            if waited >= LOCK_SECONDS_MAX or not is_wanted():
+                raise translate(apsw.BusyError(), self.path)
+            # Short: others hold it for less than a millisecond, and SQLite's own waiting soon sleeps for a hundred.
+            time.sleep(pause)
+            waited += pause
+            pause = min(pause * 1.5, _PAUSE_SECONDS_MAX)
 
     def perform(self, operations: Sequence[Operation[Any]], clock: Clock) -> tuple[list[Outcome], list[Hint]]:
         """Run operations in the begun transaction. One that raises before it wrote does not touch the others.
@@ -211,11 +213,12 @@ class SqliteDatabase:
     @property
     def needs_checkpoint(self) -> bool:
         """Whether the log has grown enough to be written back."""
-        return self._log_pages >= _CHECKPOINT_PAGES
+        return self._log_pages >= self._checkpoint_due
 
     def checkpoint(self) -> None:
         """Write the log back into the file, as far as no reader needs it. What it cannot do is done next time."""
-        self._log_pages = 0
+        # A reader may keep the log from starting over; then it grows, and is looked at again when it has grown as much.
+        self._checkpoint_due = self._log_pages + _CHECKPOINT_PAGES
         try:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
@@ -231,5 +234,7 @@ class SqliteDatabase:
         return True
 
     def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
+        if pages < self._log_pages:
+            self._checkpoint_due = _CHECKPOINT_PAGES
         self._log_pages = pages
         return apsw.SQLITE_OK

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import apsw
 
 from stepwell.errors import (
@@ -18,13 +15,20 @@ from stepwell.errors import (
 LOCK_SECONDS_MAX = 60
 
 
-@contextmanager
-def translated(path: str) -> Iterator[None]:
+class translated:  # noqa: N801  reads as a word in `with translated(path):`
     """Raise our own errors instead of the driver's."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise translate(error, path) from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, apsw.Error):
+            raise translate(error, self._path) from error
 
 
 def translate(error: apsw.Error, path: str) -> StepwellError:

@@ -34,8 +34,7 @@ class SqliteViews:
         self._now = now
 
     async def find(self, target: str) -> Run | None:
-        [found] = await self.find_many([target])
-        return found
+        return await self._runner.read(partial(_find, target=target))
 
     async def find_many(self, targets: Sequence[str]) -> list[Run | None]:
         return await self._runner.read(partial(_find_many, targets=targets), is_large=len(targets) > _FEW)
@@ -91,17 +90,33 @@ def in_snapshot(connection: apsw.Connection, query: Callable[[], T]) -> T:
         connection.execute(SQL["transactions.commit"])
 
 
+def _find(connection: apsw.Connection, target: str) -> Run | None:
+    if not is_storable(target):
+        return None
+    row = row_of(connection, "runs.read_by_id", run_id=target) or row_of(connection, "views.find_by_key", key=target)
+    return None if row is None else to_run(row)
+
+
+def is_storable(text: str) -> bool:
+    """Whether a text can be in the database at all; one with half a surrogate pair cannot even be asked for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _find_many(connection: apsw.Connection, targets: Sequence[str]) -> list[Run | None]:
     def query() -> list[Run | None]:
         by_id = {run.run_id: run for run in map(to_run, rows_of(connection, "views.find_many_by_id", ids=ids))}
-        missing = [target for target in targets if target not in by_id]
+        missing = [target for target in targets if target not in by_id and is_storable(target)]
         if not missing:
-            return [by_id[RunId(target)] for target in targets]
+            return [by_id.get(RunId(target)) for target in targets]
         rows = rows_of(connection, "views.find_many_by_key", keys=encode_texts(missing))
         by_key = {run.key: run for run in map(to_run, rows)}
         return [by_id.get(RunId(target)) or by_key.get(target) for target in targets]
 
-    ids = encode_texts(list(targets))
+    ids = encode_texts([target for target in targets if is_storable(target)])
     return in_snapshot(connection, query)
 
 

@@ -102,6 +102,8 @@ class Writer:
     # --- life ------------------------------------------------------------------------------
 
     async def open(self, clock: Clock, tell: Tell) -> None:
+        if self._beside is not None:
+            return
         self._clock, self._tell = clock, tell
         self._loop = asyncio.get_running_loop()
         self._beside = Beside("stepwell-writer", self._loop)
@@ -109,6 +111,7 @@ class Writer:
             await self._beside.ask(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
         except BaseException:
+            self._beside.call(self.database.close, lambda _: None)
             self._beside.stop()
             self._beside = None
             raise

@@ -12,6 +12,12 @@ where id in (
     from json_each(:keys) as wanted
 );
 
+-- name: find_by_key
+-- The active run of the key, or else the one created last.
+select *
+from stepwell_run_rows
+where id = (select r.id from stepwell_runs as r where r.key = :key order by r.ended_at is null desc, r.id desc limit 1);
+
 -- name: find_by_prefix
 -- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
 select run_id

@@ -1,0 +1,57 @@
+"""The outside world: what step bodies really did, and when. Nothing in the engine can see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sim.loop import LANE
+from stepwell.replay.step_context import StepContext
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+
+class Execution(NamedTuple):
+    """One start of one body."""
+
+    at: float
+    process: str
+    run_id: str
+    path: str
+    attempt: int
+    key: str
+
+
+class Ledger:
+    """Every body that ran."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.executions: list[Execution] = []
+        self.keys: dict[str, tuple[str, str]] = {}
+
+    def began(self, info: StepContext) -> None:
+        """A body runs its first line."""
+        world = self._world
+        process = LANE.get().name
+        self.executions.append(
+            Execution(world.loop.time(), process, info.run_id, info.path, info.attempt, info.idempotency_key)
+        )
+        world.stats["bodies"] += 1
+        world.trace("body", process, info.run_id, info.path, info.attempt)
+        owner = self.keys.setdefault(info.idempotency_key, (info.run_id, info.path))
+        if owner != (info.run_id, info.path):
+            world.violate("I27", info.run_id, f"key {info.idempotency_key} is shared by {owner} and {info.path}")
+        if info.idempotency_key != f"{info.run_id}:{info.path}":
+            world.violate("I27", info.run_id, f"key {info.idempotency_key} of {info.path} changed its form")
+
+
+def world_here() -> World:
+    """The world in which the calling code is simulated."""
+    world: World = LANE.get().process.world
+    return world
+
+
+def draw_here() -> Any:
+    """A number that no replay would draw again: from the process' own randomness."""
+    return LANE.get().process.environment.random.randrange(1 << 40)

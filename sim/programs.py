@@ -1,0 +1,189 @@
+"""Random programs: trees of JSON over every primitive, made small and strange by a seed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Node = dict[str, Any]
+
+LEAVES = {
+    "step": 10,
+    "try_step": 2,
+    "once": 2,
+    "clock": 2,
+    "sleep": 4,
+    "receive": 3,
+    "receive_many": 2,
+    "version": 1,
+    "spawn": 1,
+    "checkpoint": 1,
+}
+BRANCHING = {"seq": 3, "try": 3, "join": 3, "race": 4, "gather": 2, "loop": 3, "child": 4}
+
+STEP_KINDS = {
+    "ok": 6,
+    "undoable": 6,
+    "undoable_ctx": 1,
+    "flaky": 4,
+    "retry_after": 1,
+    "sync": 2,
+    "deferred": 3,
+    "once_only": 2,
+    "timed": 1,
+    "slow_timed": 1,
+    "bad": 1,
+    "fatal": 1,
+    "stuck": 1,
+    "poison": 0.3,
+}
+SIGNALS = ("a", "b", "c")
+VALUES: tuple[Any, ...] = (0, -1, 2**53, 1.5, "", "naïve 🜁", True, None, [1, [2, {"x": None}]], {"k": "v", "ä": [0.1]})
+
+
+class Maker:
+    """Makes the programs of one seed, from a random subset of everything (so that rare pairs meet more often)."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._count = 0
+        self._leaves = _some(rng, LEAVES, keep=("step",))
+        self._branching = _some(rng, BRANCHING, keep=("seq",))
+        self._steps = _some(rng, STEP_KINDS, keep=("ok", "undoable"))
+
+    def program(self) -> Node:
+        """One program: the input of a run."""
+        rng = self._rng
+        continues = rng.choice((0, 0, 0, 0, 0, 1, 2))
+        return {
+            "body": self._sequence(depth=rng.choice((1, 2, 2, 3)), budget=rng.randint(2, 8)),
+            "ending": self._ending(),
+            "continues": continues,
+        }
+
+    def _ending(self) -> Node | None:
+        rng = self._rng
+        kind = rng.choices((None, "rollback", "rollback_to", "fail", "bug"), (10, 1, 1, 1, 0.5))[0]
+        return None if kind is None else {"op": kind}
+
+    def _sequence(self, depth: int, budget: int) -> Node:
+        count = self._rng.randint(1, max(1, min(4, budget)))
+        share = max(1, budget // count)
+        return self._node("seq", items=[self._any(depth - 1, share) for _ in range(count)])
+
+    def _any(self, depth: int, budget: int) -> Node:
+        if depth <= 0 or budget <= 1 or self._rng.random() < 0.4:
+            return self._leaf()
+        kind = self._pick(self._branching)
+        match kind:
+            case "seq":
+                return self._sequence(depth, budget)
+            case "try":
+                return self._node("try", body=self._any(depth - 1, budget))
+            case "join" | "race":
+                return self._parallel(kind, depth, budget)
+            case "gather":
+                return self._node("gather", items=[self._plain_leaf() for _ in range(self._rng.randint(2, 3))])
+            case "loop":
+                return self._loop(depth, budget)
+            case _:
+                return self._child(depth, budget)
+
+    def _parallel(self, kind: str, depth: int, budget: int) -> Node:
+        rng = self._rng
+        count = rng.randint(2, 3)
+        branches = {f"b{index}": self._any(depth - 1, max(1, budget // count)) for index in range(count)}
+        if kind == "join":
+            return self._node("join", branches=branches, on_error=rng.choice(("wait_all", "wait_all", "fail_fast")))
+        return self._node("race", branches=branches, first=rng.choice(("success", "success", "settled")))
+
+    def _loop(self, depth: int, budget: int) -> Node:
+        rng = self._rng
+        return self._node(
+            "loop",
+            times=rng.randint(1, 6),
+            body=self._any(depth - 1, max(1, budget // 3)),
+            commit_every=rng.choice((1, 1, 2)),
+            trim_every=rng.choice((1, 2, 3)),
+            keep=rng.choice((0, 1, 2)),
+        )
+
+    def _child(self, depth: int, budget: int) -> Node:
+        inner = {
+            "body": self._sequence(depth - 1, max(1, budget // 2)),
+            "ending": self._ending(),
+            "continues": self._rng.choice((0, 0, 0, 1)),
+        }
+        return self._node("child", program=inner, key=self._rng.random() < 0.2)
+
+    def _leaf(self) -> Node:
+        kind = self._pick(self._leaves)
+        match kind:
+            case "step" | "try_step":
+                return self._step(kind)
+            case "sleep":
+                return self._node("sleep", seconds=self._rng.choice((0, 0.001, 0.05, 0.4, 1.5, 4.0, 20.0)))
+            case "receive" | "receive_many":
+                return self._receive(kind)
+            case "spawn":
+                inner = {"body": self._node("seq", items=[self._step("step")]), "ending": None, "continues": 0}
+                return self._node("spawn", program=inner)
+            case _:
+                return self._node(kind)
+
+    def _plain_leaf(self) -> Node:
+        """A leaf that is one operation, for a plain `asyncio.gather`."""
+        kind = self._rng.choice(("step", "step", "step", "sleep", "receive", "once"))
+        if kind == "sleep":
+            return self._node("sleep", seconds=self._rng.choice((0.001, 0.05, 0.4, 2.0)))
+        if kind == "receive":
+            return self._receive("receive_many")
+        return self._step("step", kinds=("ok", "undoable", "flaky", "deferred", "sync")) if kind == "step" else self._node("once")
+
+    def _receive(self, kind: str) -> Node:
+        rng = self._rng
+        names = rng.choice((["a"], ["b"], ["a", "b"], ["c"], []))
+        timeout = rng.choice((None, None, 0.3, 2.0, 6.0))
+        return self._node(kind, names=names, timeout=timeout, count=rng.choice((1, 2, 10)))
+
+    def _step(self, op: str, kinds: tuple[str, ...] = ()) -> Node:
+        rng = self._rng
+        kind = rng.choice(kinds) if kinds else self._pick(self._steps)
+        node = self._node(
+            op,
+            kind=kind,
+            lasts=rng.choice((0, 0, 0, 0.001, 0.03, 0.3, 1.2)),
+            value=rng.choice(VALUES),
+            fails=rng.randint(1, 2),
+        )
+        if kind.startswith("undoable"):
+            node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
+            node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))
+        return node
+
+    def _node(self, op: str, **parts: Any) -> Node:
+        self._count += 1
+        return {"op": op, "id": f"{op}{self._count}", **parts}
+
+    def _pick(self, weights: dict[str, float]) -> str:
+        return self._rng.choices(tuple(weights), tuple(weights.values()))[0]
+
+
+def _some(rng: random.Random, weights: dict[str, Any], keep: tuple[str, ...]) -> dict[str, float]:
+    chance = rng.choice((0.5, 0.8, 1.0))
+    return {name: weight for name, weight in weights.items() if name in keep or rng.random() < chance}
+
+
+def walk(node: Any) -> list[Node]:
+    """Every node of a program, the root first."""
+    found: list[Node] = []
+    if isinstance(node, dict):
+        if "op" in node and "id" in node:
+            found.append(node)
+        for key, part in node.items():
+            if key not in ("value",):
+                found += walk(part)
+    elif isinstance(node, list):
+        for part in node:
+            found += walk(part)
+    return found

@@ -1,0 +1,58 @@
+"""Acts on one run: what steering commands have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepwell.cli.client import Client, ask
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings
+from stepwell.cli.statuses import show_status
+from stepwell.cli.targets import get_run_id
+from stepwell.cli.texts import clean
+from stepwell.errors import InvalidMoveError
+
+if TYPE_CHECKING:
+    from stepwell.engine.facade import Facade
+
+
+class Act(NamedTuple):
+    """What a command does to a run, and in which words it says so."""
+
+    do: Callable[[Facade, str], Awaitable[bool]]  # false: not possible in this state
+    done: str  # "Resumed"
+    impossible: str  # "be resumed"
+    needs: str  # "a paused run"
+    had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
+
+
+def act_on(settings: Settings, target: str, act: Act) -> None:
+    """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it."""
+
+    async def run(client: Client) -> tuple[str, str, bool]:
+        run_id = await get_run_id(client, target)
+        is_done = await act.do(client.engine, run_id)
+        view = await client.engine.status(run_id)
+        assert view is not None
+        if not is_done and view.status not in act.had_before:
+            raise InvalidMoveError(
+                f"run {run_id} is {view.status} and cannot {act.impossible}",
+                where=run_id,
+                why=f"it takes {act.needs}",
+                fix=f"stepwell why {run_id}",
+            )
+        return run_id, view.status, is_done
+
+    run_id, status, is_done = ask(settings, run)
+    out = Output(settings)
+    words = act.done if is_done else f"{act.done} before"
+    line = clean(f"{words}: run {run_id} is {show_status(status, ascii=out.ascii)}")
+    body = {"run_id": run_id, "status": status, "changed": is_done}
+    out.one("stepwell.act/1", body, run_ids=[run_id], words=lambda: [line])
+
+
+def operator() -> str:
+    """Who acts, for the audit."""
+    return os.environ.get("USER") or os.environ.get("USERNAME") or "cli"

@@ -1,0 +1,40 @@
+"""`stepwell rollback resume`: go on with a rollback that stalled."""
+
+from __future__ import annotations
+
+import click
+
+from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.settings import Group, Settings, command
+
+
+@click.group("rollback", cls=Group)
+def rollback() -> None:
+    """Steer a rollback that could not be finished.
+
+    \b
+    Example:
+      stepwell rollback resume order-42
+    """
+
+
+@command("resume")
+@click.argument("run")
+def _resume(settings: Settings, run: str) -> None:
+    """Go on with a stalled rollback, from the undo that failed.
+
+    \b
+    Example:
+      stepwell rollback resume order-42
+    """
+    act = Act(
+        lambda engine, run_id: engine.resume_rollback(run_id, by=operator()),
+        done="Rollback goes on",
+        impossible="be rolled back further",
+        needs="a run whose rollback is incomplete",
+        had_before=("compensating",),
+    )
+    act_on(settings, run, act)
+
+
+rollback.add_command(_resume)

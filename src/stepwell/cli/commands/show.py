@@ -1,0 +1,73 @@
+"""`stepwell show`: one run as a tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from stepwell.cli.bodies import RUN, entry_body, run_body, wait_bodies
+from stepwell.cli.client import Client, ask
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.targets import get_run_id
+from stepwell.cli.texts import clean
+from stepwell.cli.tree import render_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.engine.views import EntryView, RunView, WaitView
+
+
+class Seen(NamedTuple):
+    """Everything about one run, from one consistent read."""
+
+    run: RunView
+    entries: list[EntryView]
+    waits: list[WaitView]
+    pending: list[str]  # names of signals that it has not asked for yet
+    children: list[RunView]
+
+
+async def look(client: Client, target: str) -> Seen:
+    """Read one run whole."""
+    from stepwell.engine.views import entry_views, run_view, wait_views
+
+    detail = await client.engine.detail(await get_run_id(client, target))
+    return Seen(
+        run_view(detail.run),
+        entry_views(detail),
+        wait_views(detail),
+        [signal.name for signal in detail.signals],
+        [run_view(child) for child in detail.children],
+    )
+
+
+@command("show")
+@click.argument("run")
+def show(settings: Settings, run: str) -> None:
+    """Show what a run did and what it waits for, as a tree.
+
+    \b
+    Example:
+      stepwell show order-42
+    """
+    seen = ask(settings, lambda client: look(client, run))
+    out = Output(settings)
+    body = {
+        **run_body(seen.run),
+        "entries": [entry_body(entry) for entry in seen.entries],
+        "waits": wait_bodies(seen.waits),
+        "pending_signals": seen.pending,
+        "children": [run_body(child) for child in seen.children],
+    }
+    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: out.clipped(_words(seen, ascii=out.ascii)))
+
+
+def _words(seen: Seen, *, ascii: bool) -> Iterator[str]:
+    yield from render_tree(seen.run, seen.entries, seen.waits, ascii=ascii)
+    if seen.pending:
+        yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
+    for child in seen.children:
+        yield clean(f"child {child.run_id}  {child.workflow} v{child.version}  {child.status}")

@@ -1,0 +1,123 @@
+"""`stepwell start`: begin a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from stepwell.cli.bodies import RUN, run_body
+from stepwell.cli.client import Client, ask
+from stepwell.cli.commands.result import print_result
+from stepwell.cli.inputs import check_input, read_input
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    from stepwell.engine.handles import Handle
+    from stepwell.engine.views import RunView
+    from stepwell.replay.definition import Workflow
+
+
+class Begun(NamedTuple):
+    """What became of a start."""
+
+    run: RunView
+    is_new: bool
+    same_input: bool
+    is_served: bool  # by a live worker
+    result: Any = None
+
+
+@command("start")
+@click.argument("workflow")
+@click.argument("input", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
+@click.option("--key", help="A business key: at most one active run has it.")
+@click.option("--wait", is_flag=True, help="Wait for the result and print it.")
+@click.option("--timeout", metavar="TIME", help="With --wait: stop waiting after this time; the run goes on.")
+def start(
+    settings: Settings, workflow: str, input: tuple[str, ...], key: str | None, wait: bool, timeout: str | None
+) -> None:
+    """Start a run. With --app the input is checked here, otherwise by the worker.
+
+    \b
+    Example:
+      stepwell start checkout customer=ann amount:=42 --key order-42
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout says how long to --wait.")
+    value = read_input(input, what="the input")
+    known = _load(settings.app)
+
+    async def begin(client: Client) -> Begun:
+        handle = await _start(client, known, workflow, value, key)
+        result = await handle.result(timeout) if wait else None
+        run = await handle.status()
+        return Begun(run, handle.is_new, handle.same_input, await _is_served(client, run), result)
+
+    begun = ask(settings, begin, workflows=known or (), may_create=known is not None)
+    out = Output(settings)
+    _warn(out, begun)
+    if wait:
+        print_result(out, begun.run.run_id, begun.result)
+        return
+    body = {**run_body(begun.run), "is_new": begun.is_new, "same_input": begun.same_input}
+    out.one(RUN, body, run_ids=[begun.run.run_id], words=lambda: _words(begun))
+
+
+def _load(app: str | None) -> list[Workflow[Any, Any]] | None:
+    if app is None:
+        return None
+    from stepwell.cli.loading import load_workflows
+
+    return load_workflows(app)
+
+
+async def _start(
+    client: Client, known: list[Workflow[Any, Any]] | None, name: str, value: Any, key: str | None
+) -> Handle[Any]:
+    if known is not None:
+        from stepwell.replay.definition import Registry
+
+        workflow = Registry(known).newest(name)
+        return await client.engine.start(workflow, check_input(workflow, value), key=key)
+    version = await _newest_version(client, name)
+    return await client.engine.start_by_name(name, version, value, key=key)
+
+
+async def _newest_version(client: Client, name: str) -> int:
+    """The newest version that a run or a worker of this database names."""
+    from stepwell.errors import UnknownWorkflowError
+    from stepwell.nearest import nearest
+
+    pairs = [definition.rpartition("@") for definition in await client.views.list_definitions()]
+    versions = [int(version) for known, _, version in pairs if known == name]
+    if not versions:
+        names = sorted({known for known, _, _ in pairs})
+        fix = f"known in this database: {', '.join(names) or 'none'}; or name your code: --app MODULE"
+        raise UnknownWorkflowError("workflow", name, near=nearest(name, names), fix=fix)
+    return max(versions)
+
+
+async def _is_served(client: Client, run: RunView) -> bool:
+    now, definition = client.engine.now(), f"{run.workflow}@{run.version}"
+    workers = await client.views.list_workers()
+    return run.is_ended or any(worker.lease_until > now and definition in worker.definitions for worker in workers)
+
+
+def _warn(out: Output, begun: Begun) -> None:
+    if not begun.is_new:
+        other = "" if begun.same_input else " with another input"
+        out.note(f"The key belongs to run {begun.run.run_id} ({begun.run.status}){other}; it was returned instead.")
+    if not begun.is_served:
+        out.note(f"No worker serves {begun.run.workflow} v{begun.run.version} now. Start one: stepwell worker MODULE")
+
+
+def _words(begun: Begun) -> list[str]:
+    run = begun.run
+    key = f" (key {run.key})" if run.key else ""
+    return [
+        clean(f"{'Started' if begun.is_new else 'Found'} {run.workflow} v{run.version} run {run.run_id}{key}"),
+        clean(f"  next    stepwell show {run.run_id}"),
+    ]

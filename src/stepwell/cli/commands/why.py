@@ -1,0 +1,53 @@
+"""`stepwell why`: why a run is where it is, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stepwell.cli.client import Client, ask
+from stepwell.cli.errors import in_commands
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.targets import get_run_id
+from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.engine.explain import Explanation
+
+
+@command("why")
+@click.argument("run")
+def why(settings: Settings, run: str) -> None:
+    """Say in one sentence why a run is not moving, and what moves it on.
+
+    \b
+    Example:
+      stepwell why @last-failed
+    """
+
+    async def look(client: Client) -> Explanation:
+        return await client.engine.explain(await get_run_id(client, run))
+
+    found = ask(settings, look)
+    following = in_commands(found.next)
+    body = {
+        "run_id": found.run_id,
+        "status": found.status,
+        "sentence": found.sentence,
+        "next": following,
+        "facts": found.facts,
+    }
+
+    def words() -> Iterator[str]:
+        yield clean(found.sentence)
+        if following:
+            yield f"  next    {clean(following)}"
+        if found.facts.get("pending_signals"):
+            yield clean(f"  mail    not asked for yet: {', '.join(found.facts['pending_signals'])}")
+        yield f"  more    stepwell show {clean(found.run_id)}"
+
+    Output(settings).one("stepwell.explanation/1", body, run_ids=[found.run_id], words=words)
