@@ -47,7 +47,7 @@ async def _shortcut(client: Client, target: str) -> RunId:
         raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
     from stepwell.stores.base.views import RunFilter
 
-    newest = await client.engine.list(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
+    newest = await client.engine.list_runs(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
     if not newest:
         raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
     return _id(newest[0].run_id)

@@ -96,11 +96,6 @@ class Names:
             self._texts.append(name)
         return found
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All names, by number."""
-        return tuple(self._texts)
-
     def find(self, name: str) -> int | None:
         """The number of a name, or None if this run has never used it."""
         return self._numbers.get(name)

@@ -49,18 +49,6 @@ class Journal:
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.pending = Pending()
 
-    def copy(self) -> Journal:
-        """The same history, nothing of it visited, for a replay whose records are thrown away."""
-        attempts = tuple(attempt for tries in self.attempts.values() for attempt in tries)
-        history = History(
-            self.names.texts,
-            tuple(self.entries.values()),
-            attempts,
-            tuple(self.cursors.values()),
-            tuple(self.waits.values()),
-        )
-        return Journal(self.run_id, history, self.last_seq)
-
     # --- reading ---
 
     def recall(self, location: Location) -> Entry | None:
@@ -84,12 +72,11 @@ class Journal:
     def leave_only(self, scopes: Iterable[Location]) -> None:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
-        self.unvisited = 0
         for scope in scopes:
             first, end = subtree(scope)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
             self.visited.difference_update(below)
-            self.unvisited += len(below)
+        self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
 
     def replica(self) -> Journal:
         """A journal with the same record, for a replay that leaves no trace in this one."""

@@ -49,12 +49,15 @@ class Committer:
         self._is_closed = True
         self._queue.clear()
 
+    def _is_over(self) -> bool:
+        return self._is_closed
+
     async def _write(self) -> None:
         """Write batch after batch until nothing is left."""
-        while self._queue and not self._is_closed:
+        while self._queue and not self._is_over():
             batch, self._queue = self._queue, []
             answers = await self._apply([commit for commit, _ in batch])
-            if self._is_closed:
+            if self._is_over():
                 return
             for (commit, answer), applied in zip(batch, answers, strict=True):
                 try:

@@ -66,6 +66,11 @@ class Execution:
         self._inbox = claimed.inbox
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether its code is not to be kept."""
+        return self._is_leaving
+
+    @property
     def is_over(self) -> bool:
         """Whether this claim is given up."""
         return self._is_over
@@ -281,7 +286,7 @@ class Execution:
             self._finish_cancel()
 
     def _stop_bodies(self) -> None:
-        """Ask running bodies to stop. A thread cannot be stopped, and its result may have to be undone: it is waited for."""
+        """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
             if body.is_async and not body.is_stopping:
                 body.is_stopping = True

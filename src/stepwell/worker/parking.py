@@ -19,13 +19,16 @@ class Parking:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, execution: Execution, revision: int) -> None:
-        """Keep the code of a run that was parked at this revision."""
+    def keep(self, execution: Execution, revision: int) -> bool:
+        """Keep the code of a run that was parked at this revision; false if there is no room for any."""
+        if self._size == 0:
+            return False
         self._kept[execution.run.run_id] = (revision, execution)
         self._kept.move_to_end(execution.run.run_id)
         while len(self._kept) > self._size:
             _, (_, oldest) = self._kept.popitem(last=False)
             oldest.close()
+        return True
 
     def take(self, run: Run) -> Execution | None:
         """The code of this run, if it is still at the revision that it was parked at."""

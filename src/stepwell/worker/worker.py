@@ -46,6 +46,7 @@ class Worker:
         self._executions: dict[RunId, Execution] = {}
         self._parking = Parking(settings.cache_size)
         self._loading: set[RunId] = set()
+        self._later: dict[RunId, Claimed] = {}  # claimed again before the earlier claim was over here
         self.lease = self._new_lease()
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
@@ -114,7 +115,11 @@ class Worker:
         to_load: list[Claimed] = []
         for each in claimed:
             run_id = each.run.run_id
-            if each.run.owner != self.lease.incarnation or run_id in self._executions or run_id in self._loading:
+            if each.run.owner != self.lease.incarnation:
+                continue
+            if run_id in self._executions or run_id in self._loading:
+                # The answer that ends the earlier claim is still on its way.
+                self._later[run_id] = each
                 continue
             parked = self._parking.take(each.run)
             if parked is not None:
@@ -136,7 +141,8 @@ class Worker:
             self._loading.difference_update(run_ids)
         if lease is self.lease:
             for each, history in zip(claimed, histories, strict=True):
-                self._execute(each, history)
+                newer = self._later.pop(each.run.run_id, each)
+                self._execute(newer if newer.run.revision == each.run.revision else each, history)
 
     def _execute(self, claimed: Claimed, history: History) -> None:
         workflow = self._registry.find(claimed.run.definition)
@@ -157,18 +163,22 @@ class Worker:
 
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None:
         """An execution gave its run up until something happens."""
+        if execution.is_leaving or not self._parking.keep(execution, revision):
+            execution.close()
         self._forget(execution)
-        self._parking.keep(execution, revision)
-        self._wake.set()
 
     def left(self, execution: Execution) -> None:
         """An execution is over."""
         self._forget(execution)
-        self._wake.set()
 
     def _forget(self, execution: Execution) -> None:
-        if self._executions.get(execution.run.run_id) is execution:
-            del self._executions[execution.run.run_id]
+        run_id = execution.run.run_id
+        if self._executions.get(run_id) is execution:
+            del self._executions[run_id]
+            again = self._later.pop(run_id, None)
+            if again is not None and again.run.epoch > execution.run.epoch:
+                self.adopt([again])
+        self._wake.set()
 
     def doubt(self) -> None:
         """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
@@ -204,7 +214,7 @@ class Worker:
         return 0.0
 
     async def _relinquish(self) -> None:
-        keep = {*self._executions, *self._loading}
+        keep = {*self._executions, *self._loading, *self._later}
         try:
             await self._store.runs.relinquish(self.lease.incarnation, keep)
         except StoreUnavailableError:
@@ -245,10 +255,12 @@ class Worker:
         """Do one round of a loop. A store that does not answer is asked again in the next;
         a lost lease is taken anew.
         """
+        lease = self.lease
         try:
             return await work
         except LeaseLostError as error:
-            await self._start_over(error)
+            if lease is self.lease:
+                await self._start_over(error)
         except StoreUnavailableError as error:
             _LOG.warning("store did not answer: %s", error.title)
             self.doubt()
@@ -301,6 +313,7 @@ class Worker:
 
     def _drop_all(self) -> None:
         executions, self._executions = self._executions, {}
+        self._later.clear()
         for execution in executions.values():
             execution.drop()
         self._parking.clear()

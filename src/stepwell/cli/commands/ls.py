@@ -48,7 +48,7 @@ def ls(settings: Settings, status: tuple[str, ...], workflow: str | None, limit:
 
         where = RunFilter(statuses=tuple(RunStatus(value) for value in status), workflow=workflow)
         cursor = None if before is None else await get_run_id(client, before)
-        return await client.engine.list(where, limit=limit + 1, before=cursor)
+        return await client.engine.list_runs(where, limit=limit + 1, before=cursor)
 
     found = ask(settings, look)
     runs, out = found[:limit], Output(settings)

@@ -27,12 +27,11 @@ def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
     Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
     """
     if path == MEMORY:
-        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        connection = _connect(path, LOCK_SECONDS_MAX, create=True)
     else:
         prepare_file(path)
-        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        connection = _connect(path, LOCK_SECONDS_MAX)
     try:
-        connection.set_busy_timeout(LOCK_SECONDS_MAX * 1000)
         version = _identify(connection, path)
         if path != MEMORY:
             _use_wal(connection, path, synchronous)
@@ -48,14 +47,16 @@ def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
 
 def open_reader(path: str, *, busy_seconds: float) -> apsw.Connection:
     """A connection that only reads."""
-    connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(round(busy_seconds * 1000))
+    connection = _connect(path, busy_seconds)
     connection.pragma("query_only", True)
     return connection
 
 
-def _connect(path: str, flags: int) -> apsw.Connection:
+def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
+    # First of all: even a pragma reads the file, and another process may be creating it.
+    connection.set_busy_timeout(round(busy_seconds * 1000))
     # Plans must not depend on values: otherwise SQLite prepares every join again whenever a parameter changes.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("cache_size", -_CACHE_KIBIBYTES)

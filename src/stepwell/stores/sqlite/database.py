@@ -31,7 +31,7 @@ FLOOR_LAG = 1_000
 # Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
 _CHECKPOINT_PAGES = 250
 _PAUSE_SECONDS_MIN = 0.000_1
-_PAUSE_SECONDS_MAX = 0.005
+_PAUSE_SECONDS_MAX = 0.001
 
 
 class Outcome(NamedTuple):

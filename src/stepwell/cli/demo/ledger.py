@@ -1,0 +1,40 @@
+"""The ledger of effects: one line for each time that a body began or ended, written by the worker that ran it.
+
+It is what the outside world saw. The database says what was recorded; comparing the two shows whether anything was repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from stepwell.clock import SystemClock
+
+BEGAN, ENDED = "began", "ended"
+
+
+class Effect(NamedTuple):
+    """One line."""
+
+    run_id: str
+    path: str
+    what: str  # began or ended
+    pid: int
+    at: float  # seconds since the epoch
+
+
+def note(ledger: Path, run_id: str, path: str, what: str) -> None:
+    """Append one line. A single write to a file opened for appending is never mixed with another's."""
+    line = Effect(run_id, path, what, os.getpid(), SystemClock().now() / 1e6)
+    with ledger.open("ab", buffering=0) as file:
+        file.write(json.dumps(line).encode() + b"\n")
+
+
+def read(ledger: Path) -> list[Effect]:
+    """Every whole line, oldest first."""
+    if not ledger.exists():
+        return []
+    lines = ledger.read_bytes().split(b"\n")[:-1]
+    return [Effect(*json.loads(line)) for line in lines]

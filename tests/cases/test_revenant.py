@@ -1,0 +1,506 @@
+"""Revenant's cases: keys, signals, sagas, children, chains."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from stepwell import (
+    Break,
+    ChildFailed,
+    Context,
+    Continue,
+    Failure,
+    JoinError,
+    Retry,
+    RollbackIncomplete,
+    RunCancelled,
+    RunFailed,
+    step,
+    workflow,
+)
+from stepwell.errors import InvalidKeyError, InvalidOptionError
+from stepwell.stores.base.views import RunFilter
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+
+ONCE = Retry(max_attempts=1)
+
+
+@workflow
+async def waiting(ctx: Context, name: str = "go") -> Any:
+    return (await ctx.receive(name)).payload
+
+
+@workflow
+async def trivial(ctx: Context) -> str:
+    return "done"
+
+
+async def test_rv_01_steps_are_recorded_once_in_order_and_the_last_output_is_the_runs(harness: Harness, ledger: Ledger):
+    @workflow
+    async def chain(ctx: Context) -> str:
+        for name in ("A", "B", "C"):
+            last = await ctx.step(name, ledger.body(name, f"{name}'s output"))
+        return last
+
+    worker = await harness.worker(chain)
+    run = await worker.start(chain)
+    await harness.drain()
+
+    assert [(e.seq, e.path, e.value) for e in await harness.history(run)] == [
+        (1, "A", "A's output"),
+        (2, "B", "B's output"),
+        (3, "C", "C's output"),
+    ]
+    view = await harness.status(run)
+    assert (view.status, view.output) == ("completed", "C's output")
+    assert ledger.lines == ["A", "B", "C"]
+
+
+async def test_rv_03_starting_an_active_key_again_gives_its_run_and_writes_nothing(harness: Harness):
+    worker = await harness.worker(waiting)
+    first = await worker.start(waiting, key="Order-42")
+    await harness.drain()
+    before = await worker.engine.detail(first.run_id)
+
+    again = await worker.start(waiting, key=" ORDER-42 ")
+    await harness.drain()
+
+    assert (again.run_id, again.is_new, again.same_input) == (first.run_id, False, True)
+    assert await worker.engine.detail(first.run_id) == before
+    assert len(await worker.engine.list_runs()) == 1
+
+
+async def test_rv_04_an_ended_run_answers_for_its_key_within_the_window(harness: Harness):
+    worker = await harness.worker(trivial)
+    first = await worker.start(trivial, key="k")
+    await harness.advance("1m")
+
+    within = await worker.start(trivial, key="k", dedup="1440m")
+    outside = await worker.start(trivial, key="k", dedup=0)
+
+    assert (within.run_id, within.is_new) == (first.run_id, False)
+    assert (outside.run_id != first.run_id, outside.is_new) == (True, True)
+
+
+async def test_rv_06_a_blank_key_is_refused_and_nothing_is_stored(harness: Harness):
+    worker = await harness.worker(trivial)
+
+    for key in ("", "   ", "k" * 201):
+        with pytest.raises(InvalidKeyError):
+            await worker.start(trivial, key=key)
+    assert await worker.engine.list_runs() == []
+
+
+async def test_rv_06_an_enormous_window_still_works(harness: Harness):
+    worker = await harness.worker(trivial)
+    first = await worker.start(trivial, key="k", dedup=timedelta.max)
+    await harness.advance("1h")
+
+    assert (await worker.start(trivial, key="k", dedup=10**15)).run_id == first.run_id
+
+
+async def test_rv_07_a_start_for_active_runs_only_begins_anew_after_the_end(harness: Harness):
+    worker = await harness.worker(trivial, waiting)
+    first = await worker.start(trivial, key="singleton", dedup=0)
+    await harness.drain()
+    second = await worker.start(waiting, key="singleton", dedup=0)
+    third = await worker.start(waiting, key="singleton", dedup=0)
+
+    assert (second.is_new, third.is_new) == (True, False)
+    assert first.run_id != second.run_id == third.run_id
+
+
+async def test_rv_12_a_dedup_key_counts_per_run(harness: Harness):
+    worker = await harness.worker(waiting)
+    one = await worker.start(waiting, "other")
+    two = await worker.start(waiting, "other")
+    told = [str(await worker.signal(one.run_id, "paid", dedup_key="event-7")) for _ in range(3)]
+    told.append(str(await worker.signal(two.run_id, "paid", dedup_key="event-7")))
+
+    assert told == ["delivered", "duplicate", "duplicate", "delivered"]
+    for run in (one, two):
+        assert len((await worker.engine.detail(run.run_id)).signals) == 1
+
+
+async def test_rv_13_a_signal_without_a_run_is_held_and_delivered_oldest_first(harness: Harness):
+    @workflow
+    async def listener(ctx: Context) -> list[int]:
+        await ctx.sleep("first", "1h")
+        return [(await ctx.receive("m", repeat=True)).payload for _ in range(3)]
+
+    worker = await harness.worker(listener)
+    told = [str(await worker.signal("k", "m", number, if_missing="hold")) for number in (1, 2)]
+    held = await worker.wire.views.list_held(limit=10)
+    run = await worker.start(listener, key="K")
+    await worker.signal("k", "m", 3)
+    await harness.advance("1h")
+
+    assert told == ["held", "held"]
+    assert [(item.key, item.signal.name) for item in held] == [("k", "m"), ("k", "m")]
+    assert await harness.result(run) == [1, 2, 3]
+    assert await worker.wire.views.list_held(limit=10) == []
+
+
+@dataclass
+class Booking:
+    seat: str
+    price: int
+
+
+async def test_rv_16_a_rejection_after_a_step_undoes_it_with_its_own_output(harness: Harness, ledger: Ledger):
+    async def book(seat: str) -> Booking:
+        ledger.note(f"book {seat}")
+        return Booking(seat, 7)
+
+    async def cancel_booking(seat: str, booking: Booking) -> None:
+        ledger.note(f"cancel {seat} {booking.price}")
+
+    @workflow
+    async def trip(ctx: Context, seat: str) -> None:
+        await ctx.step(step(book, compensate=cancel_booking), seat)
+        if (await ctx.receive("approve", "reject")).name == "reject":
+            ctx.fail("rejected")
+
+    worker = await harness.worker(trip)
+    run = await worker.start(trip, "12A")
+    await harness.drain()
+    await worker.signal(run.run_id, "reject")
+    await harness.drain()
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.message) == ("compensated", "rejected")
+    assert ledger.lines == ["book 12A", "cancel 12A 7"]
+
+
+class Saga:
+    """Four steps that can be undone, and a fifth that fails; the undo of the third fails while there is an outage."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.has_outage = True
+        self.fails = True
+
+    def undo(self, number: int) -> Any:
+        async def compensate() -> None:
+            self.ledger.note(f"undo {number}")
+            if number == 3 and self.has_outage:
+                raise ConnectionError("the stock API is away")
+
+        compensate.__qualname__ = f"undo_{number}"
+        return step(compensate, retry=ONCE).fn if number != 3 else compensate
+
+    def build(self) -> Any:
+        undos = {number: self.undo(number) for number in range(1, 5)}
+
+        @workflow
+        async def saga(ctx: Context) -> None:
+            for number in range(1, 5):
+                body = step(self.ledger.body(f"do {number}"), compensate=undos[number])
+                await ctx.step(f"do {number}", body)
+            if self.fails:
+                await ctx.step("do 5", step(self.ledger.failing("do 5"), retry=ONCE))
+            await ctx.receive("never")
+
+        return saga
+
+
+async def test_rv_18_a_stalled_rollback_keeps_the_rest_and_is_resumed_once(harness: Harness, ledger: Ledger):
+    plan = Saga(ledger)
+    saga = plan.build()
+    worker = await harness.worker(saga)
+    run = await worker.start(saga, key="trip")
+    await harness.advance("10m")
+
+    with pytest.raises(RollbackIncomplete, match="3 effects are not undone") as caught:
+        await harness.result(run)
+    assert caught.value.remaining == 3
+    forward = ["do 1", "do 2", "do 3", "do 4", "do 5"]
+    assert ledger.lines == [*forward, "undo 4", "undo 3", "undo 3", "undo 3"]
+    assert not (await worker.start(saga, key="trip")).is_new
+    view = await harness.status(run)
+    assert view.failure.causes["run"].summary == "ValueError: do 5 failed"
+
+    plan.has_outage = False
+    resumed = [await worker.do(worker.engine.resume_rollback(run.run_id)) for _ in range(2)]
+    await harness.advance("10m")
+
+    view = await harness.status(run)
+    assert resumed == [True, False]
+    assert (view.status, view.failure.summary) == ("compensated", "ValueError: do 5 failed")
+    assert ledger.lines[9:] == ["undo 3", "undo 2", "undo 1"]
+    (undone,) = [entry for entry in await harness.history(run) if entry.path == "do 3~undo"]
+    assert [tried.error for tried in undone.failed_attempts] == ["ConnectionError: the stock API is away"] * 3
+
+
+async def test_rv_19_a_cancel_whose_undo_failed_and_was_resumed_ends_cancelled(harness: Harness, ledger: Ledger):
+    plan = Saga(ledger)
+    plan.fails = False
+    saga = plan.build()
+    worker = await harness.worker(saga)
+    run = await worker.start(saga)
+    await harness.drain()
+    assert await worker.do(worker.engine.cancel(run.run_id, "no longer wanted"))
+    await harness.advance("10m")
+    assert (await harness.status(run)).status == "compensation_failed"
+
+    plan.has_outage = False
+    await worker.do(worker.engine.resume_rollback(run.run_id))
+    await harness.advance("10m")
+
+    with pytest.raises(RunCancelled, match="no longer wanted"):
+        await harness.result(run)
+    assert (await harness.status(run)).status == "cancelled"
+    assert ledger.counts["undo 1"] == ledger.counts["undo 2"] == ledger.counts["undo 4"] == 1
+
+
+async def test_rv_21_a_planned_failure_runs_once_and_keeps_its_reason_and_data(harness: Harness, ledger: Ledger):
+    error = Failure("  out of stock – sorry  ", {"sku": "X-1", "left": 0})
+
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step("pick", step(ledger.failing("pick", error=error), retry=Retry(max_attempts=5)))
+
+    worker = await harness.worker(order)
+    run = await worker.start(order)
+    await harness.advance("1h")
+
+    with pytest.raises(RunFailed) as caught:
+        await harness.result(run)
+    failure = caught.value.failure
+    assert (failure.message, failure.trace) == ("  out of stock – sorry  ", "")
+    assert bytes(failure.data) == b'{"sku":"X-1","left":0}'
+    assert ledger.counts == {"pick": 1}
+
+
+def test_rv_21_a_blank_reason_is_refused():
+    with pytest.raises(InvalidOptionError, match="needs a reason"):
+        Failure("  ")
+
+
+async def test_rv_22_an_ordinary_exception_without_retries_fails_at_once(harness: Harness, ledger: Ledger):
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step("call", step(ledger.failing("call"), retry=ONCE))
+
+    worker = await harness.worker(order)
+    run = await worker.start(order)
+    await harness.advance("1h")
+
+    assert ((await harness.status(run)).status, ledger.counts) == ("failed", {"call": 1})
+
+
+async def test_rv_24_a_retrying_branch_is_not_disturbed_by_its_siblings_end(harness: Harness, ledger: Ledger):
+    policy = Retry(max_attempts=3, initial="1h", factor=1, jitter=0)
+
+    async def retrying(ctx: Context) -> int:
+        return (await ctx.try_step("call", step(ledger.failing("call", times=2), retry=policy))).attempts
+
+    async def sibling(ctx: Context) -> int:
+        await ctx.sleep("pause", "30m")
+        await ctx.step("work", ledger.body("sibling"))
+        return 0
+
+    @workflow
+    async def both(ctx: Context) -> dict[str, int]:
+        return await ctx.join("both", {"retrying": retrying, "sibling": sibling})
+
+    worker = await harness.worker(both)
+    run = await worker.start(both)
+    started = harness.clock.now()
+    await harness.advance("45m")
+    assert ledger.lines == ["call", "sibling"]
+    (wait,) = (await worker.engine.detail(run.run_id)).history.waits
+    assert (wait.kind, wait.due_at) == ("retry", started + 3_600_000_000)
+    await harness.advance("75m")
+
+    assert await harness.result(run) == {"retrying": 3, "sibling": 0}
+    assert ledger.counts == {"call": 3, "sibling": 1}
+
+
+async def test_rv_25_a_join_gives_a_map_by_branch(harness: Harness, ledger: Ledger):
+    @workflow
+    async def split(ctx: Context) -> dict[str, str]:
+        return await ctx.join(
+            "split",
+            {
+                "P": lambda c: c.step("work", ledger.body("P", "p")),
+                "Q": lambda c: c.step("work", ledger.body("Q", "q")),
+            },
+        )
+
+    worker = await harness.worker(split)
+    run = await worker.start(split)
+    await harness.drain()
+
+    assert (await harness.status(run)).output == {"P": "p", "Q": "q"}
+
+
+async def test_rv_27_one_signal_reaches_one_of_two_branches(harness: Harness):
+    async def listen(ctx: Context) -> Any:
+        return [message.payload for message in await ctx.receive_many("m", timeout="1h")]
+
+    @workflow
+    async def both(ctx: Context) -> dict[str, list[int]]:
+        return await ctx.join("both", {"a": listen, "b": listen})
+
+    worker = await harness.worker(both)
+    run = await worker.start(both)
+    await harness.drain()
+    await worker.signal(run.run_id, "m", 7)
+    await harness.advance("1h")
+
+    assert sorted((await harness.result(run)).values()) == [[], [7]]
+
+
+async def test_rv_28_a_once_value_holds_over_retries_and_is_new_in_another_visit(harness: Harness, ledger: Ledger):
+    def produce() -> float:
+        ledger.note("produced")
+        return random.random()
+
+    seen: list[float] = []
+
+    async def visit(ctx: Context, turn: int) -> Continue[int] | Break[int]:
+        seen.append(await ctx.once("ref", produce))
+        await ctx.sleep("pause", "1h")
+        seen.append(await ctx.once("again", lambda: seen[-1]))
+        return Continue(turn + 1) if turn == 0 else Break(turn)
+
+    @workflow
+    async def visits(ctx: Context) -> int:
+        return await ctx.loop("visits", visit, 0)
+
+    worker = await harness.worker(visits)
+    run = await worker.start(visits)
+    await harness.advance("30m")
+    await harness.takeover(worker, visits)
+    await harness.advance("2h")
+
+    assert await harness.result(run) == 1
+    assert ledger.counts == {"produced": 2}
+    assert len(set(seen)) == 2
+
+
+async def test_rv_31_a_chain_is_followed_by_key_and_exact_by_id(harness: Harness):
+    @workflow
+    async def poller(ctx: Context, round: int) -> str:
+        if round < 2:
+            ctx.continue_as_new(round + 1)
+        await ctx.receive("stop")
+        return f"round {round}, generation {ctx.generation}"
+
+    worker = await harness.worker(poller)
+    run = await worker.start(poller, 0, key="poll")
+    await harness.drain()
+
+    by_key, by_id = await harness.status("POLL"), await harness.status(run.run_id)
+    assert (by_key.status, by_key.generation, by_key.input) == ("waiting", 3, 2)
+    assert (by_id.status, by_id.generation, by_id.input) == ("continued", 1, 0)
+    assert not (await worker.start(poller, 0, key="poll")).is_new
+    await worker.signal(run.run_id, "stop")
+    await harness.drain()
+    assert await harness.result(run) == "round 2, generation 3"
+
+
+@pytest.mark.parametrize("is_good", [True, False])
+async def test_rv_33_a_parent_that_is_reentered_has_one_child(harness: Harness, ledger: Ledger, is_good: bool):
+    @workflow
+    async def child(ctx: Context, amount: int) -> int:
+        await ctx.sleep("work", "5h")
+        if not is_good:
+            raise ValueError("child is broken")
+        return amount * 2
+
+    @workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            return f"success {await ctx.child(child, 21, key='c')}"
+        except ChildFailed as error:
+            return f"{error.status}: {error.failure.message}"
+
+    worker = await harness.worker(parent, child)
+    run = await worker.start(parent)
+    for _ in range(3):
+        worker = await harness.takeover(worker, parent, child)
+    await harness.advance("5h")
+
+    assert await harness.result(run) == ("success 42" if is_good else "failed: child is broken")
+    assert len(await worker.engine.list_runs(RunFilter(parent=run.run_id))) == 1
+
+
+async def test_rv_33_a_foreign_active_run_with_the_childs_key_is_an_error(harness: Harness):
+    @workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.child(trivial, key="taken")
+        except ChildFailed as error:
+            return error.failure.type
+        return "ran"
+
+    worker = await harness.worker(parent, trivial, waiting)
+    await worker.start(waiting, key="taken")
+    run = await worker.start(parent)
+    await harness.drain()
+
+    assert await harness.result(run) == "AlreadyExistsError"
+
+
+async def test_rv_34_a_parent_of_three_goes_on_when_all_have_finished(harness: Harness, ledger: Ledger):
+    async def heard(ctx: Context) -> str:
+        message = await ctx.receive("note")
+        await ctx.step("heard", ledger.body(f"heard {message.payload}"))
+        return str(message.payload)
+
+    @workflow
+    async def parent(ctx: Context) -> dict[str, Any]:
+        branches: dict[str, Any] = {
+            name: lambda c, name=name: c.child(waiting, f"finish {name}", key=name) for name in "abc"
+        }
+        done = await ctx.join("all", {**branches, "side": heard})
+        await ctx.step("after", ledger.body("after"))
+        return done
+
+    worker = await harness.worker(parent, waiting)
+    run = await worker.start(parent)
+    await harness.drain()
+    await worker.signal("a", "finish a", 1)
+    await harness.drain()
+    assert ((await harness.status(run)).status, ledger.lines) == ("waiting", [])
+    await worker.signal(run.run_id, "note", "hello")
+    await harness.drain()
+    assert ((await harness.status(run)).status, ledger.lines) == ("waiting", ["heard hello"])
+    await worker.signal("b", "finish b", 2)
+    await worker.signal("c", "finish c", 3)
+    await harness.drain()
+
+    assert await harness.result(run) == {"a": 1, "b": 2, "c": 3, "side": "hello"}
+    assert ledger.lines == ["heard hello", "after"]
+
+
+async def test_rv_25_one_failing_branch_undoes_what_the_others_completed(harness: Harness, ledger: Ledger):
+    async def release() -> None:
+        ledger.note("release")
+
+    async def good(ctx: Context) -> None:
+        await ctx.step("reserve", step(ledger.body("reserve"), compensate=release))
+
+    async def bad(ctx: Context) -> None:
+        await ctx.sleep("pause", "1m")
+        await ctx.step("charge", step(ledger.failing("charge"), retry=ONCE))
+
+    @workflow
+    async def split(ctx: Context) -> None:
+        await ctx.join("split", {"good": good, "bad": bad}, on_error="fail_fast")
+
+    worker = await harness.worker(split)
+    run = await worker.start(split)
+    await harness.advance("1h")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.type) == ("compensated", JoinError.__name__)
+    assert ledger.lines == ["reserve", "charge", "release"]
