@@ -296,7 +296,7 @@ async def test_rv_22_an_ordinary_exception_without_retries_fails_at_once(harness
 
 
 async def test_rv_24_a_retrying_branch_is_not_disturbed_by_its_siblings_end(harness: Harness, ledger: Ledger):
-    policy = Retry(max_attempts=3, initial="1h", factor=1, jitter=0)
+    policy = Retry(max_attempts=3, initial="1h", factor=1, max_delay="1h", jitter=0)
 
     async def retrying(ctx: Context) -> int:
         return (await ctx.try_step("call", step(ledger.failing("call", times=2), retry=policy))).attempts

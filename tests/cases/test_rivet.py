@@ -278,7 +278,7 @@ async def test_ri_13_a_failing_attempt_is_recorded_with_its_error_and_no_value(h
     assert (entry.status, entry.value, entry.attempts) == ("failed", None, 2)
     assert entry.failure.summary == "KeyError: 'sku'"
     assert "KeyError" in entry.failure.trace
-    assert [(tried.number, tried.error) for tried in entry.failed_attempts] == [(1, "KeyError: 'sku'")]
+    assert [(tried.number, tried.error) for tried in entry.failed_attempts] == [(1, "KeyError: 'sku'"), (2, "KeyError: 'sku'")]
 
 
 async def test_ri_16_a_failing_join_or_race_can_be_handled(harness: Harness, ledger: Ledger):

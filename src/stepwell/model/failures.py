@@ -33,6 +33,12 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         """Type and message in one line."""
         return f"{self.type}: {self.message}" if self.message else self.type
 
+    def concerns(self, path: str) -> bool:
+        """Whether this failure, or one that caused it, happened at a path or somewhere below it."""
+        # A child's own failure speaks of the child's paths.
+        causes = () if self.code == ChildFailed.code else self.causes.values()
+        return f"{self.path}/".startswith(f"{path}/") or any(cause.concerns(path) for cause in causes)
+
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(FailureRecord)

@@ -68,7 +68,7 @@ class Branches:
     def _encode(self, name: str, branch: Branch, value: Any, inner: Scope) -> bytes:
         path = self._turn.journal.names.text(inner.location)
         place = Place(self._turn.run.workflow, path, "the result")
-        # Settled, not only encoded: a value that its annotation refuses is the branch's failure, not a divergence later.
+        # Settled, not only encoded: what its annotation refuses is the branch's failure, not a later divergence.
         stored, _ = self._turn.codec.settle(value, hints_of(branch).returns, place=place)
         return stored
 

@@ -110,13 +110,10 @@ class RunStore(Protocol):
         ...
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
-        """A failed run becomes pending: `ended_at` and failure cleared, `retried_at` and `wake_at` = now, stalls 0,
-        and the failed entries are
-        deleted at the failure's location and at the scopes around it. Anything else, or another active run with its
-        key: False. Audit row.
-
-        The location is found by the failure record's `path` (compare with the spelled path of each failed entry:
-        equal, or a prefix up to a "/").
+        """A failed run becomes pending: `ended_at`, failure, cause and undo_floor cleared, `retried_at` and `wake_at` =
+        now, stalls 0, and the failed entries that the failure `concerns` are deleted, by their spelled path. A failed
+        child that stood at one of them is retried likewise. Anything else, or another active run with its key: False.
+        Audit row.
         """
         ...
 

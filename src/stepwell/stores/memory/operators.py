@@ -6,7 +6,7 @@ from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
-from stepwell.model.locations import format_path
+from stepwell.model.locations import Location, format_path
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import Audit
 from stepwell.stores.memory.database import RunRow
@@ -55,7 +55,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     row = _find(tx, run_id, RunStatus.FAILED)
     if row is None or (row.key is not None and row.key in tx.db.active_keys):
         return False
-    _forget_failed_entries(tx, row)
+    failed_at = _forget_failed_entries(tx, row)
     tx.change(
         row,
         status=RunStatus.PENDING,
@@ -70,6 +70,9 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     if row.key is not None:
         take_over_held(tx, row.key, row.run_id)
     _note(tx, row, "retry", by, RunStatus.FAILED)
+    for child in tuple(tx.db.children[run_id].values()):
+        if child.parent is not None and child.parent.location in failed_at:
+            retry(tx, child.run_id, by)
     return True
 
 
@@ -78,14 +81,15 @@ def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> RunRow | None:
     return row if row is not None and row.status is status else None
 
 
-def _forget_failed_entries(tx: Transaction, row: RunRow) -> None:
-    """Delete the failed entries at the failure's location and at the scopes around it."""
+def _forget_failed_entries(tx: Transaction, row: RunRow) -> list[Location]:
+    """Delete the failed entries that made the run fail; where they stood."""
     if row.failure is None:
-        return
-    path = decode_failure(row.failure).path
-    entries = tx.db.entries[row.run_id]
+        return []
+    failure, entries = decode_failure(row.failure), tx.db.entries[row.run_id]
     failed = [at for at, entry in entries.items() if entry.status is EntryStatus.FAILED]
-    tx.drop_all(entries, [at for at in failed if f"{path}/".startswith(f"{format_path(at, row.names)}/")])
+    concerned = [at for at in failed if failure.concerns(format_path(at, row.names))]
+    tx.drop_all(entries, concerned)
+    return concerned
 
 
 def _note(tx: Transaction, row: RunRow, verb: str, by: str, before: RunStatus, reason: str = "") -> None:

@@ -6,7 +6,7 @@ from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
-from stepwell.model.locations import format_path
+from stepwell.model.locations import Location, format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
@@ -59,7 +59,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     run, _, key, _ = found
     if key is not None and tx.find("runs.find_active_of_key", key=key) is not None:
         return False
-    _forget_failed_entries(tx, run)
+    failed_at = _forget_failed_entries(tx, run)
     tx.run("runs.retry", id=run, now=tx.now)
     tx.run("payloads.fail", run=run, failure=None)
     if key is not None:
@@ -67,6 +67,9 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         tx.run("signals.take_over_held", run=run, key=key)
     _note(tx, run, "retry", by, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
+    for location in failed_at:
+        for _, child, *_ in tx.rows("runs.list_ended_children", run_id=run_id, location=location):
+            retry(tx, child, by)
     return True
 
 
@@ -75,16 +78,17 @@ def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> Row | None:
     return row if row is not None and row[1] == status.value else None
 
 
-def _forget_failed_entries(tx: Transaction, run: int) -> None:
-    """Delete the failed entries at the failure's location and at the scopes around it."""
+def _forget_failed_entries(tx: Transaction, run: int) -> list[Location]:
+    """Delete the failed entries that made the run fail; where they stood."""
     row = tx.find("payloads.read_failure", run=run)
     if row is None or row[0] is None:
-        return
-    path = decode_failure(row[0]).path
-    names = read_names(tx.connection, run)
-    for (location,) in tx.rows("entries.list_failed", run=run):
-        if f"{path}/".startswith(f"{format_path(location, names)}/"):
-            tx.run("entries.forget", run=run, location=location)
+        return []
+    failure, names = decode_failure(row[0]), read_names(tx.connection, run)
+    failed = [Location(location) for (location,) in tx.rows("entries.list_failed", run=run)]
+    concerned = [location for location in failed if failure.concerns(format_path(location, names))]
+    for location in concerned:
+        tx.run("entries.forget", run=run, location=location)
+    return concerned
 
 
 def _note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str = "") -> None:

@@ -1,0 +1,189 @@
+"""The checker: sees every transition of the real store, keeps its own record, and names what was violated."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from sim.checks.bodies import check_body
+from sim.checks.commits import check_apply, check_row
+from sim.checks.moves import check_cancel, check_leases, check_rows
+from sim.checks.shadow import Shadow
+from sim.checks.signals import Signals
+from sim.faults import READS
+from stepwell.ids import RunId
+from stepwell.model.commits import Verdict
+from stepwell.model.runs import Run
+from stepwell.model.signals import Signal
+from stepwell.replay.bodies import Body
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail, RunFilter
+
+if TYPE_CHECKING:
+    from sim.process import Process
+
+T = TypeVar("T")
+Lost = set[tuple[str, int]]
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    invariant: str
+    run_id: str
+    text: str
+    at: float = 0.0
+
+
+class Checker:
+    """Watches one seed."""
+
+    def __init__(self, inspector: Store, nodes: dict[str, Any], stalls_max: int, time: Any) -> None:
+        self.inspector = inspector
+        self.nodes = nodes
+        self.stalls_max = stalls_max
+        self._time = time
+        self.violations: list[Violation] = []
+        self.stats: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.rows_now: dict[str, Run] = {}
+        self.pending_before: dict[str, set[int]] = {}
+        self.shadows: dict[str, Shadow] = {}
+        self.leases: dict[str, int] = {}
+        self.incarnations: dict[str, Any] = {}
+        self.children: dict[tuple[str, bytes], str] = {}
+        self.lost: defaultdict[Any, Lost] = defaultdict(set)
+        self.signals = Signals(self)
+
+    def violate(self, invariant: str, run_id: str, text: str) -> None:
+        """Note a broken promise."""
+        if len(self.violations) < 20:
+            self.violations.append(Violation(invariant, run_id, text, self._time()))
+
+    def shadow(self, run_id: str) -> Shadow:
+        """The checker's record of a run."""
+        found = self.shadows.get(run_id)
+        if found is None:
+            found = self.shadows[run_id] = Shadow(run_id)
+        return found
+
+    # --- what happens ---
+
+    def before(self, method: str, args: tuple[Any, ...]) -> None:
+        """A transition is about to happen."""
+        if method == "apply":
+            ending = [commit.run_id for commit in args[0] if getattr(commit.move, "successor", None) is not None]
+            self.pending_before = {run_id: {s.number for s in self.pending(run_id)} for run_id in ending}
+
+    def after(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
+        """A call has been performed, whatever its caller will hear of it."""
+        if method in READS:
+            self._after_read(method, args, answer)
+            return
+        before, now = self.rows_now, self.inspector.now()
+        self.rows_now = after = self.read_rows()
+        check_rows(self, method, args, before, after, now)
+        match method:
+            case "apply":
+                check_apply(self, args[0], answer, before, after, now)
+                for applied in answer:
+                    self._saw_claims(applied.claimed)
+            case "cancel":
+                check_cancel(self, answer.runs, after)
+            case "deliver":
+                self.signals.delivered(args[0], answer[0])
+                self._saw_claims(answer[1])
+            case "claim":
+                self._saw_claims(answer)
+            case "create":
+                self._saw_claims([item.claimed for item in answer if item.claimed is not None])
+            case "retry" if answer:
+                self._retried(args[0])
+            case "resume_rollback" if answer:
+                self.shadow(args[0]).retried_at = now
+            case "resume" if answer:
+                self.shadow(args[0]).stalls = 0
+            case "register" | "renew" | "retire":
+                check_leases(self, method, args, answer, now, process)
+            case _:
+                pass
+        for row in after.values():
+            if row is not before.get(row.run_id):
+                check_row(self, row)
+        for orphan in at_once(self.inspector.views.orphans()):
+            self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
+
+    def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
+        """A process hears what became of its call."""
+        if method == "apply":
+            for commit, applied in zip(args[0], answer, strict=True):
+                if applied.verdict is Verdict.FENCED:
+                    self.lost[process].add((commit.run_id, commit.fence.epoch))
+
+    def body(self, process: Process, body: Body, execution: Any) -> None:
+        """A worker starts a body."""
+        check_body(self, process, body, execution, self.inspector.now())
+
+    # --- inside ---
+
+    def _after_read(self, method: str, args: tuple[Any, ...], answer: Any) -> None:
+        if method == "load":
+            for run_id, history in zip(args[0], answer, strict=True):
+                self.compare(run_id, history.entries)
+        elif method == "inbox":
+            self.signals.seen(answer.signals)
+
+    def _saw_claims(self, claims: Any) -> None:
+        for claimed in claims:
+            self.signals.seen(claimed.inbox.signals)
+
+    def _retried(self, run_id: str) -> None:
+        """The failed entries that are gone may be recorded again; nothing else may be gone."""
+        shadow = self.shadow(run_id)
+        shadow.retries += 1
+        shadow.retried_at = self.inspector.now()
+        detail = self.detail(run_id)
+        kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
+        for location, entry in tuple(shadow.entries.items()):
+            if location not in kept:
+                if entry.status.name != "FAILED":
+                    self.violate("I3", run_id, f"a retry removed {shadow.path(location)}, which was done")
+                shadow.forget(location)
+        self.compare(run_id, detail.history.entries if detail is not None else ())
+
+    def compare(self, run_id: str, entries: Any) -> None:
+        """The store's history is what was committed, byte for byte."""
+        shadow = self.shadow(run_id)
+        if len(entries) != len(shadow.entries):
+            found = {entry.location for entry in entries}
+            gone = [shadow.path(at) for at in shadow.entries if at not in found]
+            self.violate("I8", run_id, f"{len(entries)} entries instead of {len(shadow.entries)}; gone: {gone[:3]}")
+        for entry in entries:
+            known = shadow.entries.get(entry.location)
+            if known is not None and known != entry:
+                self.violate("I3", run_id, f"the entry at {shadow.path(entry.location)} is not what was committed")
+
+    def read_rows(self) -> dict[str, Run]:
+        """Every run's row as it is."""
+        return {row.run_id: row for row in at_once(self.inspector.views.list_runs(RunFilter(), limit=10_000))}
+
+    def detail(self, run_id: str) -> Detail | None:
+        """Everything about a run."""
+        return at_once(self.inspector.views.detail(RunId(run_id)))
+
+    def pending(self, run_id: str) -> tuple[Signal, ...]:
+        """A run's mailbox."""
+        detail = self.detail(run_id)
+        return detail.signals if detail is not None else ()
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    work.close()
+    raise AssertionError("a simulated store does not wait")

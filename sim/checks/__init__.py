@@ -1,0 +1,1 @@
+"""The invariants of chapter 6, each named where it is checked."""

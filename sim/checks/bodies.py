@@ -1,0 +1,58 @@
+"""Bodies about to start: the lease, the fence, the barrier, the count of attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepwell.clock import Instant
+from stepwell.replay.bodies import Body
+
+if TYPE_CHECKING:
+    from sim.checker import Checker
+    from sim.process import Process
+
+
+def check_body(checker: Checker, process: Process, body: Body, execution: Any, now: Instant) -> None:
+    """A worker starts a body now."""
+    run_id, path = body.info.run_id, body.info.path
+    fence = execution._fence
+    if process.environment.clock.monotonic() >= process.deadlines.get(fence.incarnation, float("-inf")):
+        checker.violate("I1b", run_id, f"{process.name} starts {path} after its lease has run out")
+    if (run_id, fence.epoch) in checker.lost[process]:
+        checker.violate("I6", run_id, f"{process.name} starts {path} after it was told that the run is not its own")
+    row = checker.rows_now.get(run_id)
+    if row is None or (row.epoch, row.owner) != (fence.epoch, fence.incarnation):
+        checker.stats["zombie bodies"] += 1
+        return
+    shadow = checker.shadow(run_id)
+    if body.location in shadow.ever:
+        checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")
+    missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
+    if missing and "~undo" not in path:
+        checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
+    if path.endswith("~undo"):
+        _check_undo(checker, body, run_id, path)
+    _check_attempt(checker, body, fence.epoch, now)
+
+
+def _check_undo(checker: Checker, body: Body, run_id: str, path: str) -> None:
+    shadow = checker.shadow(run_id)
+    left = shadow.left_to_undo()
+    if not left or shadow.undoable.get(body.location) is not left[0]:
+        first = shadow.path(left[0].location) if left else "nothing"
+        checker.violate("I30", run_id, f"{path} starts, and it is the turn of {first}")
+
+
+def _check_attempt(checker: Checker, body: Body, epoch: int, now: Instant) -> None:
+    shadow, path, run_id = checker.shadow(body.info.run_id), body.info.path, body.info.run_id
+    past = shadow.attempts.get(body.location, [])
+    node = checker.nodes.get(path.rpartition("/")[2])
+    if node is not None and node.get("kind") == "once_only":
+        started = shadow.started.get((body.location, body.info.attempt))
+        if started != epoch:
+            checker.violate("I10", run_id, f"at-most-once {path} starts, recorded as started in epoch {started}")
+        return
+    if body.info.attempt != len(past) + 1:
+        checker.violate("I10", run_id, f"attempt {body.info.attempt} of {path} starts after {len(past)} failed ones")
+    if past and past[-1].next_at is not None and past[-1].at > shadow.retried_at and past[-1].next_at > now:
+        checker.violate("I10", run_id, f"{path} is tried again {past[-1].next_at - now} µs too early")

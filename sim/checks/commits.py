@@ -1,0 +1,188 @@
+"""Commits: fences, numbers, history, back-off, deadlines, order of undoing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sim.checks.shadow import Shadow
+from sim.interpreter import ATTEMPTS_MAX
+from stepwell.clock import Instant
+from stepwell.model.commits import Applied, BeginRollback, Commit, End, Verdict
+from stepwell.model.entries import Attempt, Entry
+from stepwell.model.failures import decode_failure
+from stepwell.model.runs import Run
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.replay.packing import unpack
+
+if TYPE_CHECKING:
+    from sim.checker import Checker
+
+Rows = dict[str, Run]
+_FORWARD = (RunStatus.RUNNING, RunStatus.CANCELLING)
+BACKOFF_FIRST = 50_000  # microseconds, as the programs' policy says
+
+
+def check_apply(
+    checker: Checker, commits: list[Commit], answers: list[Applied], before: Rows, after: Rows, now: Instant
+) -> None:
+    """One batch, as it went in and came out."""
+    for commit, applied in zip(commits, answers, strict=True):
+        row, following = before.get(commit.run_id), after.get(commit.run_id)
+        if row is None or following is None:
+            checker.violate("I4", commit.run_id, "a commit for a run that does not exist")
+            continue
+        shadow = checker.shadow(commit.run_id)
+        if applied.verdict is Verdict.APPLIED:
+            _applied(checker, shadow, commit, row, following, now)
+        else:
+            checker.stats["fenced" if applied.verdict is Verdict.FENCED else "too late for a move"] += 1
+            _refused(checker, shadow, commit, applied, row, following, is_alone=len(commits) == 1)
+
+
+def _refused(
+    checker: Checker, shadow: Shadow, commit: Commit, applied: Applied, row: Run, following: Run, *, is_alone: bool
+) -> None:
+    if (following.revision, following.last_seq) != (row.revision, row.last_seq) and is_alone:
+        checker.violate("I4", commit.run_id, f"a commit answered {applied.verdict} left a trace")
+    is_ours = (row.epoch, row.owner) == (commit.fence.epoch, commit.fence.incarnation)
+    is_next = commit.number == shadow.applied.get(commit.fence.epoch, 0) + 1
+    if applied.verdict is Verdict.FENCED and is_alone and is_ours and is_next:
+        checker.violate("I4", commit.run_id, f"commit {commit.number} was fenced although its fence was right")
+
+
+def _applied(checker: Checker, shadow: Shadow, commit: Commit, row: Run, following: Run, now: Instant) -> None:
+    epoch, last = commit.fence.epoch, shadow.applied.get(commit.fence.epoch, 0)
+    if row.epoch != epoch:
+        checker.violate("I4", commit.run_id, f"a commit of epoch {epoch} was applied in epoch {row.epoch}")
+    if commit.number == last:
+        checker.stats["commits repeated"] += 1
+        if following.revision != row.revision or following.last_seq != row.last_seq:
+            checker.violate("I5", commit.run_id, f"commit {commit.number} was applied twice")
+        return
+    if row.owner != commit.fence.incarnation:
+        checker.violate("I4", commit.run_id, f"a commit of {commit.fence.incarnation} was applied, owner {row.owner}")
+    if commit.number != last + 1:
+        checker.violate("I5", commit.run_id, f"commit {commit.number} was applied after commit {last}")
+    shadow.applied[epoch] = commit.number
+    checker.stats["commits"] += 1
+    _integrate(checker, shadow, commit, row, following, now)
+
+
+def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, following: Run, now: Instant) -> None:
+    shadow.names += commit.names
+    if commit.entries or commit.attempts or commit.cursors or commit.move is not None:
+        shadow.stalls = 0
+    checker.signals.consumed(shadow, commit)
+    for entry in commit.entries:
+        _check_entry(checker, shadow, entry, row, now)
+        shadow.add(entry)
+        checker.kinds[entry.kind.word] += 1
+    for attempt in commit.attempts:
+        _check_attempt(checker, shadow, attempt, commit.fence.epoch)
+    for low, high in commit.trims:
+        shadow.trim(low, high)
+    for wait in commit.waits or ():
+        key = (wait.location, wait.kind)
+        if wait.kind is not WaitKind.RETRY and shadow.deadlines.setdefault(key, wait.due_at) != wait.due_at:
+            checker.violate("I24", shadow.run_id, f"the deadline of {shadow.path(wait.location)} was changed")
+    _check_move(checker, shadow, commit, following)
+
+
+def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: Instant) -> None:
+    path = shadow.path(entry.location)
+    if entry.seq != shadow.last_seq + 1:
+        checker.violate("I8", shadow.run_id, f"entry {entry.seq} at {path} follows entry {shadow.last_seq}")
+    if entry.location in shadow.ever:
+        checker.violate("I2", shadow.run_id, f"a second result at {path}")
+    if row.status in _FORWARD:
+        for closed in shadow.closed:
+            if entry.location.startswith(closed) and not path.endswith("~undo"):
+                checker.violate("I33", shadow.run_id, f"{path} was recorded after {shadow.path(closed)} had ended")
+    if entry.at > now:
+        checker.violate("I24", shadow.run_id, f"{path} ended in the future")
+    match entry.kind:
+        case EntryKind.SLEEP:
+            _check_sleep(checker, shadow, entry, path, now)
+        case EntryKind.UNDO:
+            _check_undo(checker, shadow, entry, path)
+        case EntryKind.STEP if "~undo" not in path:
+            _check_step(checker, shadow, entry, path)
+        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY:
+            due = shadow.deadlines.get((entry.location, WaitKind.SIGNAL))
+            is_timeout = entry.status is EntryStatus.FAILED or entry.value.startswith(b"[]")
+            if is_timeout and due is not None and now < due:
+                checker.violate("I24", shadow.run_id, f"{path} timed out {due - now} µs early")
+        case _:
+            pass
+
+
+def _check_sleep(checker: Checker, shadow: Shadow, entry: Entry, path: str, now: Instant) -> None:
+    due = unpack(entry.value)[0][0]
+    if min(entry.at, now) < due:
+        checker.violate("I24", shadow.run_id, f"timer {path} fired {due - min(entry.at, now)} µs early")
+    armed = shadow.deadlines.get((entry.location, WaitKind.TIMER), due)
+    if armed != due:
+        checker.violate("I24", shadow.run_id, f"timer {path} was armed for {armed} and ended for {due}")
+
+
+def _check_step(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> None:
+    node = checker.nodes.get(path.rpartition("/")[2])
+    if node is None:
+        checker.violate("I9", shadow.run_id, f"a step at {path} that is in no program")
+        return
+    has_undo = node["kind"].startswith("undoable") and entry.status is EntryStatus.DONE
+    if has_undo != (entry.undo is not None):
+        checker.violate("I29", shadow.run_id, f"{path} was committed with{'out' if has_undo else ''} a compensation")
+    if entry.attempts > ATTEMPTS_MAX * (1 + shadow.retries):
+        checker.violate("I10", shadow.run_id, f"{path} was attempted {entry.attempts} times")
+    fails = {"flaky": node["fails"], "retry_after": 1}.get(node["kind"], 0)
+    if entry.status is EntryStatus.DONE and fails and entry.attempts <= fails:
+        checker.violate("I10", shadow.run_id, f"{path} succeeded at attempt {entry.attempts}, its count was reset")
+
+
+def _check_undo(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> None:
+    forward = shadow.undoable.get(entry.location)
+    if forward is None:
+        checker.violate("I29", shadow.run_id, f"{path} undoes what was never done")
+        return
+    later = [e for e in shadow.left_to_undo() if e.seq > forward.seq]
+    if later:
+        checker.violate("I30", shadow.run_id, f"{path} was undone before {shadow.path(later[0].location)}")
+
+
+def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: int) -> None:
+    path = shadow.path(attempt.location)
+    past = shadow.attempts.setdefault(attempt.location, [])
+    if attempt.number != (past[-1].number if past else 0) + 1:
+        checker.violate("I10", shadow.run_id, f"attempt {attempt.number} of {path} after {len(past)} others")
+    recent = [one for one in past if one.at > shadow.retried_at and one.failure is not None]
+    if attempt.failure is not None and len(recent) + 1 > ATTEMPTS_MAX:
+        checker.violate("I10", shadow.run_id, f"{path} failed {len(recent) + 1} times, more than its policy allows")
+    if attempt.next_at is not None and attempt.next_at - attempt.at < BACKOFF_FIRST * 2 ** len(recent):
+        kind = decode_failure(attempt.failure).type if attempt.failure else ""
+        if kind != "RetryAfter":
+            checker.violate("I10", shadow.run_id, f"the wait after attempt {attempt.number} of {path} is too short")
+    past.append(attempt)
+    if attempt.failure is None:
+        shadow.started[attempt.location, attempt.number] = epoch
+
+
+def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run) -> None:
+    match commit.move:
+        case BeginRollback(undo_floor=floor):
+            shadow.floor = floor
+        case End(status=status, output=output):
+            if status is RunStatus.COMPLETED and following.output != output:
+                checker.violate("I11", shadow.run_id, "the stored output is not the returned value")
+            if status is RunStatus.COMPENSATED and shadow.left_to_undo():
+                checker.violate("I30", shadow.run_id, "compensated, with something left to undo")
+            if status is RunStatus.CONTINUED:
+                checker.signals.continued(commit, following)
+        case _:
+            pass
+
+
+def check_row(checker: Checker, row: Run, _: Any = None) -> None:
+    """A row that cannot be."""
+    if row.owner is not None and row.wake_at is not None:
+        checker.violate("I17", row.run_id, "owned, and claimable at the same time")

@@ -1,0 +1,65 @@
+"""The checker's own record of what was committed, kept from the commits themselves and compared with what the store says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stepwell.clock import Instant
+from stepwell.model.entries import Attempt, Entry
+from stepwell.model.locations import Location, format_path, undo
+from stepwell.model.states import EntryKind, WaitKind
+
+
+@dataclass(slots=True)
+class Shadow:
+    """One run as the checker remembers it."""
+
+    run_id: str
+    names: list[str] = field(default_factory=list)
+    entries: dict[Location, Entry] = field(default_factory=dict)  # what the store must still have
+    ever: dict[Location, Entry] = field(default_factory=dict)  # also what was trimmed
+    paths: dict[str, Entry] = field(default_factory=dict)  # `ever`, spelled
+    attempts: dict[Location, list[Attempt]] = field(default_factory=dict)
+    started: dict[tuple[Location, int], int] = field(default_factory=dict)  # at-most-once starts, with their epoch
+    undoable: dict[Location, Entry] = field(default_factory=dict)  # by the location of their undo
+    closed: list[Location] = field(default_factory=list)  # ended joins, races and loops
+    deadlines: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
+    applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
+    last_seq: int = 0
+    floor: int = 0
+    stalls: int = 0
+    retries: int = 0
+    retried_at: Instant = Instant(0)
+
+    def path(self, location: Location) -> str:
+        """The path of a location, as people read it."""
+        return format_path(location, self.names)
+
+    def add(self, entry: Entry) -> None:
+        """Remember an entry."""
+        self.entries[entry.location] = self.ever[entry.location] = entry
+        self.paths[self.path(entry.location)] = entry
+        self.last_seq = entry.seq
+        if entry.undo is not None:
+            self.undoable[undo(entry.location)] = entry
+        if entry.kind in (EntryKind.JOIN, EntryKind.RACE, EntryKind.LOOP):
+            self.closed.append(entry.location)
+
+    def trim(self, low: Location, high: Location) -> None:
+        """What the store may forget."""
+        for location in [at for at, entry in self.entries.items() if low <= at < high and entry.undo is None]:
+            del self.entries[location]
+        for location in [at for at in self.attempts if low <= at < high]:
+            del self.attempts[location]
+
+    def forget(self, location: Location) -> None:
+        """A failed entry that an operator's retry removed: it may be recorded again."""
+        self.entries.pop(location, None)
+        self.ever.pop(location, None)
+        self.paths.pop(self.path(location), None)
+        self.closed = [at for at in self.closed if at != location]
+
+    def left_to_undo(self) -> list[Entry]:
+        """What a rollback still has to undo, last first."""
+        left = [e for at, e in self.undoable.items() if e.seq > self.floor and at not in self.ever]
+        return sorted(left, key=lambda entry: entry.seq, reverse=True)

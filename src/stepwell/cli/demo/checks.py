@@ -1,0 +1,97 @@
+"""What the demonstration claims, each claim checked against the database and the ledger: pure, so that it can be tested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stepwell.cli.demo.ledger import BEGAN, Effect
+from stepwell.engine.views import EntryView, RunView
+
+UNDO = "~undo"
+
+
+class Check(NamedTuple):
+    """One claim, and whether it was true."""
+
+    claim: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """What was seen around the kill."""
+
+    in_flight: str  # the path that was being executed
+    recorded: frozenset[str]  # paths that were recorded when the first worker was dead
+    died_by_kill: bool
+    first_pid: int
+    second_pid: int
+    first_incarnation: str
+    second_incarnation: str
+
+
+class Repeats(NamedTuple):
+    """How often bodies ran more than once."""
+
+    recorded: tuple[str, ...]  # that were recorded before: must be empty
+    in_flight: tuple[str, ...]  # that had not ended when their worker died: allowed, and said
+
+
+def count_repeats(effects: Sequence[Effect], entries: Sequence[EntryView], recorded: Collection[str]) -> Repeats:
+    """A body that began again after its result was recorded is a repeat; one whose worker died on it had to."""
+    began = [effect for effect in effects if effect.what == BEGAN]
+    times = Counter(effect.path for effect in began)
+    ended_at = {entry.path: entry.at.timestamp() for entry in entries}
+    late = {effect.path for effect in began if effect.at > ended_at.get(effect.path, float("inf"))}
+    wrong = {path for path in recorded if times[path] > 1} | late
+    again = {path for path, number in times.items() if number > 1} - wrong
+    return Repeats(tuple(sorted(wrong)), tuple(sorted(again)))
+
+
+def check_takeover(
+    run: RunView, entries: Sequence[EntryView], effects: Sequence[Effect], seen: Takeover, timer_seconds: float
+) -> list[Check]:
+    """The first order: killed, taken over, a timer and a signal waited for, completed, nothing repeated."""
+    after = {effect.pid for effect in effects if effect.path == seen.in_flight} - {seen.first_pid}
+    repeats = count_repeats(effects, entries, seen.recorded)
+    other = seen.second_incarnation not in ("", seen.first_incarnation) and after == {seen.second_pid}
+    return [
+        Check("worker-1 was killed with SIGKILL in the middle of a step", seen.died_by_kill, seen.in_flight),
+        Check("another worker took the run over", other, f"pid {seen.first_pid} → {seen.second_pid}"),
+        Check("the run completed", run.status == "completed", run.status),
+        Check(
+            f"{len(repeats.recorded)} steps repeated",
+            not repeats.recorded and bool(seen.recorded),
+            ", ".join(repeats.recorded) or f"recorded before the kill: {', '.join(sorted(seen.recorded))}",
+        ),
+        _check_timer(entries, timer_seconds),
+        Check("a signal was waited for", any(_is_done(entry, "receive") for entry in entries)),
+    ]
+
+
+def _check_timer(entries: Sequence[EntryView], seconds: float) -> Check:
+    for before, entry in zip(entries, entries[1:], strict=False):
+        if _is_done(entry, "sleep"):
+            waited = (entry.at - before.at).total_seconds()
+            return Check("a timer was waited for", waited >= seconds, f"{waited:.2f} s of {seconds:g} s")
+    return Check("a timer was waited for", False, "there is none in the history")
+
+
+def _is_done(entry: EntryView, kind: str) -> bool:
+    return entry.kind == kind and entry.status == "done"
+
+
+def check_rollback(run: RunView, entries: Sequence[EntryView], effects: Sequence[Effect]) -> list[Check]:
+    """The second order: failed for good, and undone in reverse order, each once."""
+    done = [entry.path for entry in entries if entry.can_undo]
+    undone = [entry.path.removesuffix(UNDO) for entry in entries if entry.kind == "undo" and entry.status == "done"]
+    ran = [effect.path.removesuffix(UNDO) for effect in effects if effect.what == BEGAN and UNDO in effect.path]
+    return [
+        Check("the second order failed and was fully undone", run.status == "compensated", run.status),
+        Check("last in, first out", bool(done) and undone == done[::-1], " → ".join(undone)),
+        Check("each undo ran once", ran == undone, " → ".join(ran)),
+    ]

@@ -1,0 +1,69 @@
+"""How long the runs of a killed worker stood still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stepwell.errors import StoreUnavailableError
+from stepwell.model.runs import Run
+from stepwell.stores.base.store import Store
+
+_LOOK_SECONDS = 0.02
+_LOOK_SECONDS_MAX = 30.0
+
+
+@dataclass(slots=True)
+class Takeovers:
+    """Seconds from each kill to the next claim of each of its runs, and to the next commit of any of them."""
+
+    claims: list[float] = field(default_factory=list)
+    commits: list[float] = field(default_factory=list)
+    apart: int = 0  # kills while another worker was stopped: it may have held the write lock, so they are not counted
+    lost: int = 0  # runs that nobody claimed
+    pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to a while after SIGCONT
+    lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
+
+    async def watch(self, store: Store, held: Sequence[Run], killed_at: float) -> None:
+        """Look until every run of a killed worker has gone on."""
+        left = {run.run_id: run for run in held}
+        claims: list[float] = []
+        commit: float | None = None
+        while (left or commit is None) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                found = await store.views.find_many([run.run_id for run in held])
+            except StoreUnavailableError:
+                continue
+            since = time.monotonic() - killed_at
+            for before, now in zip(held, found, strict=True):
+                if now is None or now.epoch > before.epoch:
+                    if left.pop(before.run_id, None) is not None:
+                        claims.append(since)
+                if commit is None and (now is None or now.revision > before.revision or now.ended_at is not None):
+                    commit = since
+        self.lost += len(left)
+        if any(begin < killed_at + max(claims, default=0.0) and end > killed_at for begin, end in self.pauses):
+            self.apart += 1
+        else:
+            self.claims += claims
+            self.commits += [] if commit is None else [commit]
+
+    def worst(self) -> float:
+        """The longer p99."""
+        return max(percentile(self.claims, 0.99), percentile(self.commits, 0.99))
+
+    async def measure_lag(self) -> None:
+        """Note how late this process is woken: on a busy machine, that is not the workers' doing."""
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(0.05)
+            self.lag = max(self.lag, time.monotonic() - begun - 0.05)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
