@@ -102,4 +102,4 @@ def draw_shape(rng: random.Random, store: str, mode: str) -> Shape:
         sweep_every=rng.choice((0.5, 1.0)),
         stalls_max=rng.choice((3, 5)),
     )
-    return Shape(store, settings, rng.choice((1, 2, 2, 3)), rng.randint(2, 5), rng.uniform(3.0, 8.0))
+    return Shape(store, settings, rng.choice((1, 2, 2, 3)), rng.randint(2, 7), rng.uniform(3.0, 8.0))

@@ -56,7 +56,7 @@ class Maker:
         rng = self._rng
         continues = rng.choice((0, 0, 0, 0, 0, 1, 2))
         return {
-            "body": self._sequence(depth=rng.choice((1, 2, 2, 3)), budget=rng.randint(2, 8)),
+            "body": self._sequence(depth=rng.choice((1, 2, 3, 4)), budget=rng.randint(2, 24)),
             "ending": self._ending(),
             "continues": continues,
         }

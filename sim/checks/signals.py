@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,8 +24,8 @@ class Signals:
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self.numbers: dict[int, str] = {}  # mark of each number
-        self.stored: dict[str, str] = {}  # mark -> name: stored at least once
-        self.used: dict[str, str] = {}  # mark -> where it was consumed
+        self.stores: Counter[str] = Counter()  # how often each mark was stored
+        self.used: defaultdict[str, list[str]] = defaultdict(list)  # mark -> the runs that consumed it
         self._consumed: set[int] = set()
         self._last: dict[tuple[str, str], int] = {}  # (run, name) -> highest number consumed
         self._dedup: set[tuple[str, str, str]] = set()
@@ -43,7 +44,7 @@ class Signals:
         for new, answer in zip(signals, answers, strict=True):
             if answer.delivery in (Delivery.DELIVERED, Delivery.HELD):
                 mark = _mark(new.payload)
-                self.stored[mark] = new.name
+                self.stores[mark] += 1
                 if new.dedup_key is not None and answer.run_id is not None:
                     key = (answer.run_id, new.name, new.dedup_key)
                     if key in self._dedup:
@@ -62,9 +63,9 @@ class Signals:
                 "I22", shadow.run_id, f"{len(commit.consumed)} signals consumed by a commit that uses {len(carried)}"
             )
         for (name, mark), number in zip(carried, commit.consumed, strict=False):
-            if mark in self.used:
+            if shadow.run_id in self.used[mark] or len(self.used[mark]) >= self.stores[mark]:
                 self._checker.violate("I21", shadow.run_id, f"signal {mark} was delivered twice")
-            self.used[mark] = shadow.run_id
+            self.used[mark].append(shadow.run_id)
             if self.numbers.setdefault(number, mark) != mark:
                 self._checker.violate("I22", shadow.run_id, f"consumed {self.numbers[number]}, and used {mark}")
             key = (shadow.run_id, name)

@@ -14,6 +14,7 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, LEDGER, LOG = "storm.db", "ledger.jsonl", "workers.log"
+CALM = "calm"  # once this file exists, workers start no runs of their own
 UP_SECONDS_MAX = 60.0
 DRAIN_SECONDS_MAX = 60.0
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from tests.system.evidence import Evidence, Execution
 
 Cause = Literal["kill", "stop", "stall"]
 
 
-class Death(NamedTuple):
-    """A kill: when, and what the database had of the runs that the process held."""
-
-    at: float
-    held: dict[str, frozenset[str]]  # run: paths with a result, and path@attempt with a recorded failure
-
-
 class Repeats:
     """Why bodies ran again."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self.deaths = {
-            line.facts["pid"]: Death(line.at, {run: frozenset(done) for run, done in line.facts["held"].items()})
+        # What the database had of the runs that a killed process held: path, or path@attempt of a recorded failure.
+        self.deaths: dict[int, dict[str, frozenset[str]]] = {
+            line.facts["pid"]: {run: frozenset(done) for run, done in line.facts["held"].items()}
             for line in evidence.of("killed")
         }
         self.stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
@@ -39,10 +33,9 @@ class Repeats:
 
     def was_in_flight(self, execution: Execution) -> bool:
         """Whether the kill of its process came before its result was recorded."""
-        death = self.deaths.get(execution.pid)
-        if death is None or execution.run not in death.held:
+        done = self.deaths.get(execution.pid, {}).get(execution.run)
+        if done is None:
             return False
-        done = death.held[execution.run]
         if "ticks/" in execution.path and self._latest_tick[execution.run, execution.pid] is not execution:
             return False  # trimmed or not, the next one of this loop began only after it was recorded
         return execution.path not in done and f"{execution.path}@{execution.attempt}" not in done
@@ -55,9 +48,8 @@ class Repeats:
             return "stop"
         if any(at >= execution.began for at in self.stalls.get(execution.pid, ())):
             return "stall"
-        death = self.deaths.get(execution.pid)
         # It had lost the run before it was killed, so it had stalled, and did not live to say so.
-        return "stall" if death is not None and execution.run not in death.held else None
+        return "stall" if execution.run not in self.deaths.get(execution.pid, {execution.run: ()}) else None
 
     def counts(self) -> Counter[str]:
         """How many bodies ran again, by cause."""
@@ -90,7 +82,7 @@ def zombie_begins(evidence: Evidence) -> int:
     return count
 
 
-def _times(found: Iterator[tuple[Any, float]] | Any) -> dict[int, list[float]]:
+def _times(found: Iterable[tuple[int, float]]) -> dict[int, list[float]]:
     times: defaultdict[int, list[float]] = defaultdict(list)
     for pid, at in found:
         times[pid].append(at)

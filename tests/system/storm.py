@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stepwell import Engine
 from stepwell.environment import system_environment
@@ -22,15 +22,13 @@ from stepwell.model.states import ACTIVE, RunStatus
 from stepwell.stores.base.views import Detail, RunFilter
 from stepwell.wiring import open_store
 from tests.system.evidence import Observed, check_file, collect
-from tests.system.fleet import DATABASE, LEDGER, Fleet, Member
+from tests.system.fleet import CALM, DATABASE, LEDGER, Fleet, Member
 from tests.system.ledger import Ledger, read_ledger
 from tests.system.storm_checks import violations
 from tests.system.storm_client import Client
 from tests.system.storm_report import print_report
 from tests.system.storm_workflows import WORKFLOWS, relay, talk
 from tests.system.takeovers import Takeovers
-
-Act = Literal["kill", "stop", "term"]
 
 OWNED = (RunStatus.RUNNING, RunStatus.CANCELLING, RunStatus.COMPENSATING)
 LIMIT = 5_000
@@ -47,7 +45,7 @@ class Storm:
         self.ledger = Ledger(folder / LEDGER)
         self.takeovers = Takeovers()
         self.observed = Observed()
-        self.done: dict[Act, int] = {"kill": 0, "stop": 0, "term": 0}
+        self.done = {"kill": 0, "stop": 0, "term": 0}
         self.problems: list[str] = []
         self._store = open_store(self.fleet.url, system_environment())
         self._engine = Engine(self._store, workflows=WORKFLOWS, worker=False)
@@ -86,7 +84,7 @@ class Storm:
 
     async def _rage(self) -> None:
         options = self.options
-        acts: list[Act] = ["kill"] * options.kills + ["stop"] * options.stop_cont + ["term"] * options.terms
+        acts = ["kill"] * options.kills + ["stop"] * options.stop_cont + ["term"] * options.terms
         self.chance.shuffle(acts)
         stop = asyncio.Event()
         busy = asyncio.ensure_future(self._client.keep_busy(stop, 0.1))
@@ -98,6 +96,7 @@ class Storm:
             self._progress("storm")
         stop.set()
         await busy
+        (self.folder / CALM).touch()
 
     async def _choose(self) -> Member:
         """Somebody who serves; and never the last one who can."""
@@ -107,7 +106,7 @@ class Storm:
                 return self.chance.choice(free)
             await asyncio.sleep(0.02)
 
-    async def _act(self, act: Act, member: Member) -> None:
+    async def _act(self, act: str, member: Member) -> None:
         member.is_reserved = True
         self.done[act] += 1
         match act:
@@ -115,7 +114,7 @@ class Storm:
                 await self._kill(member)
             case "stop":
                 self._spawn(self._pause(member))
-            case "term":
+            case _:
                 self._spawn(self._terminate(member))
 
     async def _kill(self, member: Member) -> None:
@@ -142,7 +141,7 @@ class Storm:
     async def _pause(self, member: Member) -> None:
         begun, lease = time.monotonic(), self.options.lease
         lasts = lease * self.chance.uniform(1.3, 2.2)
-        self.takeovers.pauses.append((begun, begun + lasts + lease))
+        self.takeovers.pauses.append((begun, begun + lasts + 0.5))
         self.ledger.note("stopped", pid=member.pid)
         member.send(signal.SIGSTOP)
         await asyncio.sleep(lasts)
@@ -190,8 +189,9 @@ class Storm:
         self.problems += [line for line in self.fleet.log().splitlines() if "Error" in line][:5]
 
     def _check_takeovers(self) -> list[str]:
-        limit = self.options.lease + 2.0 + self.takeovers.lag if self.options.takeover is None else self.options.takeover
-        worst = self.takeovers.worst()
+        limit, worst = self.options.takeover, self.takeovers.worst()
+        if limit is None:
+            limit = self.options.lease + 2.0 + self.takeovers.lag
         problems = [f"{self.takeovers.lost} runs of killed workers were never claimed"] if self.takeovers.lost else []
         return problems + ([f"p99 is {worst:.2f} s, above {limit:.2f} s"] if worst > limit else [])
 

@@ -59,9 +59,9 @@ def check_results(evidence: Evidence) -> Iterator[str]:
 def check_cancels(evidence: Evidence) -> Iterator[str]:
     """A cancel that won is how the run ended."""
     for line in evidence.of("cancelled"):
-        found = evidence.runs.get(line.facts["run"])
-        if found is None or found.status is not RunStatus.CANCELLED:
-            yield f"run {line.facts['run']}: cancel was acknowledged, it is {found and found.status.value}"
+        last = evidence.last_of_chain(line.facts["run"])
+        if last is None or last.status is not RunStatus.CANCELLED:
+            yield f"run {line.facts['run']}: cancel was acknowledged, it is {last and last.status.value}"
 
 
 def check_signals(evidence: Evidence) -> Iterator[str]:

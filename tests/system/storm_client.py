@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepwell import Engine, Handle, NotFoundError, ResultTimeout, RunCancelled, RunFailed, StepwellError, Workflow
@@ -28,10 +28,10 @@ class Client:
         self._numbers = itertools.count(1)
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def keep_busy(self, stop: asyncio.Event, every: float) -> None:
-        """Start runs until told to stop."""
+    async def keep_busy(self, stop: asyncio.Event, every: float, is_calm: Callable[[], bool] = lambda: False) -> None:
+        """Start runs until told to stop; none while it is to be calm."""
         while not stop.is_set():
-            if len(self._under_way) < self._active_max:
+            if len(self._under_way) < self._active_max and not is_calm():
                 self._spawn(self._one(self._chance.choice(WORKFLOWS)))
             await asyncio.sleep(self._chance.expovariate(1 / every))
 

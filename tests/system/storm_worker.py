@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell import Engine, WorkerSettings
-from tests.system.fleet import DATABASE, LEDGER, mark_of
+from tests.system.fleet import CALM, DATABASE, LEDGER, mark_of
 from tests.system.ledger import Ledger
 from tests.system.storm_client import Client
 from tests.system.storm_workflows import WORKFLOWS, use_ledger
@@ -47,9 +47,10 @@ async def serve(options: argparse.Namespace) -> None:
     )
     async with Engine(f"sqlite:///{folder / DATABASE}", workflows=WORKFLOWS, settings=settings) as engine:
         client = Client(engine, ledger, random.Random(), active_max=options.starts)
+        calm = folder / CALM
         busy: asyncio.Task[Any] | None = None
         if options.starts:
-            busy = asyncio.get_running_loop().create_task(client.keep_busy(stop, 0.25))
+            busy = asyncio.get_running_loop().create_task(client.keep_busy(stop, 0.25, calm.exists))
         mark_of(folder, os.getpid()).touch()
         while not stop.is_set() and os.getppid() == parent:
             try:

@@ -23,7 +23,7 @@ class Takeovers:
     commits: list[float] = field(default_factory=list)
     apart: int = 0  # kills while another worker was stopped: it may have held the write lock, so they are not counted
     lost: int = 0  # runs that nobody claimed
-    pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to a while after SIGCONT
+    pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to soon after SIGCONT
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
 
     async def watch(self, store: Store, held: Sequence[Run], killed_at: float) -> None:
@@ -39,9 +39,9 @@ class Takeovers:
                 continue
             since = time.monotonic() - killed_at
             for before, now in zip(held, found, strict=True):
-                if now is None or now.epoch > before.epoch:
-                    if left.pop(before.run_id, None) is not None:
-                        claims.append(since)
+                is_taken = now is None or now.epoch > before.epoch
+                if is_taken and left.pop(before.run_id, None) is not None:
+                    claims.append(since)
                 if commit is None and (now is None or now.revision > before.revision or now.ended_at is not None):
                     commit = since
         self.lost += len(left)

@@ -22,6 +22,7 @@ class Column(NamedTuple):
 
     title: str
     is_fixed: bool = False  # an id: never shortened
+    dropped: int = 0  # on a terminal that is too narrow: the highest goes first, 0 never
 
 
 class Output:
@@ -68,12 +69,10 @@ class Output:
             self.lines("\t".join(row) for row in [[column.title for column in columns], *cells])
             return
         used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
-        titles = [columns[n].title for n in used]
-        body = [[row[n] for n in used] for row in cells]
-        widths = _fit([columns[n] for n in used], [titles, *body], self._width())
-        for row in [titles, *body]:
-            fitted = (_pad(cell, width, self._gap) for cell, width in zip(row, widths, strict=True))
-            self.line((" " * _GAP).join(fitted).rstrip())
+        lines = [[column.title for column in columns], *cells]
+        widths = _fit(columns, used, lines, self._width())
+        for row in lines:
+            self.line((" " * _GAP).join(_pad(row[n], width, self._gap) for n, width in widths.items()).rstrip())
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines."""
@@ -86,12 +85,13 @@ class Output:
             line = "".join(click.style(char, fg=_PAINTS[char]) if char in _PAINTS else char for char in line)
         _echo(line, colour=self._has_colour, err=False)
 
-    def clipped(self, lines: Iterable[str]) -> list[str]:
-        """Lines cut to the width of a terminal; whole ones elsewhere."""
+    def clipped(self, lines: Sequence[str]) -> list[str]:
+        """A tree cut to the width of a terminal, but for its first line, which has the id; whole elsewhere."""
         if not self.is_terminal:
             return list(lines)
-        width = self._width()
-        return [line if len(line) <= width else line[: width - len(self._gap)] + self._gap for line in lines]
+        width, gap = self._width(), self._gap
+        cut = [line if len(line) <= width else line[: width - len(gap)] + gap for line in lines[1:]]
+        return [*lines[:1], *cut]
 
     def note(self, text: str) -> None:
         """Tell people something beside the result: on stderr, and never in the way of a program."""
@@ -134,14 +134,23 @@ def _wants_colour(is_terminal: bool) -> bool:
     return is_terminal and os.environ.get("TERM") != "dumb"
 
 
-def _fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Column widths that fit the terminal: the widest column that may shrink does, until all fit or none can."""
-    widths = [max(_cells(row[n]) for row in rows) for n in range(len(columns))]
-    while sum(widths) + _GAP * (len(widths) - 1) > width:
-        able = [n for n, column in enumerate(columns) if not column.is_fixed and widths[n] > _CELL_MIN]
+def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequence[str]], room: int) -> dict[int, int]:
+    """The width of each column that is shown: first the least important ones go, then the widest ones shrink."""
+    widths = {n: max(_cells(line[n]) for line in lines) for n in used}
+
+    def needed(least: Callable[[int], int]) -> int:
+        return sum(least(n) for n in widths) + _GAP * (len(widths) - 1)
+
+    def shrunk(n: int) -> int:
+        return widths[n] if columns[n].is_fixed else min(widths[n], _CELL_MIN)
+
+    while needed(shrunk) > room and any(columns[n].dropped for n in widths):
+        del widths[max(widths, key=lambda n: columns[n].dropped)]
+    while needed(widths.__getitem__) > room:
+        able = [n for n in widths if widths[n] > shrunk(n)]
         if not able:
             break
-        widths[max(able, key=lambda n: widths[n])] -= 1
+        widths[max(able, key=widths.__getitem__)] -= 1
     return widths
 
 

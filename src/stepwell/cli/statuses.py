@@ -26,7 +26,7 @@ STATUSES: dict[RunStatus, Shown] = {
     _S.COMPENSATION_FAILED: Shown("⚠", "!", "rollback incomplete"),
     _S.COMPLETED: Shown("✓", "+", "completed"),
     _S.FAILED: Shown("✕", "x", "failed"),
-    _S.COMPENSATED: Shown("↶", "<", "failed, fully undone"),
+    _S.COMPENSATED: Shown("↶", "<", "failed, undone"),
     _S.CANCELLED: Shown("⊘", "-", "cancelled"),
     _S.CONTINUED: Shown("→", ">", "continued"),
 }

@@ -33,9 +33,9 @@ def dump_json(value: Any, *, is_compact: bool = False) -> str:
     return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def brief(value: Any, limit: int = 60) -> str:
+def brief(value: Any, limit: int = 60, *, gap: str = "…") -> str:
     """A value on one line, shortened in the middle."""
-    return shorten(clean(dump_json(value, is_compact=True)), limit)
+    return shorten(clean(dump_json(value, is_compact=True)), limit, gap=gap)
 
 
 def shorten(text: str, limit: int, *, gap: str = "…") -> str:

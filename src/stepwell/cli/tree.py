@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from stepwell.engine.views import EntryView, RunView, WaitView
 
 _UNDO = "~undo"
+_UNDO_HEADING = "undo (last in, first out)"
 _PATH_MAX = 40
 _VALUE_MAX = 60
 _ERROR_MAX = 120
+_INPUT_MAX = 100
 
 
 class Marks(NamedTuple):
@@ -29,13 +31,14 @@ class Marks(NamedTuple):
     undo: str
     gives: str
     dot: str
+    gap: str
     branch: str
     last: str
     bar: str
 
 
-UNICODE = Marks("✓", "✕", "●", "‖", "↻", "↶", "→", "·", "├─ ", "└─ ", "│  ")
-ASCII = Marks("+", "x", "*", "=", "@", "<", "->", "-", "|- ", "`- ", "|  ")
+UNICODE = Marks("✓", "✕", "●", "‖", "↻", "↶", "→", "·", "…", "├─ ", "└─ ", "│  ")
+ASCII = Marks("+", "x", "*", "=", "@", "<", "->", "-", "...", "|- ", "`- ", "|  ")
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ def render_tree(
     undos = _grow([entry for entry in entries if _UNDO in entry.path], ())
     tops = _in_order(root)
     if undos.below:
-        tops.append(_Node("undo (last in, first out)", below=undos.below))
+        tops.append(_Node(_UNDO_HEADING, below=undos.below))
     width = max((_width_of(node, 0) for node in tops), default=0)
     lines = [*_header(run, marks, ascii=ascii)]
     is_stuck = run.status == "compensation_failed"
@@ -80,14 +83,14 @@ def _header(run: RunView, marks: Marks, *, ascii: bool) -> Iterator[str]:
         facts.append(f"goes on as {run.successor}")
     yield clean("  " + f" {marks.dot} ".join(facts))
     if run.input is not None:
-        yield f"  input   {brief(run.input, 100)}"
+        yield f"  input   {brief(run.input, _INPUT_MAX, gap=marks.gap)}"
     if run.output is not None:
-        yield f"  output  {brief(run.output, 100)}"
+        yield f"  output  {brief(run.output, _INPUT_MAX, gap=marks.gap)}"
     if run.failure is not None:
         at = f"   at {run.failure.path}" if run.failure.path else ""
-        yield f"  cause   {shorten(clean(run.failure.summary), _ERROR_MAX)}{clean(at)}"
+        yield f"  cause   {shorten(clean(run.failure.summary), _ERROR_MAX, gap=marks.gap)}{clean(at)}"
     if run.reason:
-        yield f"  reason  {shorten(clean(run.reason), _ERROR_MAX)}"
+        yield f"  reason  {shorten(clean(run.reason), _ERROR_MAX, gap=marks.gap)}"
 
 
 def _grow(entries: Sequence[EntryView], waits: Sequence[WaitView]) -> _Node:
@@ -112,7 +115,7 @@ def _in_order(node: _Node) -> list[_Node]:
 
 
 def _width_of(node: _Node, depth: int) -> int:
-    own = min(len(clean(node.name)), _PATH_MAX) + 3 * depth
+    own = 0 if node.name is _UNDO_HEADING else min(len(clean(node.name)), _PATH_MAX) + 3 * depth
     return max([own, *(_width_of(child, depth + 1) for child in node.below.values())])
 
 
@@ -124,7 +127,7 @@ def _with_rails(nodes: Sequence[_Node], lead: str, marks: Marks) -> Iterator[tup
 
 
 def _line(node: _Node, lead: str, indent: int, width: int, marks: Marks, *, is_stuck: bool) -> str:
-    name = shorten(clean(node.name), _PATH_MAX)
+    name = shorten(clean(node.name), _PATH_MAX, gap=marks.gap)
     icon, facts = _facts(node, marks, is_stuck=is_stuck)
     return f"{lead}{icon} {name:<{max(width - indent, 0)}}  {'   '.join(facts)}".rstrip()
 
@@ -134,16 +137,16 @@ def _facts(node: _Node, marks: Marks, *, is_stuck: bool) -> tuple[str, list[str]
     if entry is None:
         if node.waits:
             return marks.retries if node.waits[0].kind == "retry" else marks.waits, [_wait(w) for w in node.waits]
-        return (marks.undo, []) if node.name.startswith("undo (") else (marks.open, [])
+        return (marks.undo, []) if node.name is _UNDO_HEADING else (marks.open, [])
     facts = [f"{duration(entry.took):>8}"]
     if entry.attempts > 1:
         facts.append(f"{entry.attempts} attempts")
     if entry.kind not in ("step", "undo"):
         facts.append(entry.kind.replace("_", " "))
     if entry.failure is not None:
-        facts.append(shorten(clean(entry.failure.summary), _ERROR_MAX))
-    elif entry.value is not None:
-        facts.append(f"{marks.gives} {brief(entry.value, _VALUE_MAX)}")
+        facts.append(shorten(clean(entry.failure.summary), _ERROR_MAX, gap=marks.gap))
+    elif entry.value is not None and entry.kind != "sleep":  # whose value is only its deadline
+        facts.append(f"{marks.gives} {brief(entry.value, _VALUE_MAX, gap=marks.gap)}")
     if entry.is_undone:
         facts.append(f"{marks.undo} undone")
     elif entry.can_undo and is_stuck:

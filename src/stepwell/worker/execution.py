@@ -91,6 +91,9 @@ class Execution:
         self.run = claimed.run
         self._fence = self._fence_of(claimed)
         self._number = self._acknowledged = 0
+        # A deadline may have passed while the park was on its way, so that the code went on and asked for bodies: numbers begin anew.
+        barrier = int(self._journal.pending.is_urgent)
+        self._held = [(barrier, body) for _, body in self._held]
         self._is_over = self._is_leaving = False
         self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
         if self._turn is not None:
@@ -209,10 +212,11 @@ class Execution:
 
     def _answered(self, applied: Applied) -> None:
         commit, self._sent = self._sent, None
+        if applied.claimed:
+            # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
+            self._host.adopt(applied.claimed)
         if self._is_over or commit is None:
             return
-        if applied.claimed:
-            self._host.adopt(applied.claimed)
         match applied.verdict:
             case Verdict.FENCED:
                 self.drop()

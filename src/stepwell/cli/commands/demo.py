@@ -52,27 +52,27 @@ def demo(ctx: click.Context, settings: Settings) -> None:
         "stepwell.demo/1",
         _body(report, db),
         run_ids=[seen.run.run_id for seen in report.runs],
-        words=lambda: out.clipped(_words(report, db, ascii=out.ascii)),
+        words=lambda: _words(report, db, out),
     )
     sys.stdout.flush()
     ctx.exit(0 if report.ok else 1)
 
 
 def _plain(line: str) -> str:
-    return line.translate(str.maketrans({"✓": "+", "✕": "x", "↶": "<", "‖": "=", "→": ">", "·": "-"}))
+    return line.translate(str.maketrans("✓✕↶‖→·", "+x<=>-"))
 
 
-def _words(report: Report, db: str, *, ascii: bool) -> Iterator[str]:
+def _words(report: Report, db: str, out: Output) -> Iterator[str]:
     for seen in report.runs:
         yield ""
-        yield from render_tree(seen.run, seen.entries, seen.waits, ascii=ascii)
+        yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
     yield ""
     for check in report.checks:
         line = f"{'✓' if check.ok else '✕'} {check.claim}" + (f"  ({check.detail})" if check.detail else "")
-        yield _plain(line) if ascii else line
+        yield _plain(line) if out.ascii else line
     again = ", ".join(report.repeats.in_flight)
     if again:
-        yield f"  {again} had not ended when its worker died, so it ran again, under the same idempotency key"
+        yield f"  {again} had not ended when its worker died, so it ran again"
     yield ""
     if not report.ok:
         yield f"NOT everything was true; the logs of the workers are beside {db.removeprefix('sqlite:///')}"

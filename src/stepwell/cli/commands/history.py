@@ -16,8 +16,8 @@ _COLUMNS = (
     Column("PATH", is_fixed=True),
     Column("KIND"),
     Column("STATUS"),
-    Column("ATTEMPTS"),
-    Column("AT (UTC)", is_fixed=True),
+    Column("ATTEMPTS", dropped=2),
+    Column("AT (UTC)", is_fixed=True, dropped=1),
     Column("TOOK", is_fixed=True),
     Column("VALUE"),
 )

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _COLUMNS = (
     Column("RUN", is_fixed=True),
     Column("KEY"),
-    Column("WORKFLOW"),
-    Column("STATUS"),
-    Column("WHERE"),
+    Column("WORKFLOW", dropped=1),
+    Column("STATUS", is_fixed=True),
+    Column("WHERE", dropped=3),
     Column("WHY"),
-    Column("CREATED (UTC)", is_fixed=True),
-    Column("TOOK", is_fixed=True),
+    Column("CREATED (UTC)", is_fixed=True, dropped=2),
+    Column("TOOK", is_fixed=True, dropped=4),
 )
 
 

@@ -62,11 +62,11 @@ def show(settings: Settings, run: str) -> None:
         "pending_signals": seen.pending,
         "children": [run_body(child) for child in seen.children],
     }
-    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: out.clipped(_words(seen, ascii=out.ascii)))
+    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, out))
 
 
-def _words(seen: Seen, *, ascii: bool) -> Iterator[str]:
-    yield from render_tree(seen.run, seen.entries, seen.waits, ascii=ascii)
+def _words(seen: Seen, out: Output) -> Iterator[str]:
+    yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
     if seen.pending:
         yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
     for child in seen.children:

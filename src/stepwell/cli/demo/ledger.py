@@ -1,6 +1,6 @@
 """The ledger of effects: one line for each time that a body began or ended, written by the worker that ran it.
 
-It is what the outside world saw. The database says what was recorded; comparing the two shows whether anything was repeated.
+It is what the outside world saw. The database says what was recorded; the two together show what was repeated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Effect(NamedTuple):
     what: str  # began or ended
     pid: int
     at: float  # seconds since the epoch
+    key: str  # the idempotency key that a real service would be given
 
 
-def note(ledger: Path, run_id: str, path: str, what: str) -> None:
+def note(ledger: Path, run_id: str, path: str, key: str, what: str) -> None:
     """Append one line. A single write to a file opened for appending is never mixed with another's."""
-    line = Effect(run_id, path, what, os.getpid(), SystemClock().now() / 1e6)
+    line = Effect(run_id, path, what, os.getpid(), SystemClock().now() / 1e6, key)
     with ledger.open("ab", buffering=0) as file:
         file.write(json.dumps(line).encode() + b"\n")
 

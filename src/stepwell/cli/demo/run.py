@@ -20,7 +20,7 @@ from stepwell.errors import StepwellError
 
 _LOOK_SECONDS = 0.04
 _PATIENCE_SECONDS = 20.0  # for any one thing to happen
-_INTO_THE_STEP_SECONDS = 0.3
+_INTO_THE_STEP_SECONDS = 0.2
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,7 @@ class Report:
 
     checks: list[Check] = field(default_factory=list)
     runs: list[Seen] = field(default_factory=list)
-    repeats: Repeats = Repeats((), ())
+    repeats: Repeats = field(default_factory=lambda: Repeats((), ()))
     seconds: float = 0.0
 
     @property

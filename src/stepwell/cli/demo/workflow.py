@@ -42,9 +42,9 @@ class Receipt:
 @contextmanager
 def _effect(ctx: StepContext, order: Order) -> Iterator[None]:
     file = Path(order.ledger)
-    ledger.note(file, ctx.run_id, ctx.path, ledger.BEGAN)
+    ledger.note(file, ctx.run_id, ctx.path, ctx.idempotency_key, ledger.BEGAN)
     yield
-    ledger.note(file, ctx.run_id, ctx.path, ledger.ENDED)
+    ledger.note(file, ctx.run_id, ctx.path, ctx.idempotency_key, ledger.ENDED)
 
 
 async def release_stock(ctx: StepContext, order: Order) -> None:

@@ -96,9 +96,11 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
                 state = decode_value(turn, location, stored, hint, "the loop's state")
             case _:
                 raise _bad_outcome(scope, location, outcome)
+        before = trimmed
         if number % options.trim_every == 0:
             trimmed = _trim(scope, location, trimmed, number - options.keep)
-        if number % options.commit_every == 0:
+        # What is trimmed can't be replayed, so the cursor must be beyond it in the same commit.
+        if trimmed != before or number % options.commit_every == 0:
             journal.move_cursor(Cursor(location, number, trimmed, pack([scope.time], stored)))
 
 

@@ -52,8 +52,9 @@ class Beside:
         return answer
 
     def stop(self) -> None:
-        """End the thread once its calls are done."""
+        """End the thread once its calls are done, which they should be: this waits."""
         self._calls.put(None)
+        self._thread.join()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

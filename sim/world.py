@@ -1,0 +1,266 @@
+"""One seed: its processes, its clients, its faults, and what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.backends import open_backend
+from sim.checker import Checker, Violation, at_once
+from sim.checks.final import check_end
+from sim.clients import Clients
+from sim.environment import HostClock, make_environment
+from sim.ledger import Ledger
+from sim.loop import Deadlock, SimLoop, Spinning
+from sim.mix import MODES, STORES, draw_mix, draw_shape
+from sim.process import Process
+from sim.programs import Maker, walk
+from stepwell.replay.bodies import Body
+from stepwell.replay.step_context import StepContext
+
+SECONDS_TO_END = 400.0  # of virtual time, once all faults have stopped
+
+
+@dataclass(slots=True)
+class Report:
+    """What one seed came to."""
+
+    seed: int
+    store: str
+    mode: str
+    mix: str
+    violations: list[Violation] = field(default_factory=list)
+    unfinished: int = 0
+    stats: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+    faulted: Counter[str] = field(default_factory=Counter)
+    digest: str = ""
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, store: str, mode: str, log: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed}/{store}/{mode}")
+        self.mix = draw_mix(self.rng)
+        self.shape = draw_shape(self.rng, store, mode)
+        self.mode = mode
+        self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
+        self.context = self.loop.world.context()
+        self.host = HostClock(self.loop)
+        self.backend = open_backend(store)
+        self.stats: Counter[str] = Counter()
+        self.faulted: Counter[str] = Counter()
+        self.are_faults_on = True
+        self.budget = self.mix.budget
+        self.processes: dict[str, Process] = {}
+        self.closed: set[Process] = set()  # left in order, at the end
+        maker = Maker(random.Random(self.rng.getrandbits(64)))
+        self.programs = [maker.program() for _ in range(self.shape.programs)]
+        inspector = self.backend.handle(
+            make_environment(self.loop, self.host, random.Random(0), "inspector", lambda *_: None)
+        )
+        at_once(inspector.open())
+        nodes = {node["id"]: node for program in self.programs for node in walk(program)}
+        self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
+        self.ledger = Ledger(self)
+        self.clients = Clients(self)
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._log = log
+        self._mended: set[str] = set()
+        self._poisonings: Counter[str] = Counter()
+
+    # --- the story ---
+
+    async def main(self) -> None:
+        """Faults and clients together; then no more faults, and everything must end."""
+        for number in range(self.shape.workers):
+            self._start(f"worker{number}")
+        self._start("client", is_worker=False)
+        await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain())
+        await self._stop_faults()
+        await self.clients.settle(SECONDS_TO_END)
+        if not self.checker.violations:
+            await self._close()
+
+    async def _stop_faults(self) -> None:
+        left = self.shape.faulty_seconds - self.loop.time()
+        if left > 0:
+            await asyncio.sleep(left)
+        self.are_faults_on = False
+        for process in self.processes.values():
+            process.lane.fuse = -1
+        self.trace("calm")
+
+    async def _jump_clock(self) -> None:
+        for _ in range(self.mix.clock_jumps):
+            await asyncio.sleep(self.rng.uniform(0.1, 2.0))
+            seconds = self.rng.choice((-5.0, -1.0, -0.1, 0.5, 2.0, 10.0, 60.0))
+            self.stats["clock jumps"] += 1
+            self.trace("clock", seconds)
+            self.host.jump(seconds)
+
+    async def _drain(self) -> None:
+        for _ in range(self.mix.drains):
+            await asyncio.sleep(self.rng.uniform(0.2, 2.0))
+            ready = [one for one in self.processes.values() if one.is_worker and one.is_ready]
+            if not ready:
+                continue
+            process = self.rng.choice(ready)
+            self.stats["drains"] += 1
+            self.trace("drain", process.name)
+            self.loop.create_task(
+                process.leave(self.rng.choice((0.0, 0.2, 5.0))), name="drain", context=process.lane.context()
+            )
+            self.loop.call_later(
+                self.rng.uniform(0.1, 3.0), self._start, process.name, context=self.context
+            )
+
+    async def _close(self) -> None:
+        """A last orderly shutdown leaves nothing behind."""
+        for process in tuple(self.processes.values()):
+            if not process.lane.is_dead and not process.is_leaving:
+                await process.ask(lambda engine: engine.shutdown(5.0))
+                self.closed.add(process)
+        await asyncio.sleep(0.1)
+
+    # --- processes ---
+
+    def _start(self, name: str, is_worker: bool = True) -> None:
+        process = Process(self, name, is_worker=is_worker)
+        self.processes[name] = process
+        self.trace("start", name)
+        process.start()
+
+    def process_died(self, process: Process) -> None:
+        """Somebody starts it again, after a while."""
+        if self.processes.get(process.name) is process and not process.is_leaving:
+            self.loop.call_later(
+                self.rng.uniform(0.01, 3.0), self._start, process.name, process.is_worker, context=self.context
+            )
+
+    def spend(self) -> bool:
+        """Whether there may be another crash or pause."""
+        self.budget -= 1
+        return self.budget >= 0
+
+    # --- what processes do ---
+
+    async def perform(
+        self, process: Process, noun: str, method: str, bound: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Let the real store do it, under the checker's eyes."""
+        if process.lane.is_dead:
+            await self.loop.create_future()
+        self.stats["store calls"] += 1
+        self.checker.before(method, args)
+        try:
+            answer = await bound(*args, **kwargs)
+        except Exception as error:
+            self.trace("refused", process.name, method, type(error).__name__)
+            if isinstance(error, (ValueError, AssertionError, KeyError, TypeError)):
+                self.violate("I47", "", f"{method} raised {error!r}")
+            raise
+        self.trace("call", process.name, method, args, kwargs, answer)
+        self.checker.after(process, method, args, answer)
+        return answer
+
+    def note_fault(self, fault: str, method: str, args: tuple[Any, ...]) -> None:
+        """Count a fault, and whom it hit."""
+        self.stats[{"ack_lost": "acks lost"}.get(fault, fault.replace("_", " "))] += 1
+        self.trace("fault", fault, method)
+        if method == "apply":
+            for commit in args[0]:
+                self.faulted.update(entry.kind.word for entry in commit.entries)
+                self.faulted.update(f"wait for {wait.kind.value}" for wait in commit.waits or ())
+        else:
+            self.faulted[method] += 1
+
+    def body_dispatched(self, process: Process, body: Body, execution: Any) -> None:
+        """A worker starts a body."""
+        self.checker.body(process, body, execution)
+
+    def body_began(self, info: StepContext, after: list[str]) -> None:
+        """A body runs."""
+        self.ledger.began(info)
+
+    def undo_began(self, info: StepContext, node: dict[str, Any], result: Any) -> None:
+        """A compensation runs."""
+        self.ledger.began(info)
+        self.stats["undone"] += 1
+        if result != ["did", node["id"], node["value"]]:
+            self.violate("I30", info.run_id, f"{info.path} was given {result!r}")
+
+    def poisoned(self, run_id: str) -> None:
+        """A body takes its process down."""
+        self._poisonings[run_id] += 1
+        self.stats["poisonings"] += 1
+        if self._poisonings[run_id] > 2 * self.shape.settings.stalls_max:
+            self.violate("L3", run_id, f"it took its worker down {self._poisonings[run_id]} times")
+        process = asyncio_process()
+        process.crash()
+
+    def is_mended(self, run_id: str) -> bool:
+        """Whether a poisonous step has been mended."""
+        return run_id in self._mended
+
+    def mend(self, run_id: str) -> None:
+        """Mend what kills its worker."""
+        self._mended.add(run_id)
+        self._poisonings[run_id] = 0
+
+    # --- what came of it ---
+
+    def violate(self, invariant: str, run_id: str, text: str) -> None:
+        """Note a broken promise."""
+        self.checker.violate(invariant, run_id, text)
+
+    def trace(self, *event: Any) -> None:
+        """One event, for the hash and for people."""
+        line = f"{self.loop.time():.6f} {event!r}"
+        self._hash.update(line.encode("utf-8", "backslashreplace"))
+        if self._log is not None:
+            self._log(line)
+
+    def run(self) -> Report:
+        """Live through the seed."""
+        report = Report(self.seed, self.shape.store, self.mode, self.mix.name)
+        try:
+            self.loop.run(self.main())
+            if not self.checker.violations:
+                check_end(self)
+        except Deadlock as error:
+            self.violate("L1", "", str(error))
+        except Spinning as error:
+            self.violate("L1", "", str(error))
+        report.violations = self.checker.violations
+        report.unfinished = self.clients.unfinished
+        report.stats = self.stats + self.checker.stats
+        report.stats["runs"] = len(self.checker.rows_now)
+        report.stats["events"] = self.loop.handles
+        report.executed = self.checker.kinds
+        report.faulted = self.faulted
+        report.digest = self._hash.hexdigest()
+        return report
+
+
+def asyncio_process() -> Process:
+    """The process whose code is running."""
+    from sim.loop import LANE
+
+    process: Process = LANE.get().process
+    return process
+
+
+def place_of(seed: int, store: str = "both", mode: str = "both") -> tuple[str, str]:
+    """Which store and which mode a seed is for: all four pairs take turns."""
+    return (
+        STORES[seed % 2] if store == "both" else store,
+        MODES[seed // 2 % 2] if mode == "both" else mode,
+    )

@@ -1,0 +1,48 @@
+"""Each of the driver's errors has one meaning for who uses the store."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from stepwell.errors import (
+    ForeignFileError,
+    StepwellError,
+    StoreFullError,
+    StoreNotWritableError,
+    StoreUnavailableError,
+)
+from stepwell.stores.sqlite.faults import translate, translated
+
+
+@pytest.mark.parametrize(
+    ("driver", "ours"),
+    [
+        (apsw.BusyError, StoreUnavailableError),
+        (apsw.LockedError, StoreUnavailableError),
+        (apsw.IOError, StoreUnavailableError),
+        (apsw.NoMemError, StoreUnavailableError),
+        (apsw.InterruptError, StoreUnavailableError),
+        (apsw.FullError, StoreFullError),
+        (apsw.NotADBError, ForeignFileError),
+        (apsw.CorruptError, ForeignFileError),
+        (apsw.CantOpenError, StoreNotWritableError),
+        (apsw.ReadOnlyError, StoreNotWritableError),
+        (apsw.PermissionsError, StoreNotWritableError),
+    ],
+)
+def test_an_error_of_the_driver_is_said_in_our_words(driver: type[apsw.Error], ours: type[StepwellError]) -> None:
+    with pytest.raises(ours) as caught, translated("some/runs.db"):
+        raise driver("words of the driver")
+
+    assert type(caught.value) is ours
+    assert caught.value.where == "some/runs.db"
+    assert "some/runs.db" in caught.value.title
+    assert isinstance(caught.value.__cause__, driver)
+
+
+def test_every_error_says_why_and_those_with_a_remedy_name_it() -> None:
+    for driver in (apsw.BusyError, apsw.FullError, apsw.NotADBError, apsw.CantOpenError):
+        error = translate(driver("x"), "runs.db")
+        assert error.why
+        assert error.fix

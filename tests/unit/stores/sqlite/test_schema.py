@@ -1,0 +1,116 @@
+"""The schema says what the model says, and hot statements use its indexes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import apsw
+import pytest
+
+from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.stores.sqlite.connections import open_writer
+from stepwell.stores.sqlite.texts import FOLDER, SQL
+
+
+@pytest.fixture
+def migrated() -> apsw.Connection:
+    return open_writer(":memory:", "FULL")
+
+
+def _objects(connection: apsw.Connection) -> dict[str, str]:
+    rows: list[Any] = connection.execute("select name, sql from sqlite_schema where sql is not null").fetchall()
+    return {name: " ".join(re.sub(r"--.*", "", sql).split()) for name, sql in rows}
+
+
+def test_all_migrations_together_make_the_schema_file(migrated: apsw.Connection) -> None:
+    written = apsw.Connection(":memory:")
+    written.execute((FOLDER / "schema.sql").read_text(encoding="utf-8"))
+
+    assert _objects(migrated) == _objects(written)
+    assert migrated.execute("select * from stepwell_meta").fetchall() == [("floor", 0)]
+
+
+def test_every_object_has_our_prefix(migrated: apsw.Connection) -> None:
+    assert [name for name in _objects(migrated) if not name.startswith("stepwell_")] == []
+
+
+def _values(connection: apsw.Connection, table: str, pattern: str) -> set[str]:
+    found = re.search(pattern, _objects(connection)[table])
+    assert found is not None
+    return set(re.findall(r"'(\w+)'", found[1]))
+
+
+def test_the_statuses_are_those_of_the_model(migrated: apsw.Connection) -> None:
+    all_of_them = _values(migrated, "stepwell_runs", r"status text not null check \( ?status in \(([^)]*)\)")
+    terminal = _values(migrated, "stepwell_runs", r"ended_at is null\) = \(status not in \(([^)]*)\)")
+
+    assert all_of_them == {status.value for status in RunStatus}
+    assert terminal == {status.value for status in TERMINAL}
+
+
+def test_the_letters_of_entries_are_those_of_the_model(migrated: apsw.Connection) -> None:
+    [kinds, statuses] = re.findall(r"glob '\[(\w+)\]'", _objects(migrated)["stepwell_entries"])
+
+    assert set(kinds) == {kind.value for kind in EntryKind}
+    assert set(statuses) == {status.value for status in EntryStatus}
+
+
+def test_the_kinds_of_waits_are_those_of_the_model(migrated: apsw.Connection) -> None:
+    assert _values(migrated, "stepwell_waits", r"kind in \(([^)]*)\)") == {kind.value for kind in WaitKind}
+
+
+def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
+    for name, text in SQL.items():
+        if not name.startswith("transactions."):
+            _plan(migrated, text.replace("{conditions}", "true"))
+
+
+def _plan(connection: apsw.Connection, text: str) -> list[str]:
+    names = dict.fromkeys(re.findall(r":(\w+)", text), 1)
+    rows: list[Any] = connection.execute(f"explain query plan {text}", names).fetchall()
+    return [row[3] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("runs.list_due", "stepwell_runs_wake (definition=? AND wake_at>? AND wake_at<?)"),
+        ("views.next_wake", "stepwell_runs_wake (definition=? AND wake_at>?)"),
+        ("runs.list_owned", "stepwell_runs_owner (owner=?)"),
+        ("runs.list_cancelling", "stepwell_runs_owner (owner=?)"),
+        ("workers.list_dead_owners", "stepwell_runs_owner (owner>?)"),
+        ("runs.find_active_of_key", "stepwell_runs_active_key (key=?)"),
+        ("runs.find_active_for_signal", "stepwell_runs_active_key (key=?)"),
+        ("runs.find_ended_of_key", "stepwell_runs_key (key=?)"),
+        ("runs.list_attached", "stepwell_runs_parent (parent=?)"),
+        ("runs.list_ended_children", "stepwell_runs_parent (parent=? AND parent_location=?)"),
+        ("runs.find_for_commit", "sqlite_autoindex_stepwell_runs_1 (run_id=?)"),
+        ("entries.list", "PRIMARY KEY (run=?)"),
+        ("entries.trim", "PRIMARY KEY (run=? AND location>? AND location<?)"),
+        ("signals.list_pending", "stepwell_signals_mailbox (run=?)"),
+        ("signals.find_twin", "stepwell_signals_dedup (run=? AND name=? AND dedup_key=?)"),
+        ("signals.find_held", "stepwell_signals_held (key=?)"),
+        ("views.find_by_key", "stepwell_runs_key (key=?)"),
+    ],
+)
+def test_a_hot_statement_uses_its_index(migrated: apsw.Connection, statement: str, index: str) -> None:
+    plan = _plan(migrated, SQL[statement])
+
+    assert [line for line in plan if index in line], plan
+    assert [line for line in plan if line.startswith("SCAN stepwell_") and "COVERING INDEX" not in line] == []
+
+
+@pytest.mark.parametrize("statement", ["runs.list_due", "views.next_wake", "signals.list_pending", "views.list_runs"])
+def test_an_index_gives_the_order_without_sorting(migrated: apsw.Connection, statement: str) -> None:
+    plan = _plan(migrated, SQL[statement].replace("{conditions}", "run_id < :before"))
+
+    assert [line for line in plan if "TEMP B-TREE" in line] == []
+
+
+def test_a_step_changes_no_column_of_an_index(migrated: apsw.Connection) -> None:
+    set_by_a_step = set(re.findall(r"(\w+) = ", SQL["runs.advance"].partition(" where ")[0]))
+    indexed = " ".join(sql for name, sql in _objects(migrated).items() if "on stepwell_runs" in sql)
+
+    assert set_by_a_step == {"number", "revision", "last_seq", "stalls"}
+    assert not set(re.findall(r"\w+", indexed)) & set_by_a_step
