@@ -1,4 +1,4 @@
-# pyright: enableTypeIgnoreComments=false, reportUnnecessaryTypeIgnoreComment=true
+# pyright: reportUnnecessaryTypeIgnoreComment=true
 """What type checkers must infer of ordinary user code. `make check` reads this file with mypy and pyright."""
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ async def checkout(ctx: Context, order: Order) -> Payment:
         return Break("done") if count > 3 else Continue(count + 1)
 
     assert_type(await ctx.loop("count", body, 0), str)
-    await ctx.step(charge, 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    await ctx.child(checkout, 1)  # type: ignore[misc]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    await ctx.step(charge, 1)  # type: ignore[call-overload]
+    await ctx.child(checkout, 1)  # type: ignore[misc]
     return payment
 
 
@@ -77,6 +77,6 @@ async def main() -> None:
     async with Engine("memory:", workflows=[checkout, nothing]) as engine:
         assert_type(await engine.start(checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(nothing)).result(), int)
-        await engine.start(checkout, 1)  # type: ignore[misc]  # pyright: ignore[reportArgumentType, reportCallIssue]
-        await engine.start(checkout)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue]
+        await engine.start(checkout, 1)  # type: ignore[misc]
+        await engine.start(checkout)  # type: ignore[arg-type]
     assert_type(pack(Order("1")), int)

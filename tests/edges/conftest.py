@@ -1,0 +1,98 @@
+"""A database with one run in each state people ask about, and the command line called in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stepwell import Engine, RunView, StepwellError
+from stepwell.cli.main import main
+from tests.edges import shop
+
+APP = str(Path(shop.__file__))
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        (line,) = self.err.splitlines()
+        return json.loads(line)["error"]
+
+
+Cli = Callable[..., Said]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    def call(*words: str) -> Said:
+        code = main(words)
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return call
+
+
+async def _fill(url: str) -> dict[str, str]:
+    order = shop.Order("ann", 42)
+    workflows = [shop.checkout, shop.approval, shop.declined, shop.undone, shop.stuck, shop.confused]
+    async with Engine(url, workflows=workflows) as engine:
+        ids = {}
+        for each in workflows:
+            given = None if each is shop.approval else order
+            handle = await engine.start(each, given, key=f"{each.name}-1")
+            ids[each.name] = str(handle.run_id)
+        for name, run_id in ids.items():
+            if name != "approval":
+                try:
+                    await engine.result(run_id, timeout="20s")
+                except StepwellError:
+                    pass
+        while not (await engine.detail("approval-1")).history.waits:
+            await asyncio.sleep(0.01)
+    return ids
+
+
+class Shop(NamedTuple):
+    """A database of its own for one test."""
+
+    url: str
+    ids: dict[str, str]
+
+    def status(self, key: str) -> RunView:
+        async def look() -> RunView:
+            async with Engine(self.url) as engine:
+                found = await engine.status(key)
+                assert found is not None
+                return found
+
+        return asyncio.run(look())
+
+
+@pytest.fixture(scope="session")
+def _filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    file = tmp_path_factory.mktemp("shop") / "shop.db"
+    return file, asyncio.run(_fill(f"sqlite:///{file}"))
+
+
+@pytest.fixture
+def db(_filled: tuple[Path, dict[str, str]], tmp_path: Path) -> Shop:
+    file, ids = _filled
+    for part in file.parent.glob("shop.db*"):
+        shutil.copy(part, tmp_path / part.name)
+    return Shop(f"sqlite:///{tmp_path / 'shop.db'}", ids)

@@ -1,0 +1,84 @@
+"""Help: quick because nothing heavy is imported, and useful because each has an example."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from stepwell.cli.main import stepwell
+from tests.edges.conftest import Cli
+
+COMMANDS = stepwell.list_commands(click.Context(stepwell))
+HEAVY = (
+    "rich",
+    "apsw",
+    "msgspec",
+    "asyncio",
+    "stepwell.wiring",
+    "stepwell.engine",
+    "stepwell.worker",
+    "stepwell.replay",
+)
+
+
+def _modules_after(code: str) -> set[str]:
+    show = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{show}"], capture_output=True, check=True, text=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import stepwell.cli.main",
+        "import stepwell.cli.main; stepwell.cli.main.main(['--help'])",
+        *(
+            f"import stepwell.cli.main; stepwell.cli.main.main(['{name}', '--help'])"
+            for name in ("start", "worker", "demo")
+        ),
+    ],
+)
+def test_help_imports_neither_the_engine_nor_a_driver(code: str) -> None:
+    assert _modules_after(code) & set(HEAVY) == set()
+
+
+def test_the_package_itself_imports_nothing_until_a_name_is_used() -> None:
+    before = _modules_after("import stepwell")
+    after = _modules_after("from stepwell import Engine, workflow, Retry")
+
+    assert before & set(HEAVY) == set()
+    assert "stepwell.wiring" in after
+
+
+@pytest.mark.parametrize("words", [*([name] for name in COMMANDS), ["rollback", "resume"]])
+def test_every_help_shows_a_real_example(cli: Cli, words: list[str]) -> None:
+    said = cli(*words, "--help")
+
+    assert said.code == 0
+    assert f"stepwell {' '.join(words)}" in said.out.split("Example:")[1] or "worker" in words
+
+
+def test_the_group_lists_every_command(cli: Cli) -> None:
+    listed = cli("--help").out.split("Commands:")[1]
+
+    assert [line.split()[0] for line in listed.splitlines() if line.strip()] == COMMANDS
+
+
+@pytest.mark.parametrize(("word", "near"), [("shwo", "'show'"), ("signl", "'signal'"), ("re", "'result' or")])
+def test_an_unknown_command_is_exit_code_2_with_a_suggestion(cli: Cli, word: str, near: str) -> None:
+    said = cli(word, "x")
+
+    assert said.code == 2
+    assert f"Did you mean {near}" in said.err
+
+
+def test_an_unambiguous_beginning_of_a_command_is_enough(cli: Cli) -> None:
+    assert "Usage: stepwell history" in cli("hist", "--help").out
+
+
+def test_the_version_is_printed(cli: Cli) -> None:
+    assert cli("--version").out.startswith("stepwell ")

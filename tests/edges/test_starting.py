@@ -1,0 +1,96 @@
+"""start: with the code at hand, and by name alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.edges.conftest import APP, Cli, Shop
+
+
+def test_start_stores_a_run_and_warns_that_nobody_serves_it(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    said = cli("--app", APP, "--db", url, "start", "checkout", "customer=bo", "amount:=7", "--key", "K 1")
+
+    assert said.code == 0
+    assert "Started checkout v1 run" in said.out
+    assert "(key k 1)" in said.out
+    assert "No worker serves checkout v1" in said.err
+    run = cli("show", "k 1", "--db", url, "-o", "json").json
+    assert (run["status"], run["input"]) == ("pending", {"customer": "bo", "amount": 7})
+
+
+def test_start_with_a_known_key_gives_the_run_that_has_it(cli: Cli, db: Shop) -> None:
+    words = ["start", "checkout", "customer=ann", "--key", "checkout-1", "--app", APP, "--db", db.url]
+    same = cli(*words, "amount:=42", "-o", "json").json
+    other = cli(*words, "amount:=43")
+
+    assert (same["run_id"], same["is_new"], same["same_input"]) == (db.ids["checkout"], False, True)
+    assert "with another input; it was returned instead" in other.err
+
+
+def test_input_may_be_a_file_with_single_fields_on_top(cli: Cli, db: Shop, tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_text('{"customer": "cy", "amount": 1}')
+    said = cli("start", "checkout", f"@{tmp_path}/order.json", "amount:=2", "--app", APP, "--db", db.url, "-o", "ids")
+
+    body = cli("show", said.out.strip(), "--db", db.url, "-o", "json").json
+    assert body["input"] == {"customer": "cy", "amount": 2}
+
+
+def test_wrong_input_lists_every_violation_and_stores_nothing(cli: Cli, db: Shop) -> None:
+    words = ["start", "checkout", "amount=4O", "colour=red", "--app", APP, "--db", db.url]
+    said, body = cli(*words), cli(*words, "-o", "json").error
+
+    assert (said.code, said.out) == (2, "")
+    assert body["code"] == "SW310"
+    assert len(body["violations"]) >= 2
+    assert all(name in said.err for name in ("amount", "customer"))
+    assert len(cli("ls", "--db", db.url, "-o", "ids").out.split()) == len(db.ids)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["amount:={oops"], "not JSON"),
+        (["amount:=NaN"], "NaN"),
+        (['amount:={"a":1,"a":2}'], "twice"),
+        (["amount=1", "amount=2"], "twice"),
+        (["nonsense"], "has no name"),
+        (["=x"], "has no name"),
+        (["@/nowhere/at/all.json"], "cannot read"),
+        (["-", "@x"], "only one"),
+    ],
+)
+def test_input_that_cannot_be_read_is_exit_code_2(cli: Cli, db: Shop, words: list[str], why: str) -> None:
+    said = cli("start", "checkout", *words, "--db", db.url)
+
+    assert said.code == 2
+    assert why in said.err
+
+
+def test_every_unreadable_field_is_named_at_once(cli: Cli, db: Shop) -> None:
+    said = cli("start", "checkout", "a:=x", "b:=y", "c", "--db", db.url, "-o", "json")
+
+    assert [violation[:3] for violation in said.error["violations"]] == ["`a`", "`b`", "'c'"]
+
+
+def test_start_by_name_alone_takes_what_the_database_knows(cli: Cli, db: Shop) -> None:
+    said = cli("start", "checkout", "customer=di", "amount:=5", "--db", db.url, "-o", "json")
+
+    assert (said.code, said.json["version"], said.json["input"]) == (0, 1, {"customer": "di", "amount": 5})
+
+
+@pytest.mark.parametrize("app", [[], ["--app", APP]])
+def test_an_unknown_workflow_is_exit_code_4_with_a_suggestion(cli: Cli, db: Shop, app: list[str]) -> None:
+    said = cli("start", "chekout", *app, "--db", db.url, "-o", "json")
+
+    assert (said.code, said.error["code"]) == (4, "SW402")
+    assert "Did you mean 'checkout'" in said.error["message"]
+
+
+def test_waiting_for_a_run_that_nobody_executes_stops_at_the_timeout(cli: Cli, db: Shop) -> None:
+    words = ["start", "checkout", "customer=a", "amount:=1", "--app", APP, "--db", db.url]
+
+    assert cli(*words, "--wait", "--timeout", "50ms").code == 8
+    assert cli(*words, "--timeout", "1s").code == 2

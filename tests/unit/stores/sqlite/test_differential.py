@@ -1,0 +1,269 @@
+"""The same random acts on the memory store, the executable specification, and on SQLite: same answers, same state."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stepwell.clock import Instant, Span
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.scene import new_run, new_signal
+from stepwell.conformance.snapshot import snapshot
+from stepwell.environment import Environment, SystemExecutor
+from stepwell.ids import Incarnation, RunId, SystemIds
+from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.locations import ROOT, Location, iteration, named, subtree
+from stepwell.model.runs import NewRun, Parent
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.model.waits import Wait
+from stepwell.model.workers import Claimant, Fence, NewWorker
+from stepwell.stores.base.store import Store
+from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
+
+_ACTS = 400
+_KEYS = (None, None, "k1", "k2")
+_SIGNALS = ("go", "stop")
+_WORKERS = ("w1", "w2")
+_FLOWS = ("flow@1", "flow@2")
+_FAILURE = encode_failure(FailureRecord("Oops", "no", path="a"))
+_ENDS = (
+    RunStatus.COMPLETED,
+    RunStatus.FAILED,
+    RunStatus.CANCELLED,
+    RunStatus.COMPENSATED,
+    RunStatus.COMPENSATION_FAILED,
+)
+
+
+class Double:
+    """Both stores; every act is done to both and must be answered alike."""
+
+    def __init__(self, seed: int) -> None:
+        self.clock = ManualClock()
+        self.random = random.Random(seed)
+        self.memory, self.sqlite = (
+            store(Environment(self.clock, SystemIds(self.clock), random.Random(0), SystemExecutor()))
+            for store in (MemoryStore, lambda environment: SqliteStore(environment, ":memory:"))
+        )
+        self.answers: Counter[str] = Counter()
+        self.ids = 0
+
+    async def both(self, act: Callable[[Store], Awaitable[Any]]) -> Any:
+        """Do it to both; the answer, or the error's class."""
+        answers = []
+        for store in (self.memory, self.sqlite):
+            try:
+                answers.append(await act(store))
+            except Exception as error:
+                answers.append(type(error))
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    def next_id(self, letter: str) -> str:
+        """Ids in the order of creation, so that both stores break ties alike."""
+        self.ids += 1
+        return f"{letter}{self.ids:06}"
+
+    def location(self) -> Location:
+        """One of few places, so that they meet."""
+        place = named(ROOT, self.random.randrange(3))
+        return iteration(place, self.random.randrange(3)) if self.random.random() < 0.5 else place
+
+    def claimant(self) -> Claimant | None:
+        """Who claims, if anybody."""
+        if self.random.random() < 0.4:
+            return None
+        return Claimant(
+            Incarnation(self.random.choice(_WORKERS)), self.random.randrange(4), _FLOWS[: self.random.randint(1, 2)]
+        )
+
+    def new(self, **changes: Any) -> NewRun:
+        """A run to start."""
+        dedup, delay = self.random.choice([0, 0, 5_000_000]), self.random.choice([0, 0, 2_000_000])
+        key, version = self.random.choice(_KEYS), self.random.randint(1, 2)
+        run = new_run(self.next_id("r"), key=key, version=version, dedup=Span(dedup), delay=Span(delay))
+        return run._replace(**changes)
+
+
+async def _runs(double: Double) -> list[Any]:
+    return [entry["run"] for entry in (await snapshot(double.memory))["runs"].values()]
+
+
+async def _some_run(double: Double) -> Any:
+    runs = await _runs(double)
+    return double.random.choice(runs) if runs else None
+
+
+async def create(double: Double) -> None:
+    runs = [double.new(own_id=double.random.random() < 0.5) for _ in range(double.random.randint(1, 3))]
+    if double.random.random() < 0.1 and (known := await _some_run(double)):
+        runs.append(runs[0]._replace(run_id=known.run_id))
+    claimant = double.claimant()
+    await double.both(lambda store: store.runs.create(runs, claimant))
+
+
+async def claim(double: Double) -> None:
+    claimant = double.claimant()
+    if claimant is not None:
+        await double.both(lambda store: store.runs.claim(claimant))
+
+
+def _entries(double: Double, last_seq: int) -> tuple[Entry, ...]:
+    count = double.random.choice([0, 1, 1, 1, 2])
+    gap = double.random.random() < 0.03
+    return tuple(
+        Entry(
+            last_seq + 1 + n + gap,
+            double.location()
+            if double.random.random() < 0.2
+            else Location(named(ROOT, 2) + bytes((0x21, last_seq + n & 0xFF))),
+            double.random.choice(list(EntryKind)),
+            double.random.choice(list(EntryStatus)),
+            b"v",
+            Instant(double.clock.now() + n),
+            5,
+            undo=b"u" if double.random.random() < 0.2 else None,
+        )
+        for n in range(count)
+    )
+
+
+def _waits(double: Double) -> tuple[Wait, ...] | None:
+    if double.random.random() < 0.4:
+        return None
+    due = Instant(double.clock.now() + 3_000_000)
+    waits = (
+        Wait(double.location(), WaitKind.SIGNAL, 1, None, double.random.choice([(), ("go",), ("go", "stop")])),
+        Wait(double.location(), WaitKind.CHILD, 2),
+        Wait(double.location(), WaitKind.TIMER, 3, due),
+    )
+    return tuple(wait for wait in waits if double.random.random() < 0.5)
+
+
+def _move(double: Double, run: Any) -> Move | None:
+    due = Instant(double.clock.now() + double.random.choice([-1, 1_000_000]))
+    end = End(double.random.choice(_ENDS), b"out", double.random.choice([None, _FAILURE]))
+    heir = End(RunStatus.CONTINUED, successor=new_run(double.next_id("r"), version=run.version))
+    undo = BeginRollback(double.random.choice(["failed", "cancelled"]), double.random.choice([None, _FAILURE]), 1)
+    moves: list[Move] = [Park(due), Park(due), Park(due), Release(), Pause(_FAILURE), undo, end, end, heir]
+    return double.random.choice(moves) if double.random.random() < 0.5 else None
+
+
+async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
+    owned = [run for run in await _runs(double) if run.owner is not None]
+    if not owned:
+        return
+    batch = []
+    for run in double.random.sample(owned, min(len(owned), double.random.randint(1, 3))):
+        number = numbers.get((run.run_id, run.epoch), 0) + double.random.choice([1] * 12 + [0, 2])
+        [inbox] = [await double.memory.runs.inbox(run.run_id)]
+        consumed = tuple(signal.number for signal in inbox.signals if double.random.random() < 0.5)
+        at = double.location()
+        chance = double.random.random
+        batch.append(
+            Commit(
+                run.run_id,
+                Fence(run.owner, run.epoch + (chance() < 0.02)),
+                number,
+                names=("a", "b", "c")[: double.random.randrange(4)] if run.revision == 0 else (),
+                entries=_entries(double, run.last_seq),
+                attempts=(Attempt(at, double.random.randint(1, 3), double.clock.now(), b"f", None),) * (chance() < 0.2),
+                cursors=(Cursor(at, 1, 0, b"s"),) * (chance() < 0.2),
+                ended_cursors=(at,) * (chance() < 0.1),
+                trims=(subtree(at),) * (chance() < 0.1),
+                consumed=consumed,
+                children=(double.new(parent=Parent(run.run_id, double.location(), chance() < 0.3)),) * (chance() < 0.3),
+                waits=_waits(double),
+                move=_move(double, run),
+            )
+        )
+    claimant = double.claimant()
+    answers = await double.both(lambda store: store.runs.apply(batch, claimant))
+    if isinstance(answers, list):
+        for one, answer in zip(batch, answers, strict=True):
+            _count(double, numbers, one, answer)
+
+
+def _count(double: Double, numbers: dict[tuple[str, int], int], one: Commit, answer: Applied) -> None:
+    double.answers[answer.verdict] += 1
+    if answer.verdict is Verdict.APPLIED:
+        numbers[one.run_id, one.fence.epoch] = one.number
+
+
+async def deliver(double: Double) -> None:
+    run, signals = await _some_run(double), []
+    for _ in range(double.random.randint(1, 3)):
+        target = double.random.choice(["k1", "k2", run.run_id if run else "nobody"])
+        dedup_key, hold = double.random.choice([None, "d1", "d2"]), double.random.random() < 0.5
+        name = double.random.choice(_SIGNALS)
+        signals.append(new_signal(double.next_id("s"), target, name, dedup_key=dedup_key, hold=hold))
+    claimant = double.claimant()
+    await double.both(lambda store: store.signals.deliver(signals, claimant))
+
+
+async def operate(double: Double) -> None:
+    run = await _some_run(double)
+    if run is None:
+        return
+    run_id: RunId = run.run_id
+    if double.random.random() < 0.3:
+        compensate = double.random.random() < 0.5
+        await double.both(lambda store: store.runs.cancel(run_id, compensate=compensate, reason="why"))
+        return
+    verb = double.random.choice(["resume", "resume_rollback", "retry"])
+    await double.both(lambda store: getattr(store.runs, verb)(run_id, by="me"))
+
+
+async def keep_house(double: Double) -> None:
+    worker = Incarnation(double.random.choice(_WORKERS))
+    match double.random.randrange(6):
+        case 0:
+            await double.both(lambda store: store.runs.rescue(stalls_max=3))
+        case 1:
+            await double.both(lambda store: store.runs.relinquish(worker, ()))
+        case 2 if double.random.random() < 0.2:
+            await double.both(lambda store: store.workers.retire(worker))
+        case 3 | 4:
+            await double.both(lambda store: store.workers.renew(worker, Span(5_000_000)))
+        case _:
+            await double.both(lambda store: store.workers.register(NewWorker(worker, worker, Span(5_000_000), _FLOWS)))
+
+
+async def look(double: Double) -> None:
+    run = await _some_run(double)
+    targets = ["k1", "k2", "nobody", *([run.run_id] if run else [])]
+    await double.both(lambda store: store.views.next_wake(_FLOWS))
+    await double.both(lambda store: store.views.has_stranded())
+    await double.both(lambda store: store.views.orphans())
+    assert [one and one.run_id for one in await double.both(lambda store: store.views.find_many(targets[2:]))]
+    if run is not None:
+        await double.both(lambda store: store.runs.inbox(run.run_id))
+        await double.both(lambda store: store.runs.load([run.run_id]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_both_stores_answer_alike_and_end_alike(seed: int) -> None:
+    double = Double(seed)
+    numbers: dict[tuple[str, int], int] = {}
+    for store in (double.memory, double.sqlite):
+        await store.open()
+    acts = [create, claim, claim, deliver, operate, keep_house, look]
+
+    for _ in range(_ACTS):
+        double.clock.advance(double.random.choice(["0s", "1us", "100ms", "1s"]))
+        if double.random.random() < 0.4:
+            await commit(double, numbers)
+        else:
+            await double.random.choice(acts)(double)
+        assert await snapshot(double.memory) == await snapshot(double.sqlite)
+
+    assert set(double.answers) == set(Verdict)
+    for store in (double.memory, double.sqlite):
+        await store.close()
