@@ -52,6 +52,7 @@ class Checker:
         self.shadows: dict[str, Shadow] = {}
         self.leases: dict[str, int] = {}
         self.incarnations: dict[str, Any] = {}
+        self.owners: set[str] = set()  # incarnations that ever owned a run
         self.children: dict[tuple[str, bytes], str] = {}
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.signals = Signals(self)
@@ -99,7 +100,9 @@ class Checker:
             case "create":
                 self._saw_claims([item.claimed for item in answer if item.claimed is not None])
             case "retry" if answer:
-                self._retried(args[0])
+                for row in after.values():  # failed children are retried likewise
+                    if before[row.run_id].status is not row.status:
+                        self._retried(row.run_id)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).retried_at = now
             case "resume" if answer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sim.checker import at_once
 from sim.interpreter import PROGRAM
 from sim.process import Interrupted, Process, ProcessDied
+from stepwell.clock import span
 from stepwell.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
@@ -19,6 +20,8 @@ from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 if TYPE_CHECKING:
     from sim.world import World
 
+# Restarts, replies and a clock that was set back take their time.
+SLACK = 25.0
 UNKNOWN = (ProcessDied, Interrupted, StoreUnavailableError)
 
 
@@ -225,8 +228,23 @@ class Clients:
             if world.loop.time() > until:
                 self._report_unfinished(left)
                 return
+            self._check_progress(left)
             await self._operate(True)
             await self._feed(left)
+
+    def _check_progress(self, left: list[Run]) -> None:
+        """Long after the last fault, nothing belongs to the dead, and nothing that is ready lies about."""
+        world, checker = self.world, self.world.checker
+        settings = world.shape.settings
+        bound = settings.lease_span / 1e6 + 2 * span(settings.sweep_every) / 1e6 + SLACK
+        if world.loop.time() < world.calm_at + bound:
+            return
+        for row in left:
+            owner = checker.incarnations.get(row.owner or "")
+            if owner is not None and owner.lane.is_dead:
+                world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
+            if row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6:
+                world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
 
     def _report_unfinished(self, left: list[Run]) -> None:
         self.unfinished = len(left)

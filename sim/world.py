@@ -58,6 +58,7 @@ class World:
         self.stats: Counter[str] = Counter()
         self.faulted: Counter[str] = Counter()
         self.are_faults_on = True
+        self.calm_at = float("inf")
         self.budget = self.mix.budget
         self.processes: dict[str, Process] = {}
         self.closed: set[Process] = set()  # left in order, at the end
@@ -94,6 +95,7 @@ class World:
         if left > 0:
             await asyncio.sleep(left)
         self.are_faults_on = False
+        self.calm_at = self.loop.time()
         for process in self.processes.values():
             process.lane.fuse = -1
         self.trace("calm")
@@ -239,6 +241,8 @@ class World:
             self.violate("L1", "", str(error))
         except Spinning as error:
             self.violate("L1", "", str(error))
+        except Exception as error:
+            self.violate("I47", "", f"{type(error).__name__} out of the engine: {error}")
         report.violations = self.checker.violations
         report.unfinished = self.clients.unfinished
         report.stats = self.stats + self.checker.stats

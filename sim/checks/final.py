@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sim.checker import Checker, at_once
+from sim.checks.replays import check_model, check_replay
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
 
@@ -20,6 +21,8 @@ def check_end(world: World) -> None:
         detail = checker.detail(run_id)
         assert detail is not None
         checker.compare(run_id, detail.history.entries)
+        check_model(world, detail.run)
+        check_replay(world, detail)
     _check_promises(world)
     _check_signals(world)
     _check_bodies(world)
@@ -39,11 +42,13 @@ def _check_promises(world: World) -> None:
                 checker.violate("I14", run_id, "an acknowledged start is gone")
     for run_id, compensate in world.clients.cancels_told.items():
         row = rows[run_id]
+        while row.successor is not None:
+            row = rows[row.successor]
         if row.status is not RunStatus.CANCELLED:
             checker.violate("I13", run_id, f"its cancel was acknowledged, and it is {row.status}")
-        if compensate and checker.shadow(run_id).left_to_undo():
-            left = checker.shadow(run_id).left_to_undo()
-            path = checker.shadow(run_id).path(left[0].location)
+        left = checker.shadow(row.run_id).left_to_undo()
+        if compensate and left:
+            path = checker.shadow(row.run_id).path(left[0].location)
             checker.violate("I30", run_id, f"cancelled with compensation, and {path} was not undone")
     for row in rows.values():
         if row.status in TERMINAL and row.ended_at is None:

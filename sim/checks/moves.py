@@ -30,6 +30,8 @@ def check_rows(checker: Checker, method: str, args: tuple[Any, ...], before: Row
 
 
 def _check_new(checker: Checker, row: Run) -> None:
+    if row.owner is not None:
+        checker.owners.add(row.owner)
     parent = row.parent
     if parent is not None and row.generation == 1:
         place = (parent.run_id, parent.location)
@@ -61,6 +63,7 @@ def _check_owner(checker: Checker, method: str, args: tuple[Any, ...], was: Run,
             checker.violate("I17", row.run_id, f"taken from {was.owner} by {row.owner} while it was owned")
         if row.epoch != was.epoch + 1:
             checker.violate("I17", row.run_id, f"claimed without a new epoch ({was.epoch} to {row.epoch})")
+        checker.owners.add(row.owner)
         if checker.leases.get(row.owner, 0) <= now:
             checker.violate("I18", row.run_id, f"claimed by {row.owner}, whose lease is over")
         is_due = was.wake_at is not None and was.wake_at <= now
@@ -104,7 +107,8 @@ def check_leases(checker: Checker, method: str, args: tuple[Any, ...], answer: A
             if checker.incarnations.setdefault(incarnation, owner) is not owner:
                 checker.violate("I20", "", f"incarnation {incarnation} was used by two processes")
             known = checker.leases.get(incarnation)
-            if known is not None and known <= now:
+            # One that never heard that it was registered has owned nothing, and may try again.
+            if known is not None and known <= now and incarnation in checker.owners:
                 checker.violate("I19", "", f"registering revived the lease of {incarnation}")
             checker.leases[incarnation] = answer.lease_until
         case "renew":

@@ -87,6 +87,8 @@ class Wire:
         return result
 
     async def _reach(self) -> None:
+        # A moment in which a process that was just stopped stays stopped.
+        await asyncio.sleep(0)
         if self.is_cut:
             await asyncio.get_running_loop().create_future()
         if self.is_down:

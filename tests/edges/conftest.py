@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stepwell import Engine, RunView, StepwellError
+from stepwell import Engine, RunView, StepwellError, Workflow
 from stepwell.cli.main import main
 from tests.edges import shop
 
@@ -50,7 +50,14 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 async def _fill(url: str) -> dict[str, str]:
     order = shop.Order("ann", 42)
-    workflows = [shop.checkout, shop.approval, shop.declined, shop.undone, shop.stuck, shop.confused]
+    workflows: list[Workflow[Any, Any]] = [
+        shop.checkout,
+        shop.approval,
+        shop.declined,
+        shop.undone,
+        shop.stuck,
+        shop.confused,
+    ]
     async with Engine(url, workflows=workflows) as engine:
         ids = {}
         for each in workflows:
@@ -63,7 +70,7 @@ async def _fill(url: str) -> dict[str, str]:
                     await engine.result(run_id, timeout="20s")
                 except StepwellError:
                     pass
-        while not (await engine.detail("approval-1")).history.waits:
+        while not (await engine.detail("approval-1")).history.waits:  # noqa: ASYNC110  another task waits
             await asyncio.sleep(0.01)
     return ids
 

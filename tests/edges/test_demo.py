@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,8 +86,8 @@ def test_all_claims_hold_for_what_should_happen() -> None:
     ],
 )
 def test_a_claim_that_is_not_true_is_noticed(broken: dict[str, object], claim: str) -> None:
-    given = {"run": run("completed"), "entries": ENTRIES, "effects": EFFECTS, "seen": SEEN, **broken}
-    checks = check_takeover(*given.values(), 1.0)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"run": run("completed"), "entries": ENTRIES, "effects": EFFECTS, "seen": SEEN, **broken}
+    checks = check_takeover(**given, timer_seconds=1.0)
 
     assert claim in " | ".join(check.claim for check in checks if not check.ok)
 

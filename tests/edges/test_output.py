@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from stepwell.cli.output import Column, Output
@@ -23,7 +21,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "50")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("stepwell.cli.output._is_terminal", lambda: True)
     return monkeypatch
 
 
@@ -42,10 +40,10 @@ def test_a_table_is_fitted_to_the_terminal_and_ids_stay_whole(
 def test_a_narrow_terminal_loses_columns_before_it_loses_words(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal.setenv("COLUMNS", "30")
+    terminal.setenv("COLUMNS", "31")
     Output(Settings(ascii=True)).table(COLUMNS, ROWS[:1])
 
-    assert capsys.readouterr().out.splitlines() == ["RUN             WHY", "0199-aaaa-bbbb  a long...eclined"[:30]]
+    assert capsys.readouterr().out.splitlines() == ["RUN             WHY", "0199-aaaa-bbbb  a long...clined"]
 
 
 def test_without_a_terminal_nothing_is_dropped_or_shortened(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,7 @@ class Storm:
     async def _kill(self, member: Member) -> None:
         member.kill()
         killed_at = time.monotonic()
+        self.takeovers.kills.append(killed_at)
         self.fleet.replace(member)
         held = await self._held_by(member)
         details = [await self._engine.detail(run.run_id) for run in held]

@@ -43,6 +43,7 @@ async def serve(options: argparse.Namespace) -> None:
         lease=options.lease,
         sweep_every=options.sweep,
         stalls_max=STALLS_MAX,
+        runs_max=options.runs_max,
         name=f"storm-{os.getpid()}",
     )
     async with Engine(f"sqlite:///{folder / DATABASE}", workflows=WORKFLOWS, settings=settings) as engine:
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=1.0)
     parser.add_argument("--sweep", type=float, default=0.5)
     parser.add_argument("--mode", choices=("live", "yield"), default="live")
+    parser.add_argument("--runs-max", type=int, default=1_000)
     parser.add_argument("--starts", type=int, default=0, help="runs of its own that it keeps under way")
     asyncio.run(serve(parser.parse_args()))
 

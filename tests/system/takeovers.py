@@ -21,8 +21,12 @@ class Takeovers:
 
     claims: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
-    apart: int = 0  # kills while another worker was stopped: it may have held the write lock, so they are not counted
+    apart: int = (
+        0  # kills that are not counted: a worker was stopped meanwhile, perhaps with the write lock in its hands,
+    )
+    #                 or whoever took the runs over was killed in turn before its first commit
     lost: int = 0  # runs that nobody claimed
+    kills: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to soon after SIGCONT
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
 
@@ -47,9 +51,12 @@ class Takeovers:
         self.lost += len(left)
         if any(begin < killed_at + max(claims, default=0.0) and end > killed_at for begin, end in self.pauses):
             self.apart += 1
+            return
+        self.claims += claims
+        if commit is None or any(killed_at < at < killed_at + commit for at in self.kills):
+            self.apart += 1
         else:
-            self.claims += claims
-            self.commits += [] if commit is None else [commit]
+            self.commits.append(commit)
 
     def worst(self) -> float:
         """The longer p99."""

@@ -30,7 +30,7 @@ class Output:
 
     def __init__(self, settings: Settings) -> None:
         self.format = settings.output
-        self.is_terminal = sys.stdout.isatty()
+        self.is_terminal = _is_terminal()
         self.ascii = settings.ascii or not _can_show_symbols()
         self._has_colour = _wants_colour(self.is_terminal)
 
@@ -116,6 +116,10 @@ class Output:
 def _echo(text: str, *, colour: bool, err: bool) -> None:
     encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
     click.echo(text.encode(encoding, "replace").decode(encoding), color=colour, err=err)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _can_show_symbols() -> bool:

@@ -51,6 +51,7 @@ class Local(Protocol):
     def offer(self) -> Claimant | None: ...
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
+    def doubt(self) -> None: ...
 
 
 class Start(NamedTuple):
@@ -220,7 +221,9 @@ class Facade:
         return RunId(given)
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
-        created = await self._surely(lambda again: self._store.runs.create(_again(new, again), self._offer()))
+        created = await self._surely(
+            lambda again: self._claiming(self._store.runs.create(_again(new, again), self._offer()))
+        )
         self._adopt(item.claimed for item in created if item.claimed is not None)
         return created
 
@@ -266,7 +269,9 @@ class Facade:
         signal = NewSignal(
             SignalId(self._environment.ids.uuid()), _target(target), name, stored, dedup_key, hold=if_missing == "hold"
         )
-        (delivered,), claimed = await self._surely(lambda _: self._store.signals.deliver([signal], self._offer()))
+        (delivered,), claimed = await self._surely(
+            lambda _: self._claiming(self._store.signals.deliver([signal], self._offer()))
+        )
         self._adopt(claimed)
         if delivered.delivery is Delivery.MISSING and if_missing == "raise":
             raise NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')
@@ -386,6 +391,15 @@ class Facade:
                 return list(begun)
         recent = await self._store.views.list_runs(RunFilter(), limit=200)
         return nearest(target, [name for run in recent for name in (run.key, run.run_id) if name])
+
+    async def _claiming(self, request: Coroutine[Any, Any, T]) -> T:
+        """Make a request that may claim runs for this process. Without its answer, the worker must ask what it owns."""
+        try:
+            return await request
+        except BaseException:
+            if self._local is not None:
+                self._local.doubt()
+            raise
 
     def _offer(self) -> Claimant | None:
         return self._local.offer() if self._local is not None else None

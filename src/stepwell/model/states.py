@@ -28,6 +28,8 @@ _S = RunStatus
 
 TERMINAL = frozenset({_S.COMPLETED, _S.FAILED, _S.COMPENSATED, _S.CANCELLED, _S.CONTINUED})
 ACTIVE = frozenset(RunStatus) - TERMINAL
+# Ends that an operator may lead out of: the code is replayed then, and a loop must go on where it was.
+KEEPS_CURSORS = frozenset({_S.FAILED, _S.COMPENSATION_FAILED})
 
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.CANCELLING}),

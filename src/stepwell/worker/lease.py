@@ -28,6 +28,11 @@ class Lease:
         """The request that was sent then has been granted."""
         self._deadline = max(self._deadline, requested + self._seconds * (1 - self.MARGIN))
 
+    @property
+    def is_granted(self) -> bool:
+        """Whether the store has ever granted it."""
+        return self._deadline != float("-inf")
+
     def is_live(self) -> bool:
         """Whether a body may start now."""
         return self._clock.monotonic() < self._deadline

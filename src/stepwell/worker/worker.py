@@ -230,6 +230,8 @@ class Worker:
             pause = every if is_renewed else min(PAUSE, every)
 
     async def _renew(self) -> bool:
+        if not self.lease.is_granted:
+            return False  # it is being taken anew; asking for it now would look like losing it again
         requested = self.lease.before_request()
         renewed = await self._store.workers.renew(self.lease.incarnation, self.settings.lease_span)
         self.lease.granted(requested)

@@ -93,4 +93,6 @@ def _banner(out: Output, settings: Settings, workflows: list[Workflow[Any, Any]]
             dot.join([f"worker {how.name} (pid {os.getpid()})", settings.db, ", ".join(served), "Ctrl-C stops"])
         )
 
+    if out.format == "json":
+        out.format = "jsonl"  # one line, because whoever reads it waits for a whole one
     out.one("stepwell.worker/1", body, run_ids=[], words=words)

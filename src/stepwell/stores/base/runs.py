@@ -76,8 +76,8 @@ class RunStore(Protocol):
         signal wait, or a waited child has ended. Signals do not wake a compensating run unless its waits name them.
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
         BeginRollback: compensating, cause, failure and undo_floor stored, waits deleted, still owned.
-        End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits, cursors
-        deleted; unowned. A parent that is
+        End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits
+        deleted, cursors too unless the status `KEEPS_CURSORS`; unowned. A parent that is
         parked with a child wait on this run's location is woken (`wake_at` = now). `continued`: the successor is
         created in the same transaction with the
         same key, parent, `generation` + 1, `previous`; unconsumed signals move to it; `successor` is set; the parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.model.cancels import decide_cancel
-from stepwell.model.states import RunStatus, WaitKind
+from stepwell.model.states import KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.runs import is_parked, wake
@@ -16,7 +16,8 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
     """Bring a run to its end, or to `compensation_failed`, which is none."""
     is_end = status is not RunStatus.COMPENSATION_FAILED
     tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
-    tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
+    if status not in KEEPS_CURSORS:
+        tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if is_end and status is not RunStatus.CONTINUED:
         _tell_parent(tx, row)
 

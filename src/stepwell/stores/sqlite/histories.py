@@ -7,12 +7,11 @@ from operator import attrgetter
 import apsw
 
 from stepwell.ids import RunId
-from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
 from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_signal, to_wait
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Row, rows_of
+from stepwell.stores.sqlite.transaction import rows_of
 
 _BY_SEQ = attrgetter("seq")
 
@@ -42,13 +41,7 @@ def read_signals(connection: apsw.Connection, run: int) -> tuple[Signal, ...]:
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
     """How the children ended that the run's waits name."""
-    rows: list[Row] = connection.execute(SQL["waits.list_child_locations"], (run,)).fetchall()
-    awaited: set[Location] = {location for (location,) in rows}
-    return tuple(
-        to_outcome(row)
-        for location in sorted(awaited)
-        for row in rows_of(connection, "runs.list_ended_children", run_id=run_id, location=location)
-    )
+    return tuple(map(to_outcome, rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)))
 
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:

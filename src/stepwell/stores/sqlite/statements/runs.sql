@@ -156,11 +156,14 @@ set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_a
 where id = :id;
 
 -- name: list_ended_children
--- A continued child has not ended: its successor stands at the same location.
+-- Those that the run's waits name. A continued child has not ended: its successor stands at the same location.
 select c.parent_location, c.run_id, c.status, p.output, p.failure
 from stepwell_runs as c
-join stepwell_payloads as p on p.run = c.id
-where c.parent = :run_id and c.parent_location = :location and c.ended_at is not null and c.status <> 'continued'
+cross join stepwell_payloads as p on p.run = c.id
+where c.parent = :run_id
+    and c.parent_location in (select w.location from stepwell_waits as w where w.run = :run and w.kind = 'child')
+    and c.ended_at is not null
+    and c.status <> 'continued'
 order by c.id;
 
 -- name: find_family
@@ -168,3 +171,6 @@ order by c.id;
 select parent, parent_location, detached, key, generation, coalesce(started_at, created_at)
 from stepwell_runs
 where id = :id;
+
+-- name: list_failed_children
+select run_id, parent_location from stepwell_runs where parent = :run_id and status = 'failed' order by id;

@@ -21,10 +21,11 @@ def is_parked(status: str, owner: int | None) -> bool:
     return owner is None and status in _PARKED
 
 
-def forget_plans(tx: Transaction, run: int) -> None:
+def forget_plans(tx: Transaction, run: int, *, keeps_cursors: bool = False) -> None:
     """Delete what only a run that goes on needs."""
     tx.execute(_CLEAR_WAITS, (run,))
-    tx.execute(_CLEAR_CURSORS, (run,))
+    if not keeps_cursors:
+        tx.execute(_CLEAR_CURSORS, (run,))
 
 
 def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:

@@ -8,7 +8,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.runs import NewRun, Parent, Previous
-from stepwell.model.states import TERMINAL
+from stepwell.model.states import KEEPS_CURSORS, TERMINAL
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_outcomes
 from stepwell.stores.sqlite.rows import decode_texts
@@ -99,7 +99,7 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
     if move.output is not None or move.failure is not None:
         tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
-    forget_plans(tx, step.run)
+    forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)
     tx.hint(HintKind.ENDED, step.run_id)
     if move.successor is not None:
         kept = None if parent is None else Parent(parent, location, bool(detached))

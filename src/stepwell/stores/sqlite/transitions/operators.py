@@ -67,8 +67,8 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         tx.run("signals.take_over_held", run=run, key=key)
     _note(tx, run, "retry", by, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
-    for location in failed_at:
-        for _, child, *_ in tx.rows("runs.list_ended_children", run_id=run_id, location=location):
+    for child, location in tx.rows("runs.list_failed_children", run_id=run_id) if failed_at else ():
+        if location in failed_at:
             retry(tx, child, by)
     return True
 

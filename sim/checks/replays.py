@@ -1,0 +1,103 @@
+"""Ended runs: replayed over their own history (I9, I11), and held against the model (T7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sim.interpreter import HELPER, PROGRAM
+from sim.model import FAIL, OK, outcomes_of_program, refuse_program
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.model.commits import BeginRollback, End
+from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.runs import Inbox, Run
+from stepwell.model.states import RunStatus
+from stepwell.replay.driver import begin_forward, conclude
+from stepwell.replay.journal import Journal
+from stepwell.stores.base.views import Detail
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+_CODEC = JsonCodec()
+_WORKFLOWS = {"program": PROGRAM, "helper": HELPER}
+
+
+def check_replay(world: World, detail: Detail) -> None:
+    """Replaying an ended run asks for no body, and comes to the same end."""
+    run, checker = detail.run, world.checker
+    workflow = _WORKFLOWS[run.workflow]
+    journal = Journal(run.run_id, detail.history, run.last_seq)
+    turn = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), journal, Inbox(), _CODEC)
+    turn.advance(checker.inspector.now())
+    try:
+        if turn.problem is not None:
+            checker.violate("I9", run.run_id, f"{run.status}, and its replay diverges: {turn.problem.title}")
+        elif run.status is not RunStatus.CANCELLED:
+            if turn.bodies:
+                checker.violate("I9", run.run_id, f"{run.status}, and its replay runs {turn.bodies[0].info.path}")
+            elif not turn.is_ended:
+                checker.violate("I9", run.run_id, f"{run.status}, and its replay waits")
+            else:
+                _compare(world, run, conclude(turn, workflow))
+    finally:
+        turn.close()
+
+
+def _compare(world: World, run: Run, move: Any) -> None:
+    checker = world.checker
+    match move:
+        case End(status=RunStatus.COMPLETED, output=output) if run.status is RunStatus.COMPLETED:
+            if output != run.output:
+                checker.violate("I11", run.run_id, f"its replay returns {output!r}, and {run.output!r} is stored")
+        case End(status=RunStatus.CONTINUED, successor=successor) if run.status is RunStatus.CONTINUED:
+            assert successor is not None
+            stored = checker.rows_now[run.successor or ""]
+            if (successor.run_id, successor.input) != (stored.run_id, stored.input):
+                checker.violate("I16", run.run_id, "its replay continues in another way")
+        case End(failure=bytes(failure)) | BeginRollback(failure=bytes(failure)) if run.failure is not None:
+            again, stored_failure = decode_failure(failure), decode_failure(run.failure)
+            if _words(again) != _words(stored_failure):
+                checker.violate("I11", run.run_id, f"fails with {_words(again)}, recorded {_words(stored_failure)}")
+        case _:
+            checker.violate("I11", run.run_id, f"{run.status}, and its replay comes to {type(move).__name__}")
+
+
+def _words(failure: FailureRecord) -> tuple[str, str, str]:
+    return failure.type, failure.message, failure.path
+
+
+def check_model(world: World, run: Run) -> None:
+    """The end of a run is one that its program can come to."""
+    checker = world.checker
+    program = msgspec.json.decode(run.input[1:])
+    are_cancels = bool(world.clients.touched)
+    possible = outcomes_of_program(program, are_cancels=are_cancels)
+    match run.status:
+        case RunStatus.COMPLETED:
+            problem = refuse_program(program, msgspec.json.decode((run.output or b"?null")[1:]), are_cancels=are_cancels)
+            if OK not in possible or program["continues"] or problem is not None:
+                checker.violate("T7", run.run_id, f"completed, which it cannot: {problem or program['ending']}")
+        case RunStatus.CONTINUED:
+            if OK not in possible or not program["continues"]:
+                checker.violate("T7", run.run_id, "continued, which it cannot")
+        case RunStatus.FAILED | RunStatus.COMPENSATED:
+            failure = decode_failure(run.failure).summary if run.failure else ""
+            if FAIL not in possible:
+                checker.violate("T7", run.run_id, f"{run.status}, which it cannot: {failure}")
+            _check_undone(world, run, program)
+        case RunStatus.CANCELLED:
+            if not are_cancels and run.reason != "its parent no longer needs it":
+                checker.violate("T7", run.run_id, f"cancelled by nobody ({run.reason!r})")
+        case _:
+            checker.violate("L1", run.run_id, f"ended as {run.status}")
+
+
+def _check_undone(world: World, run: Run, program: dict[str, Any]) -> None:
+    """Failed with nothing to undo, or compensated with everything undone."""
+    shadow = world.checker.shadow(run.run_id)
+    is_partial = program["ending"] is not None and program["ending"]["op"] == "rollback_to"
+    if run.status is RunStatus.FAILED and not is_partial and shadow.left_to_undo():
+        path = shadow.path(shadow.left_to_undo()[0].location)
+        world.checker.violate("I30", run.run_id, f"failed, and {path} was not undone")
