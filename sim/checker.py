@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
+from sim.coroutines import at_once
 from sim.faults import READS
 from stepwell.ids import RunId
 from stepwell.model.commits import Verdict
@@ -23,7 +23,6 @@ from stepwell.stores.base.views import Detail, RunFilter
 if TYPE_CHECKING:
     from sim.process import Process
 
-T = TypeVar("T")
 Lost = set[tuple[str, int]]
 
 
@@ -180,13 +179,3 @@ class Checker:
         detail = self.detail(run_id)
         return detail.signals if detail is not None else ()
 
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    work.close()
-    raise AssertionError("a simulated store does not wait")

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sim.checker import at_once
+from sim.coroutines import at_once
 from sim.interpreter import PROGRAM
 from sim.process import Interrupted, Process, ProcessDied
 from stepwell.clock import span

@@ -13,7 +13,6 @@ from stepwell.clock import Instant
 from stepwell.environment import Environment
 from stepwell.ids import format_uuid7
 from stepwell.replay.bodies import Body
-from stepwell.worker.bodies import run_body
 
 T = TypeVar("T")
 
@@ -75,9 +74,10 @@ class SimExecutor:
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine in the process of the caller."""
-        if getattr(work, "cr_code", None) is run_body.__code__:
+        body = work.cr_frame.f_locals.get("body")  # type: ignore[attr-defined]
+        if isinstance(body, Body):
             # A body is about to start. Who starts it, and under which fence, only its execution knows.
-            self._on_body(work.cr_frame.f_locals["body"], sys._getframe(1).f_locals.get("self"))  # type: ignore[attr-defined]
+            self._on_body(body, sys._getframe(1).f_locals.get("self"))
         return self._loop.create_task(work, name=name)
 
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:

@@ -8,6 +8,7 @@ dropped and a paused lane's are kept back, so killing or freezing a process need
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import random
 from asyncio import events
@@ -58,6 +59,13 @@ WORLD = Lane("world")
 LANE: ContextVar[Lane] = ContextVar("sim_lane", default=WORLD)
 
 
+def _close(task: asyncio.Task[Any]) -> None:
+    try:
+        task.get_coro().close()  # type: ignore[union-attr]
+    except BaseException:
+        pass  # it awaits in a `finally`: there is nobody left to wait for
+
+
 class SimLoop(asyncio.AbstractEventLoop):
     """Runs the handles of all lanes, in an order drawn from `rng`, in virtual time."""
 
@@ -68,6 +76,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._count = 0
         self.world = Lane("world")
         self.lanes: list[Lane] = [self.world]
+        self._all = [self.world]
         self.handles = 0
         self.problems: list[tuple[Lane, str, BaseException | None]] = []
 
@@ -75,7 +84,26 @@ class SimLoop(asyncio.AbstractEventLoop):
         """A new process."""
         lane = Lane(name)
         self.lanes = [each for each in self.lanes if not each.is_dead] + [lane]
+        self._all.append(lane)
         return lane
+
+    def dispose(self) -> None:
+        """End everything that is left: `finally` blocks of killed code run now, and reach nobody, and not in another seed."""
+        outer = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for lane in self._all:
+                lane.kill()
+            self._timers.clear()
+            for lane in self._all:
+                for task in lane.tasks:
+                    if not task.done():
+                        _close(task)
+                lane.tasks.clear()
+            self._all.clear()
+            gc.collect()
+        finally:
+            events._set_running_loop(outer)
 
     # --- running ---
 

@@ -53,7 +53,7 @@ def draw_mix(rng: random.Random) -> Mix:
         ("calm", "deaf", "acks", "crashes", "zombies", "clock", "flaky", "slow", "drains", "storm"),
         (6, 5, 14, 16, 16, 8, 6, 5, 6, 18),
     )[0]
-    mix = Mix(kind, budget=rng.randint(2, 8))
+    mix = Mix(kind, budget=rng.randint(2, 12))
     if kind != "calm":
         mix.hints_dropped = rng.choice((0.0, 0.1, 0.5))
         mix.hints_delayed = rng.choice((0.0, 0.2))
@@ -102,4 +102,4 @@ def draw_shape(rng: random.Random, store: str, mode: str) -> Shape:
         sweep_every=rng.choice((0.5, 1.0)),
         stalls_max=rng.choice((3, 5)),
     )
-    return Shape(store, settings, rng.choice((1, 2, 2, 3)), rng.randint(2, 7), rng.uniform(3.0, 8.0))
+    return Shape(store, settings, rng.choice((1, 2, 2, 3)), rng.randint(3, 9), rng.uniform(3.0, 8.0))

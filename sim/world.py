@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import random
 from collections import Counter
@@ -11,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.backends import open_backend
-from sim.checker import Checker, Violation, at_once
+from sim.checker import Checker, Violation
 from sim.checks.final import check_end
 from sim.clients import Clients
+from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
 from sim.ledger import Ledger
 from sim.loop import Deadlock, SimLoop, Spinning
@@ -252,6 +254,25 @@ class World:
         report.faulted = self.faulted
         report.digest = self._hash.hexdigest()
         return report
+
+    def dispose(self) -> None:
+        """Leave nothing that could reach into the next seed."""
+        self.loop.dispose()
+        self.backend.close()
+
+
+def simulate(seed: int, store: str, mode: str, log: Callable[[str], None] | None = None) -> Report:
+    """One seed from beginning to end, with nothing left of it."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # what is collected when must not depend on what ran before
+    world = World(seed, store, mode, log)
+    try:
+        return world.run()
+    finally:
+        world.dispose()
+        del world
+        if was_enabled:
+            gc.enable()
 
 
 def asyncio_process() -> Process:

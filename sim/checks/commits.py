@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sim.checks.shadow import Shadow
+from sim.coroutines import at_once
 from sim.interpreter import ATTEMPTS_MAX
 from stepwell.clock import Instant
-from stepwell.model.commits import Applied, BeginRollback, Commit, End, Verdict
+from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
@@ -169,6 +170,8 @@ def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: in
 
 def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run) -> None:
     match commit.move:
+        case Park():
+            _check_park(checker, commit, following)
         case BeginRollback(undo_floor=floor):
             shadow.floor = floor
         case End(status=status, output=output):
@@ -180,6 +183,20 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
                 checker.signals.continued(commit, following)
         case _:
             pass
+
+
+def _check_park(checker: Checker, commit: Commit, following: Run) -> None:
+    """Parking looks once more: what is there already wakes the run at once."""
+    inbox = at_once(checker.inspector.runs.inbox(commit.run_id))
+    detail = checker.detail(commit.run_id)
+    waits = detail.history.waits if detail is not None else ()
+    names = [name for wait in waits if wait.kind is WaitKind.SIGNAL for name in wait.names or ("",)]
+    is_there = bool(inbox.children) or any(signal.name in names or "" in names for signal in inbox.signals)
+    if is_there and following.wake_at is None:
+        checker.violate("I21", commit.run_id, "parked, although what it waits for is there")
+    due = min((wait.due_at for wait in waits if wait.due_at is not None), default=None)
+    if due is not None and (following.wake_at is None or following.wake_at > due):
+        checker.violate("I15", commit.run_id, f"parked until {following.wake_at}, with a deadline at {due}")
 
 
 def check_row(checker: Checker, row: Run, _: Any = None) -> None:

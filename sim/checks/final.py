@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sim.checker import Checker, at_once
+from sim.checker import Checker
 from sim.checks.replays import check_model, check_replay
+from sim.coroutines import at_once
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
 

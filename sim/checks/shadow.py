@@ -53,11 +53,13 @@ class Shadow:
             del self.attempts[location]
 
     def forget(self, location: Location) -> None:
-        """A failed entry that an operator's retry removed: it may be recorded again."""
-        self.entries.pop(location, None)
-        self.ever.pop(location, None)
-        self.paths.pop(self.path(location), None)
+        """A failed entry that an operator's retry removed: it may be recorded again, and so may a race's trimmed losers."""
         self.closed = [at for at in self.closed if at != location]
+        for at in [one for one in self.ever if one.startswith(location) and (one == location or one not in self.entries)]:
+            del self.ever[at]
+            self.paths.pop(self.path(at), None)
+        self.entries.pop(location, None)
+        self.deadlines.clear()  # an end deletes all waits; a retry arms them anew
 
     def left_to_undo(self) -> list[Entry]:
         """What a rollback still has to undo, last first."""

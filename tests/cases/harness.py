@@ -79,7 +79,7 @@ class Node:
         environment = Environment(
             harness.clock, harness.ids, random.Random(name), self._executor, process=name
         )
-        self.wire = Wire(harness.open_store(environment))
+        self.wire = Wire(harness.open_store(environment), harness.answers)
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
         self.engine = Engine(
             self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment
@@ -129,6 +129,7 @@ class Harness:
         self.mode = mode
         self.open_store = open_store
         self.nodes: list[Node] = []
+        self.answers: list[tuple[str, Any, Any]] = []  # every commit of every process, and what became of it
 
     async def client(self) -> Node:
         """A process that only asks."""

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from stepwell import StepContext
+
 
 class Ledger:
     """The effects of step bodies, in order."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.keys: list[str] = []  # of `act`: which step of which run it was
 
     def note(self, line: str) -> None:
         """An effect takes place."""
@@ -36,6 +39,12 @@ class Ledger:
             return value
 
         return act
+
+    async def act(self, info: StepContext, value: Any = None) -> Any:
+        """A step body that notes where it stands."""
+        self.keys.append(info.idempotency_key)
+        self.lines.append(f"{info.workflow}:{info.path}")
+        return value
 
     @property
     def counts(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Break, Context, Continue, Retry, RunPaused, WaitTimeout, step, workflow
+from stepwell.errors import StoreUnavailableError
 from stepwell.stores.base.views import RunFilter
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
@@ -182,15 +183,21 @@ async def test_st_13_workers_wait_for_a_store_that_is_away_and_lose_nothing(harn
 async def test_st_13_a_request_to_a_store_that_is_away_for_a_moment_succeeds(harness: Harness, ledger: Ledger):
     flow = timed(ledger)
     worker = await harness.worker(flow)
-    failures = iter([True] * 5)
+    failures = 5
 
     async def away(_: str) -> None:
-        worker.wire.is_down = next(failures, False)
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StoreUnavailableError("the store is away")
 
     worker.wire.before = away
     run = await worker.start(flow, key="k")
-    failures = iter([True] * 5)
+    failures = 5
+    worker.wire.after = away  # what was asked has happened, and the answer is lost
+    worker.wire.before = _pass
     await worker.signal("k", "go", "held out")
+    failures = 5
     await worker.signal("k", "end")
     await harness.advance("1m")
 

@@ -23,8 +23,9 @@ async def _pass(_: str) -> None:
 class Wire:
     """The store behind, with hooks around each call. Hints come through here as well, unless they are dropped."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, log: list[tuple[str, Any, Any]]) -> None:
         self._store = store
+        self._log = log  # of all processes, in order
         self.calls: list[str] = []
         self.answers: list[tuple[str, Any, Any]] = []  # of `apply`: what was sent, and what became of it
         self.before: Hook = _pass
@@ -81,7 +82,9 @@ class Wire:
         await self._reach()
         result = await getattr(getattr(self._store, noun), verb)(*args, **kwargs)
         if name == "runs.apply":
-            self.answers += zip([name] * len(result), args[0], result, strict=True)
+            answers = list(zip([name] * len(result), args[0], result, strict=True))
+            self.answers += answers
+            self._log += answers
         await self.after(name)
         await self._reach()
         return result

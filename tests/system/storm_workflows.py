@@ -145,10 +145,10 @@ async def naps(ctx: Context, job: Job) -> list[str]:
 
 @workflow
 async def talk(ctx: Context, job: Job) -> list[str]:
-    values = [await ctx.step(work, job.given)]
+    values = [await ctx.step(work, job.given, job.slow)]
     for _ in range(SIGNALS):
         message = await ctx.receive("go", repeat=True)
-        values += [message.payload, await ctx.step(work, values[0])]
+        values += [message.payload, await ctx.step(work, values[0], job.slow)]
     return values
 
 

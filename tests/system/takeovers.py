@@ -21,12 +21,10 @@ class Takeovers:
 
     claims: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
-    apart: int = (
-        0  # kills that are not counted: a worker was stopped meanwhile, perhaps with the write lock in its hands,
-    )
-    #                 or whoever took the runs over was killed in turn before its first commit
+    # Kills that are not counted: a worker was stopped meanwhile, perhaps with the write lock in its hands, or whoever
+    # took the runs over was killed in turn before its first commit.
+    apart: int = 0
     lost: int = 0  # runs that nobody claimed
-    kills: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to soon after SIGCONT
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
 
@@ -35,6 +33,7 @@ class Takeovers:
         left = {run.run_id: run for run in held}
         claims: list[float] = []
         commit: float | None = None
+        is_direct = False  # whether who claimed it first also made the first commit
         while (left or commit is None) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -48,15 +47,16 @@ class Takeovers:
                     claims.append(since)
                 if commit is None and (now is None or now.revision > before.revision or now.ended_at is not None):
                     commit = since
+                    is_direct = now is None or now.epoch == before.epoch + 1
         self.lost += len(left)
         if any(begin < killed_at + max(claims, default=0.0) and end > killed_at for begin, end in self.pauses):
             self.apart += 1
             return
         self.claims += claims
-        if commit is None or any(killed_at < at < killed_at + commit for at in self.kills):
-            self.apart += 1
-        else:
+        if commit is not None and is_direct:
             self.commits.append(commit)
+        else:
+            self.apart += 1
 
     def worst(self) -> float:
         """The longer p99."""

@@ -77,6 +77,14 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
     )
 
 
+def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
+    """A failure that stops a rollback, with the run's own stored failure kept inside it."""
+    if stored is None:
+        return failure
+    own = decode_failure(stored)
+    return msgspec.structs.replace(failure, causes={**failure.causes, "run": own.causes.get("run", own)})
+
+
 def _describe(error: StepwellError) -> FailureRecord:
     """The parts of our own errors that are more than words."""
     match error:

@@ -66,7 +66,7 @@ class Committer:
                     _LOG.exception("run %s stopped by a defect", commit.run_id)
                     self.on_doubt()
             if not self._queue:
-                # The answers start bodies; what ends at once joins the next batch without a new unit of work.
+                # The answers started bodies; what ends at once joins the next batch without a new unit of work.
                 await asyncio.sleep(0)
         self._is_busy = False
 

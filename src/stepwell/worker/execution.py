@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from typing import Any, Protocol, assert_never
 
@@ -58,7 +57,7 @@ class Execution:
         self._turn: Turn | None = None
         self._sent: Commit | None = None  # the commit in flight
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
-        self._running: dict[Body, asyncio.Task[Attempted]] = {}
+        self._running: dict[Body, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
         self._is_over = False
@@ -91,7 +90,7 @@ class Execution:
         self.run = claimed.run
         self._fence = self._fence_of(claimed)
         self._number = self._acknowledged = 0
-        # A deadline may have passed while the park was on its way, so that the code went on and asked for bodies: numbers begin anew.
+        # A deadline may have passed while the park was on its way, and the code asked for bodies: numbers begin anew.
         barrier = int(self._journal.pending.is_urgent)
         self._held = [(barrier, body) for _, body in self._held]
         self._is_over = self._is_leaving = False
@@ -169,7 +168,7 @@ class Execution:
         for body in turn.unwanted:
             task = self._running.get(body)
             if task is not None:
-                task.cancel()
+                self._cancel(body, task)
         turn.unwanted.clear()
 
     def _commit_or_start(self) -> None:
@@ -271,17 +270,24 @@ class Execution:
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
                 continue
-            task = host.environment.executor.spawn(run_body(body, host.environment.executor), name="stepwell-step")
-            self._running[body] = task
-            task.add_done_callback(functools.partial(self._body_ended, body))
+            self._running[body] = host.environment.executor.spawn(self._run(body), name="stepwell-step")
 
-    def _body_ended(self, body: Body, task: asyncio.Task[Attempted]) -> None:
-        self._running.pop(body, None)
+    async def _run(self, body: Body) -> None:
+        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop."""
+        attempted: Attempted | None = None
+        try:
+            attempted = await run_body(body, self._host.environment.executor)
+        finally:
+            self._body_ended(body, attempted)
+
+    def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
+        """A body has ended, or was cancelled and gave nothing."""
+        was_running = self._running.pop(body, None)
         turn = self._turn
-        if self._is_over or turn is None:
+        if was_running is None or self._is_over or turn is None:
             return
-        if not task.cancelled():
-            turn.settle(body, task.result())
+        if attempted is not None:
+            turn.settle(body, attempted)
         if not self._is_cancelling:
             self.pump()
             return
@@ -294,7 +300,12 @@ class Execution:
         for body, task in self._running.items():
             if body.is_async and not body.is_stopping:
                 body.is_stopping = True
-                task.cancel()
+                self._cancel(body, task)
+
+    def _cancel(self, body: Body, task: asyncio.Task[None]) -> None:
+        """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
+        task.cancel()
+        task.add_done_callback(lambda _: self._body_ended(body, None))
 
     # --- ends ---
 

@@ -190,11 +190,14 @@ class Worker:
     async def _claim_loop(self) -> None:
         while not self._is_draining:
             self._wake.clear()
-            pause = await self._guarded(self._claim_once(), otherwise=PAUSE)
-            if pause > 0:
+            pause = await self._guarded(self._claim_once(), otherwise=None)
+            if pause is None:
+                # The store did not answer: no hint is a reason to ask it again at once.
+                await asyncio.sleep(PAUSE)
+            elif pause > 0:
                 await self._sleep(pause)
 
-    async def _claim_once(self) -> float:
+    async def _claim_once(self) -> float | None:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
             self._in_doubt = False

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from stepwell.errors import PoisonError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.failures import encode_failure, keep_own, record_failure
 from stepwell.model.locations import format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
@@ -33,8 +33,9 @@ def _free_stalled(tx: Transaction, row: RunRow, stalls_max: int) -> None:
         return
     # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
     cause = "cancelled" if row.status is RunStatus.CANCELLING else row.cause
-    failure = encode_failure(record_failure(_poison(row, stalls), path=_latest_place(tx.db, row)))
-    tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, stalls=stalls, cause=cause, failure=failure)
+    failure = record_failure(_poison(row, stalls), path=_latest_place(tx.db, row))
+    stored = encode_failure(keep_own(failure, row.failure if row.cause is not None else None))
+    tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, stalls=stalls, cause=cause, failure=stored)
 
 
 def _poison(row: RunRow, stalls: int) -> PoisonError:

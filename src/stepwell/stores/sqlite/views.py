@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -47,12 +47,8 @@ class SqliteViews:
         return await self._runner.read(partial(_detail, run_id=run_id), is_large=True)
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
-        conditions, parameters = run_conditions(where, before)
-        if where.statuses:
-            parameters["statuses"] = encode_texts([status.value for status in where.statuses])
-        text = SQL["views.list_runs"].replace("{conditions}", conditions)
-        parameters["limit"] = limit
-        return await self._runner.read(lambda c: list(map(to_run, c.execute(text, parameters))), is_large=True)
+        query = partial(_list_runs, conditions=run_conditions(where, before), limit=limit)
+        return await self._runner.read(query, is_large=True)
 
     async def list_workers(self) -> list[Worker]:
         return list(map(to_worker, await self._runner.read(lambda c: rows_of(c, "workers.list"))))
@@ -117,6 +113,17 @@ def _find_many(connection: apsw.Connection, targets: Sequence[str]) -> list[Run 
         return [by_id.get(RunId(target)) or by_key.get(target) for target in targets]
 
     ids = encode_texts([target for target in targets if is_storable(target)])
+    return in_snapshot(connection, query)
+
+
+def _list_runs(connection: apsw.Connection, conditions: list[tuple[str, dict[str, Any]]], limit: int) -> list[Run]:
+    def query() -> list[Run]:
+        found: list[Run] = []
+        for condition, parameters in conditions:
+            text = SQL["views.list_runs"].replace("{conditions}", condition)
+            found += map(to_run, connection.execute(text, {**parameters, "limit": limit}))
+        return sorted(found, key=lambda run: run.run_id, reverse=True)[:limit]
+
     return in_snapshot(connection, query)
 
 

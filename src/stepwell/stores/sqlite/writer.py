@@ -29,6 +29,8 @@ Pending = tuple[Operation[Any], asyncio.Future[Any]]
 # costs nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
 QUICK_SECONDS = 0.001
 _SMOOTHING = 0.125
+# What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
+_PROBE_EVERY = 50
 _READ_BUSY_SECONDS = 1.0
 
 
@@ -89,10 +91,12 @@ class Writer:
         self.database = database
         self._quick_seconds = quick_seconds
         self._expected_seconds = 0.0
+        self._commits_beside = 0
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
         self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
-        self._is_busy = False
+        self._is_busy = False  # a transaction is planned or on its way
+        self._is_lent = False  # the thread uses the connection that writes
         self._is_closing = False
         self._idle: asyncio.Future[None] | None = None
         self._beside: Beside | None = None
@@ -158,8 +162,8 @@ class Writer:
             self._large_reader = None
 
     def has_changed(self) -> bool:
-        if self._is_busy or self._reader is None:
-            return False  # the connection is in use; ask again soon
+        if self._is_lent or self._reader is None:
+            return False
         with translated(self.database.path):
             return self.database.has_changed()
 
@@ -219,21 +223,24 @@ class Writer:
 
     def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
         report = partial(self._committed, outcomes, hints)
-        if self._expected_seconds >= self._quick_seconds:
-            self._use_thread(self._commit_timed, report)
+        if self._expected_seconds >= self._quick_seconds and self._commits_beside < _PROBE_EVERY:
+            self._commits_beside += 1
+            self._use_thread(self.database.commit, report)
             return
         try:
-            self._commit_timed()
+            self._commit_here()
         except StepwellError as error:
             report(Outcome(error=error))
         else:
             report(Outcome())
 
-    def _commit_timed(self) -> None:
+    def _commit_here(self) -> None:
         begun = self._clock.monotonic()
         self.database.commit()
         took = self._clock.monotonic() - begun
-        self._expected_seconds += (took - self._expected_seconds) * _SMOOTHING
+        weight = 1.0 if self._commits_beside else _SMOOTHING
+        self._commits_beside = 0
+        self._expected_seconds += (took - self._expected_seconds) * weight
 
     def _committed(self, outcomes: list[Outcome], hints: list[Hint], commit: Outcome) -> None:
         if commit.error is not None:
@@ -283,7 +290,12 @@ class Writer:
 
     def _use_thread(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
         assert self._beside is not None
-        self._beside.call(work, report)
+        self._is_lent = True
+        self._beside.call(work, partial(self._returned, report))
+
+    def _returned(self, report: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self._is_lent = False
+        report(outcome)
 
     def _closed(self) -> StoreUnavailableError:
         return StoreUnavailableError(f"{self.database.path} is not open", where=self.database.path)

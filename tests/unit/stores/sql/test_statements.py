@@ -61,9 +61,18 @@ def test_only_what_is_missing_is_pending() -> None:
 
 
 def test_conditions_are_only_those_that_were_asked_for() -> None:
-    assert run_conditions(RunFilter(), None) == ("true", {})
+    assert run_conditions(RunFilter(), None) == [("true", {})]
 
-    text, parameters = run_conditions(RunFilter((RunStatus.PAUSED,), workflow="w"), RunId("r9"))
+    [(text, parameters)] = run_conditions(RunFilter((RunStatus.COMPLETED,), workflow="w"), RunId("r9"))
 
-    assert text == "status in (select value from json_each(:statuses)) and workflow = :workflow and run_id < :before"
-    assert parameters == {"statuses": (RunStatus.PAUSED,), "workflow": "w", "before": "r9"}
+    assert text == "status = :status and workflow = :workflow and run_id < :before"
+    assert parameters == {"status": RunStatus.COMPLETED, "workflow": "w", "before": "r9"}
+
+
+def test_each_status_is_asked_for_by_itself() -> None:
+    asked = run_conditions(RunFilter((RunStatus.PAUSED, RunStatus.COMPLETED, RunStatus.PAUSED)), None)
+
+    assert asked == [
+        ("status = :status and status <> 'completed'", {"status": RunStatus.PAUSED}),
+        ("status = :status", {"status": RunStatus.COMPLETED}),
+    ]

@@ -8,7 +8,10 @@ from typing import Any
 import apsw
 import pytest
 
+from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.stores.base.views import RunFilter
+from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.texts import FOLDER, SQL
 
@@ -105,6 +108,15 @@ def test_a_hot_statement_uses_its_index(migrated: apsw.Connection, statement: st
 def test_an_index_gives_the_order_without_sorting(migrated: apsw.Connection, statement: str) -> None:
     plan = _plan(migrated, SQL[statement].replace("{conditions}", "run_id < :before"))
 
+    assert [line for line in plan if "TEMP B-TREE" in line] == []
+
+
+def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) -> None:
+    [(condition, _)] = run_conditions(RunFilter((RunStatus.PAUSED,)), RunId("r"))
+
+    plan = _plan(migrated, SQL["views.list_runs"].replace("{conditions}", condition))
+
+    assert "SEARCH r USING INDEX stepwell_runs_status (status=? AND run_id<?)" in plan
     assert [line for line in plan if "TEMP B-TREE" in line] == []
 
 

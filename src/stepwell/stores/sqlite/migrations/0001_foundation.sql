@@ -66,6 +66,8 @@ create unique index stepwell_runs_active_key on stepwell_runs (key) where key is
 create index stepwell_runs_key on stepwell_runs (key) where key is not null;
 create index stepwell_runs_wake on stepwell_runs (definition, wake_at) where wake_at is not null;
 create index stepwell_runs_owner on stepwell_runs (owner) where owner is not null;
+-- What people look for. Most runs are completed, and those are found without it.
+create index stepwell_runs_status on stepwell_runs (status, run_id) where status <> 'completed';
 create index stepwell_runs_parent on stepwell_runs (parent, parent_location) where parent is not null;
 
 create table stepwell_payloads (

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from stepwell.errors import PoisonError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.failures import encode_failure, keep_own, record_failure
 from stepwell.model.locations import format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
@@ -32,11 +32,12 @@ def _free_stalled(tx: Transaction, row: Row, stalls_max: int) -> None:
     if stalls < stalls_max:
         free(tx, run, run_id, stalls)
         return
+    own = tx.find("payloads.read_failure", run=run) if cause is not None else None
     # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
     if status == RunStatus.CANCELLING.value:
         cause = "cancelled"
     tx.run("runs.quarantine", id=run, stalls=stalls, cause=cause)
-    failure = record_failure(_poison(run_id, stalls), path=_latest_place(tx, run))
+    failure = keep_own(record_failure(_poison(run_id, stalls), path=_latest_place(tx, run)), own[0] if own else None)
     tx.run("payloads.fail", run=run, failure=encode_failure(failure))
     tx.hint(HintKind.ENDED, run_id)
 

@@ -1,0 +1,166 @@
+"""Many seeds, on several cores, and what they came to in all."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sim.loop import LANE
+from sim.world import Report, place_of, simulate
+
+Place = tuple[int, str, str]  # seed, store, mode
+
+COUNTED = (
+    ("runs", "runs"),
+    ("steps executed", "bodies"),
+    ("steps undone", "undone"),
+    ("bodies repeated", "bodies repeated"),
+    ("commits", "commits"),
+    ("commits repeated", "commits repeated"),
+    ("store calls", "store calls"),
+    ("crashes injected", "crashes"),
+    ("acks lost", "acks lost"),
+    ("refused by the store", "not done"),
+    ("disk full", "disk full"),
+    ("calls performed twice", "duplicate"),
+    ("pauses", "pauses"),
+    ("zombie commits fenced", "fenced"),
+    ("zombie bodies", "zombie bodies"),
+    ("hints dropped", "hints dropped"),
+    ("hints delayed", "hints delayed"),
+    ("hints doubled", "hints doubled"),
+    ("clock jumps", "clock jumps"),
+    ("client calls cancelled", "calls cancelled"),
+    ("drains", "drains"),
+    ("poisonous steps", "poisonings"),
+    ("runs set aside", "set aside"),
+)
+
+
+@dataclass(slots=True)
+class Totals:
+    """What all seeds came to."""
+
+    seeds: int = 0
+    unfinished: int = 0
+    seconds: float = 0.0
+    stats: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+    faulted: Counter[str] = field(default_factory=Counter)
+    mixes: Counter[str] = field(default_factory=Counter)
+    failed: list[Report] = field(default_factory=list)
+
+    def add(self, report: Report) -> None:
+        """Count one seed."""
+        self.seeds += 1
+        self.unfinished += report.unfinished
+        self.stats.update(report.stats)
+        self.executed.update(report.executed)
+        self.faulted.update(report.faulted)
+        self.mixes[report.mix] += 1
+        if report.violations:
+            self.failed.append(report)
+
+    def lines(self) -> Iterator[str]:
+        """The totals, for people."""
+        yield f"{'seeds':<24}{self.seeds:>10,}"
+        for words, name in COUNTED:
+            yield f"{words:<24}{self.stats[name]:>10,}"
+        yield f"{'primitive':<24}{'executed':>10}{'faulted':>10}"
+        for kind in sorted({*self.executed, *self.faulted}):
+            yield f"  {kind:<22}{self.executed[kind]:>10,}{self.faulted[kind]:>10,}"
+        yield f"{'violations':<24}{sum(len(report.violations) for report in self.failed):>10,}"
+        yield f"{'unfinished runs':<24}{self.unfinished:>10,}"
+        yield f"{'seeds per second':<24}{self.seeds / max(self.seconds, 1e-9):>10.1f}"
+
+
+class Errors(logging.Handler):
+    """An error that the engine only logs is a broken promise, too: it stopped something, and nobody was told."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell the world in which it happened."""
+        process = LANE.get().process
+        if process is not None and not process.lane.is_dead:
+            process.world.violate("I47", "", f"{process.name} logs: {record.getMessage()}: {record.exc_info and record.exc_info[1]!r}")
+
+
+def prepare() -> None:
+    """Let a process of the simulation be quiet and even."""
+    logger = logging.getLogger("stepwell")
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.handlers = [Errors()]
+    # Killed processes leave coroutines behind that were never awaited; that is what killing means.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, message="coroutine .* was never awaited")
+    sys.unraisablehook = lambda _: None
+    gc.collect()
+    gc.freeze()
+
+
+def places(first: int, count: int, store: str = "both", mode: str = "both") -> list[Place]:
+    """The seeds of a range, each with its store and mode."""
+    return [(seed, *place_of(seed, store, mode)) for seed in range(first, first + count)]
+
+
+def run_all(todo: Iterable[Place], jobs: int, each: Callable[[Report], None]) -> None:
+    """Simulate, and hand each report over in the order of the seeds."""
+    if jobs <= 1:
+        prepare()
+        for place in todo:
+            each(_simulate(place))
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=prepare) as pool:
+        for report in pool.imap(_simulate, todo, chunksize=4):
+            each(report)
+
+
+def _simulate(place: Place) -> Report:
+    return simulate(*place)
+
+
+def command(report: Report, sabotage: str = "") -> str:
+    """The one command that shows it again."""
+    args = f' ARGS="--sabotage {sabotage}"' if sabotage else ""
+    return f"make sim SEEDS=1 FIRST_SEED={report.seed} STORE={report.store} MODE={report.mode}{args}"
+
+
+def describe(report: Report, sabotage: str = "") -> Iterator[str]:
+    """What a failed seed broke, and how to see it again."""
+    for violation in report.violations[:5]:
+        where = f" run {violation.run_id}" if violation.run_id else ""
+        yield f"{violation.invariant} violated by seed {report.seed} ({report.store}, {report.mode}, {report.mix}) "\
+            f"at {violation.at:.3f} s{where}: {violation.text}"
+    yield f"  {command(report, sabotage)}"
+
+
+class Progress:
+    """One line that is written over and over, on a terminal only."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._begun = time.monotonic()
+        self._shown = 0.0
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self, totals: Totals) -> None:
+        """Say how far it is."""
+        totals.seconds = time.monotonic() - self._begun
+        if not self._is_terminal or (totals.seconds - self._shown < 0.2 and totals.seeds < self._count):
+            return
+        self._shown = totals.seconds
+        done = totals.seeds / max(self._count, 1)
+        bar = "#" * round(30 * done)
+        print(
+            f"\r[{bar:<30}] {totals.seeds}/{self._count} seeds · {totals.stats['crashes']} crashes · "
+            f"{len(totals.failed)} failed · {totals.seeds / max(totals.seconds, 1e-9):.0f}/s",
+            end="\n" if totals.seeds >= self._count else "",
+            file=sys.stderr,
+            flush=True,
+        )

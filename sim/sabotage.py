@@ -1,0 +1,72 @@
+"""Sabotage: each switch breaks the engine in one way, and the checker must notice.
+
+A switch patches one function (or one statement) of the loaded code for as long as its context lasts; the engine itself carries no
+switches. Those that break a store break the memory store unless their name says otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from sim.runner import prepare
+from sim.sabotage_engine import ENGINE_SWITCHES
+from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
+from sim.world import Report, place_of, simulate
+
+Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
+Switch = Callable[[], AbstractContextManager[None]]
+Found = tuple[int, Report] | None
+
+_ALL: dict[str, Callable[[], list[Patch]]] = {**ENGINE_SWITCHES, **STORE_SWITCHES, **SQLITE_SWITCHES}
+
+
+@contextmanager
+def _broken(name: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        for target, attribute, replacement in _ALL[name]():
+            if isinstance(target, dict):
+                stack.enter_context(patch.dict(target, {attribute: replacement}))
+            else:
+                stack.enter_context(patch.object(target, attribute, replacement))
+        yield
+
+
+def _switch(name: str) -> Switch:
+    return lambda: _broken(name)
+
+
+SWITCHES: dict[str, Switch] = {name: _switch(name) for name in _ALL}
+
+
+def store_of(name: str) -> str:
+    """The store that a switch is about."""
+    return "memory" if name in STORE_SWITCHES else "sqlite" if name in SQLITE_SWITCHES else "both"
+
+
+def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
+    """Simulate with the engine broken until the checker notices; how many seeds it took, or None."""
+    prepare()
+    with SWITCHES[name]():
+        for count, seed in enumerate(itertools.islice(itertools.count(first_seed), seeds), 1):
+            report = simulate(seed, *place_of(seed, store_of(name)))
+            if report.violations:
+                return count, report
+    return None
+
+
+def _catch(job: tuple[str, int, int]) -> tuple[str, Found]:
+    return job[0], catch(*job)
+
+
+def find_out(
+    names: Any, seeds: int, first_seed: int = 1, jobs: int = 1
+) -> Iterator[tuple[str, Found]]:
+    """Break everything, one after the other, on several cores."""
+    todo = [(name, seeds, first_seed) for name in names]
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(_catch, todo, chunksize=1)

@@ -1,0 +1,183 @@
+"""Run a program with one fault at every call to the store, and demand the same outcome each time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from stepwell import Handle, Workflow
+from stepwell.clock import Duration
+from stepwell.errors import StoreUnavailableError
+from stepwell.model.commits import Verdict
+from stepwell.model.locations import format_path
+from tests.cases.harness import Harness, Node
+from tests.cases.ledger import Ledger
+from tests.cases.stores import STORES
+
+FaultKind = Literal["crash", "lost", "pause"]
+Moment = Literal["before", "after"]
+
+CANCEL = "~cancel"
+SWEPT = ("runs.", "signals.", "views.next_wake")
+SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
+TAKEOVER = "6s"  # lease and sweep
+
+
+@dataclass
+class Program:
+    """What is run, what is sent to it and when, and how long it takes at most."""
+
+    workflow: Workflow[Any, Any]
+    input: Any = None
+    others: tuple[Workflow[Any, Any], ...] = ()
+    script: tuple[tuple[Duration, str, Any], ...] = ()
+    lasts: Duration = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+Build = Callable[[Ledger], Program]
+
+
+class Fault(NamedTuple):
+    """What happens to the worker at its n-th call to the store."""
+
+    kind: FaultKind
+    moment: Moment
+    number: int
+
+
+class Outcome(NamedTuple):
+    """How the run ended, and what its bodies did."""
+
+    status: str
+    output: Any
+    failure: str
+    effects: dict[str, int]
+
+
+class Execution:
+    """One execution of a program, with or without a fault."""
+
+    def __init__(self, build: Build, mode: str, store: str, fault: Fault | None) -> None:
+        self.ledger = Ledger()
+        self.program = build(self.ledger)
+        self.harness = Harness(STORES[store](), mode)
+        self.fault = fault
+        self.calls = 0
+        self.struck = asyncio.Event()
+        self.committed: set[str] = set()  # idempotency keys of the steps that were durable when the fault struck
+        self.before_fault = 0  # how many bodies had run by then
+
+    async def run(self) -> Outcome:
+        """From the start to the end of the run; the store has no orphan then."""
+        program, harness = self.program, self.harness
+        flows = (program.workflow, *program.others)
+        client = await harness.client()
+        worker = await harness.worker(*flows, **SETTINGS, **program.settings)
+        self._arm(worker)
+        relief = asyncio.ensure_future(self._relieve(flows))
+        run = await self._start(worker, client)
+        for wait, name, payload in program.script:
+            await harness.advance(wait)
+            if name == CANCEL:
+                await client.do(client.engine.cancel(run.run_id))
+            else:
+                await client.signal("program", name, payload, if_missing="drop")
+        await harness.advance(program.lasts)
+        if self.fault is not None:
+            await harness.advance(TAKEOVER)
+        if worker.process.is_stopped and self.fault is not None and self.fault.kind == "pause":
+            worker.resume()
+            await harness.advance(TAKEOVER)
+        relief.cancel()
+        assert self.fault is None or self.struck.is_set()
+        return await self._read(run)
+
+    async def _relieve(self, flows: tuple[Workflow[Any, Any], ...]) -> None:
+        await self.struck.wait()
+        if self.fault is not None and self.fault.kind != "lost":
+            await self.harness.worker(*flows, **SETTINGS, **self.program.settings)
+
+    async def _start(self, worker: Node, client: Node) -> Handle[Any]:
+        program = self.program
+        starting = asyncio.ensure_future(worker.start(program.workflow, program.input, key="program"))
+        await self.harness.drain()
+        if not starting.done():
+            await self.harness.advance("1s")
+        if starting.done():
+            return starting.result()
+        return await client.start(program.workflow, program.input, key="program")
+
+    async def _read(self, run: Handle[Any]) -> Outcome:
+        runs = [await self.harness.status(run)]
+        while runs[-1].successor is not None:
+            runs.append(await self.harness.status(runs[-1].successor))
+        view = runs[-1]
+        await self.harness.close()
+        failure = view.failure.summary if view.failure is not None else ""
+        return Outcome(view.status, view.output, failure, dict(Counter(self.ledger.lines)))
+
+    def _arm(self, worker: Node) -> None:
+        async def strike(name: str) -> None:
+            if not name.startswith(SWEPT):
+                return
+            self.calls += 1
+            fault = self.fault
+            if fault is None or self.calls != fault.number:
+                return
+            self._note_committed()
+            self.struck.set()
+            match fault.kind:
+                case "crash":
+                    worker.crash()
+                case "pause":
+                    worker.pause()
+                case "lost":
+                    raise StoreUnavailableError("the call was lost on its way")
+
+        setattr(worker.wire, self.fault.moment if self.fault is not None else "before", strike)
+
+    def _note_committed(self) -> None:
+        names: dict[str, tuple[str, ...]] = {}
+        for _, commit, applied in self.harness.answers:
+            if applied.verdict is Verdict.APPLIED:
+                known = names[commit.run_id] = names.get(commit.run_id, ()) + commit.names
+                self.committed |= {f"{commit.run_id}:{format_path(e.location, known)}" for e in commit.entries}
+        self.before_fault = len(self.ledger.keys)
+
+    @property
+    def repeated(self) -> set[str]:
+        """Bodies that ran after the fault although their result was durable before it."""
+        return self.committed & set(self.ledger.keys[self.before_fault :])
+
+
+async def reference(build: Build, mode: str, store: str = "memory") -> tuple[Outcome, int]:
+    """The outcome without any fault, and how many calls to the store that takes."""
+    execution = Execution(build, mode, store, None)
+    return await execution.run(), execution.calls
+
+
+async def sweep(build: Build, mode: str, *kinds: FaultKind, store: str = "memory") -> Outcome:
+    """Execute with each kind of fault before and after every call; the outcome that all of them had."""
+    expected, calls = await reference(build, mode, store)
+    for kind in kinds or ("crash", "lost", "pause"):
+        moments: tuple[Moment, ...] = ("before", "after") if kind != "pause" else ("before",)
+        for moment in moments:
+            for number in range(1, calls + 1):
+                fault = Fault(kind, moment, number)
+                execution = Execution(build, mode, store, fault)
+                _check(expected, await execution.run(), execution, fault)
+    return expected
+
+
+def _check(expected: Outcome, outcome: Outcome, execution: Execution, fault: Fault) -> None:
+    assert outcome[:3] == expected[:3], f"{fault}: {outcome} instead of {expected}"
+    assert execution.repeated == set(), f"{fault}: durable steps ran again"
+    assert outcome.effects.keys() == expected.effects.keys(), f"{fault}: other steps than without it"
+    # A body that was running when its process died runs again, once; when only an answer was lost, none does.
+    factor = 1 if fault.kind == "lost" else 2
+    too_often = {name: n for name, n in outcome.effects.items() if not 1 <= n / expected.effects[name] <= factor}
+    assert too_often == {}, f"{fault}: {too_often} instead of {expected.effects}"
