@@ -62,20 +62,26 @@ class Clients:
         await asyncio.gather(*(self._story(order) for order in self.orders), self._idle_talk())
 
     async def _story(self, order: Order) -> None:
-        """One order: placed, perhaps twice, signalled, perhaps cancelled."""
+        """One order: placed, perhaps twice, signalled before, while and after it runs, perhaps cancelled."""
         rng = self.rng
-        acts = [self._later(rng.uniform(0, 2), self._place(order))]
+        begin = rng.uniform(0, 2)
+        acts = [self._later(begin, self._place(order))]
         if order.key and rng.random() < 0.4:
             acts.append(self._later(rng.uniform(0, 3), self._place(order)))
         for _ in range(rng.choice((0, 1, 2, 4))):
-            acts.append(self._later(rng.uniform(0, 5), self._send(order, rng.choice((None, None, "once")))))
-        if rng.random() < 0.25:
-            acts.append(self._later(rng.uniform(0.2, 5), self._cancel(order)))
-        if rng.random() < 0.5:
-            acts.append(self._later(rng.uniform(0.2, 5), self._look(order)))
+            acts.append(self._later(self._soon(begin), self._send(order, rng.choice((None, None, "once")))))
+        if rng.random() < 0.3:
+            acts.append(self._later(self._soon(begin), self._cancel(order)))
+        if rng.random() < 0.4:
+            acts.append(self._later(self._soon(begin), self._look(order)))
         if rng.random() < 0.15:
-            acts.append(self._later(rng.uniform(0.2, 5), self._evict(order)))
+            acts.append(self._later(self._soon(begin), self._evict(order)))
         await asyncio.gather(*acts)
+
+    def _soon(self, begin: float) -> float:
+        """A time at which something is likely to be going on; sometimes any time."""
+        rng = self.rng
+        return rng.uniform(0, 5) if rng.random() < 0.3 else begin + rng.expovariate(1 / 0.5)
 
     async def _later(self, seconds: float, act: Any) -> None:
         await asyncio.sleep(seconds)

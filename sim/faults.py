@@ -133,6 +133,7 @@ class Edge:
         if fault == "ack_lost":
             raise StoreUnavailableError("simulated: the store did not answer, and had done it")
         process.answered(method, args, answer)
+        world.checker.heard(process, method, args, answer)
         return answer
 
     def _draw(self, method: str, is_read: bool) -> str | None:

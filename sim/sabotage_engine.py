@@ -98,7 +98,7 @@ def same_incarnation() -> Patches:
 def race_loser_commits() -> Patches:
     """The losers of a race go on."""
 
-    async def cancel(self: Branches, *, forget: bool) -> None:
+    async def cancel(self: Branches, *_: Any, **__: Any) -> None:
         await asyncio.sleep(0)
 
     return [(Branches, "cancel", cancel), (Branches, "close", lambda self: None)]

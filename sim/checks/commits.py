@@ -86,7 +86,7 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
         key = (wait.location, wait.kind)
         if wait.kind is not WaitKind.RETRY and shadow.deadlines.setdefault(key, wait.due_at) != wait.due_at:
             checker.violate("I24", shadow.run_id, f"the deadline of {shadow.path(wait.location)} was changed")
-    _check_move(checker, shadow, commit, following)
+    _check_move(checker, shadow, commit, following, now)
 
 
 def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: Instant) -> None:
@@ -168,10 +168,10 @@ def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: in
         shadow.started[attempt.location, attempt.number] = epoch
 
 
-def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run) -> None:
+def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run, now: Instant) -> None:
     match commit.move:
         case Park():
-            _check_park(checker, commit, following)
+            _check_park(checker, commit, following, now)
         case BeginRollback(undo_floor=floor):
             shadow.floor = floor
         case End(status=status, output=output):
@@ -185,14 +185,14 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
             pass
 
 
-def _check_park(checker: Checker, commit: Commit, following: Run) -> None:
+def _check_park(checker: Checker, commit: Commit, following: Run, now: Instant) -> None:
     """Parking looks once more: what is there already wakes the run at once."""
     inbox = at_once(checker.inspector.runs.inbox(commit.run_id))
     detail = checker.detail(commit.run_id)
     waits = detail.history.waits if detail is not None else ()
     names = [name for wait in waits if wait.kind is WaitKind.SIGNAL for name in wait.names or ("",)]
     is_there = bool(inbox.children) or any(signal.name in names or "" in names for signal in inbox.signals)
-    if is_there and following.wake_at is None:
+    if is_there and (following.wake_at is None or following.wake_at > now):
         checker.violate("I21", commit.run_id, "parked, although what it waits for is there")
     due = min((wait.due_at for wait in waits if wait.due_at is not None), default=None)
     if due is not None and (following.wake_at is None or following.wake_at > due):

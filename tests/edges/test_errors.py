@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 import click
@@ -89,14 +92,33 @@ def test_a_folder_that_cannot_be_written_is_explained(cli: Cli, tmp_path: Path) 
     assert (said.code, said.error["code"]) == (6, "SW613")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_explained(cli: Cli, db: Shop) -> None:
-    folder = Path(db.url.removeprefix("sqlite:///")).parent
-    folder.chmod(0o500)
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root may write everywhere, so it becomes nobody for a while."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
     try:
-        assert cli("ls", "--db", db.url).code == 6
+        yield
     finally:
-        folder.chmod(0o700)
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_read_only_folder_is_explained(cli: Cli, db: Shop) -> None:
+    assert cli("ls", "--db", db.url).code == 0
+    with TemporaryDirectory() as name:  # pytest's own folders are closed to others
+        folder = Path(name)
+        (folder / "shop.db").write_bytes(Path(db.url.removeprefix("sqlite:///")).read_bytes())
+        (folder / "shop.db").chmod(0o444)
+        folder.chmod(0o555)
+        try:
+            with without_privileges():
+                said = cli("ls", "--db", f"sqlite:///{folder}/shop.db", "-o", "json")
+        finally:
+            folder.chmod(0o700)
+
+    assert (said.code, said.error["code"]) == (6, "SW613")
 
 
 def test_a_url_that_means_nothing_is_wrong_usage(cli: Cli) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -97,7 +96,6 @@ def test_a_worker_needs_a_module(cli: Cli) -> None:
     assert cli("worker").code == 2
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_worker_with_a_bad_option_does_not_start(cli: Cli, tmp_path: Path) -> None:
     said = cli("worker", APP, "--lease", "soon", "--db", f"sqlite:///{tmp_path}/x.db", "-o", "json")
 

@@ -80,7 +80,7 @@ class InlineRunner:
 
     async def close(self) -> None:
         """Let go of the database; it stays open while another handle uses it, and keeps what is in memory."""
-        if self._tell in self.database.handles:
+        if self._tell is not None and self._tell in self.database.handles:
             self.database.handles.remove(self._tell)
         if not self.database.handles and not self.database.is_memory:
             self.database.close()

@@ -134,7 +134,7 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         for seq, location, kind, status, value, at, took, attempts, undo in commit.entries:
             tx.execute(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
     except apsw.ConstraintError as error:
-        raise ValueError(f"run {commit.run_id} has an entry at {location.hex()} already: {error}") from error
+        raise ValueError(f"run {commit.run_id} has an entry at one of these locations already: {error}") from error
     for attempt in commit.attempts:
         tx.execute(_RECORD, (run, *attempt))
     for cursor in commit.cursors:

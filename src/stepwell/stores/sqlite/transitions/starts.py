@@ -62,13 +62,14 @@ def insert(
     status = RunStatus.PENDING if owner is None else RunStatus.RUNNING
     epoch, started_at = (0, None) if owner is None else (1, tx.now)
     run = _insert_row(tx, new, status, (epoch, owner, wake_at, started_at, None, new.key, generation), previous)
-    if new.key is not None and tx.find("signals.find_held", key=new.key) is not None:
+    has_mail = new.key is not None and tx.find("signals.find_held", key=new.key) is not None
+    if has_mail:
         tx.run("signals.take_over_held", run=run, key=new.key)
     if owner is None or claimant is None:
         tx.hint(HintKind.READY, new.run_id)
         return None
     row = _fresh(tx, new, claimant.incarnation, generation, previous)
-    return Claimed(row, Inbox(read_signals(tx.connection, run)), is_fresh=True)
+    return Claimed(row, Inbox(read_signals(tx.connection, run)) if has_mail else Inbox(), is_fresh=True)
 
 
 def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> None:

@@ -1,0 +1,331 @@
+"""Plain asyncio in workflows: what works, and what is refused because a replay could not repeat it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from stepwell import Context, FailureRecord, RunPaused, Workflow, workflow
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+
+
+async def outcome(harness: Harness, flow: Workflow[Any, Any], *signals: str) -> Any:
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    for name in signals:
+        await worker.signal(run.run_id, name)
+    await harness.advance("10m")
+    await harness.takeover(worker, flow)
+    return await harness.result(run)
+
+
+async def paused(harness: Harness, flow: Workflow[Any, Any]) -> FailureRecord:
+    with pytest.raises(RunPaused) as caught:
+        await outcome(harness, flow)
+    assert caught.value.failure is not None
+    return caught.value.failure
+
+
+async def test_gather_takes_operations_as_they_are(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        found = await asyncio.gather(*[ctx.step(f"s{n}", ledger.body(f"s{n}", n)) for n in range(5)])
+        await ctx.sleep("pause", "1h")
+        return list(found)
+
+    assert await outcome(harness, flow) == [0, 1, 2, 3, 4]
+    assert ledger.counts == {f"s{n}": 1 for n in range(5)}
+
+
+async def test_tasks_and_task_groups_take_operations(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        early = asyncio.create_task(ctx.step("early", ledger.body("early", "e")))
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(ctx.step("one", ledger.body("one", 1)))
+            two = group.create_task(ctx.sleep("two", "1h"))
+        assert two.result().due_at is not None
+        return [await early, one.result()]
+
+    assert await outcome(harness, flow) == ["e", 1]
+    assert ledger.counts == {"early": 1, "one": 1}
+
+
+async def test_queues_events_and_locks_order_work_between_branches(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[str]:
+        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=1)
+        ready, lock = asyncio.Event(), asyncio.Lock()
+        found: list[str] = []
+
+        async def produce() -> None:
+            for name in ("a", "b", "c"):
+                await queue.put(await ctx.step(name, ledger.body(name, name)))
+                await ctx.sleep(f"after {name}", "5m")
+            ready.set()
+
+        async def consume() -> None:
+            for _ in range(3):
+                async with lock:
+                    found.append(await queue.get())
+            await ready.wait()
+            found.append(await ctx.step("end", ledger.body("end", "end")))
+
+        await asyncio.gather(produce(), consume())
+        return found
+
+    assert await outcome(harness, flow) == ["a", "b", "c", "end"]
+    assert ledger.counts == {"a": 1, "b": 1, "c": 1, "end": 1}
+
+
+async def test_as_completed_and_wait_see_results_in_the_recorded_order(harness: Harness, ledger: Ledger):
+    async def after(seconds: int) -> int:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    @workflow
+    async def flow(ctx: Context) -> list[int]:
+        order = []
+        for done in asyncio.as_completed([ctx.step(f"s{n}", after, n) for n in (3, 1, 2)]):
+            order.append(await done)
+        await ctx.sleep("pause", "1h")
+        return order
+
+    assert await outcome(harness, flow) == [1, 2, 3]
+
+
+async def test_cancelling_a_task_stops_its_body(harness: Harness, ledger: Ledger):
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            ledger.note("told to stop")
+            raise
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        task = asyncio.create_task(ctx.step(slow))
+        await ctx.sleep("a while", "5s")
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return str(await ctx.step("instead", ledger.body("instead", "cancelled")))
+        return "finished"
+
+    assert await outcome(harness, flow) == "cancelled"
+    assert ledger.lines == ["told to stop", "instead"]
+
+
+async def test_an_operation_that_is_never_awaited_is_reported(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        ctx.step("forgotten", ledger.body("forgotten"))
+        await ctx.step("done", ledger.body("done"))
+        return "done"
+
+    failure = await paused(harness, flow)
+
+    assert (failure.code, failure.path) == ("SW122", "forgotten")
+    assert ledger.lines == ["done"]
+
+
+async def test_a_task_that_nobody_waited_for_is_reported(harness: Harness, ledger: Ledger):
+    tasks = []
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        tasks.append(asyncio.create_task(ctx.sleep("forgotten", "1h")))
+        await ctx.step("done", ledger.body("done"))
+        return "done"
+
+    assert (await paused(harness, flow)).code == "SW122"
+
+
+async def test_an_operation_awaited_twice_is_an_error_of_the_code(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        operation = ctx.step("once", ledger.body("once"))
+        await operation
+        try:
+            await operation
+        except RuntimeError:
+            return "refused"
+        return "ran twice"
+
+    assert await outcome(harness, flow) == "refused"
+    assert ledger.lines == ["once"]
+
+
+REFUSED: dict[str, Any] = {
+    "asyncio.sleep": lambda: asyncio.sleep(1),
+    "asyncio.wait_for": lambda: asyncio.wait_for(asyncio.Event().wait(), 1),
+    "asyncio.to_thread": lambda: asyncio.to_thread(print),
+    "open_connection": lambda: asyncio.open_connection("localhost", 1),
+    "getaddrinfo": lambda: asyncio.get_running_loop().getaddrinfo("localhost", 80),
+    "subprocess": lambda: asyncio.create_subprocess_exec("true"),
+}
+
+
+async def _timeout() -> None:
+    async with asyncio.timeout(1):
+        await asyncio.Event().wait()
+
+
+async def _socket() -> None:
+    with socket.socket() as one:
+        one.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(one, 1)
+
+
+REFUSED |= {"asyncio.timeout": _timeout, "sockets": _socket}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_the_outside_world_is_refused_in_workflow_code(harness: Harness, ledger: Ledger, name: str):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("before", ledger.body("before"))
+        await REFUSED[name]()
+        await ctx.step("after", ledger.body("after"))
+
+    failure = await paused(harness, flow)
+
+    assert failure.code == "SW121"
+    assert failure.fix != ""
+    assert ledger.lines == ["before"]
+
+
+@pytest.mark.parametrize("name", ["asyncio.sleep", "getaddrinfo"])
+async def test_a_refusal_cannot_be_swallowed(harness: Harness, ledger: Ledger, name: str):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            await REFUSED[name]()
+        except Exception:
+            await ctx.step("instead", ledger.body("instead"))
+        return "swallowed"
+
+    assert (await paused(harness, flow)).code == "SW121"
+    assert ledger.lines == []
+
+
+async def test_asyncio_sleep_of_zero_only_lets_others_run(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await asyncio.sleep(0)
+        return str(await ctx.step("a", ledger.body("a", "fine")))
+
+    assert await outcome(harness, flow) == "fine"
+
+
+async def test_code_that_waits_for_nothing_is_reported(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("before", ledger.body("before"))
+        await asyncio.Event().wait()
+
+    failure = await paused(harness, flow)
+
+    assert (failure.code, ledger.lines) == ("SW123", ["before"])
+
+
+async def test_except_exception_around_a_wait_swallows_nothing(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            message = await ctx.receive("go")
+        except Exception:
+            await ctx.step("swallowed", ledger.body("swallowed"))
+            return "swallowed"
+        finally:
+            ledger.note("finally")
+        return message.name
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    assert (await harness.status(run)).status == "waiting"
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert await harness.result(run) == "go"
+    assert ledger.counts == {"finally": 2 if harness.mode == "yield" else 1}
+
+
+@pytest.mark.parametrize("caught", [BaseException, None])
+async def test_code_that_goes_on_while_it_is_torn_down_records_nothing(harness: Harness, ledger: Ledger, caught: Any):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.receive("go")
+        except (caught or BaseException):
+            await ctx.step("in vain", ledger.body("in vain"))
+            raise
+        finally:
+            if caught is None:
+                await ctx.step("at last", ledger.body("at last"))
+        return "done"
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    worker = await harness.deploy(worker, flow)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert await harness.result(run) == "done"
+    assert ledger.lines == (["at last"] if caught is None else [])
+
+
+async def test_a_divergence_cannot_be_swallowed(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> str:
+        await ctx.sleep("x", "1s")
+        await ctx.receive("go")
+        return "before"
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> str:
+        try:
+            await ctx.step("x", ledger.body("x"))
+        except Exception:
+            await ctx.step("y", ledger.body("y"))
+        return "swallowed"
+
+    worker = await harness.worker(before)
+    run = await worker.start(before)
+    await harness.advance("1m")
+    worker = await harness.deploy(worker, after)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "paused"
+    assert ledger.lines == []
+
+
+async def test_the_log_is_silent_while_the_code_passes_what_it_did_before(
+    harness: Harness, ledger: Ledger, caplog: pytest.LogCaptureFixture
+):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        ctx.log.warning("begins")
+        await ctx.step("a", ledger.body("a"))
+        ctx.log.warning("between")
+        await ctx.receive("go")
+        ctx.log.warning("ends")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    worker = await harness.takeover(worker, flow)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "completed"
+    logged = [record.message for record in caplog.records if record.name == "stepwell.workflow"]
+    assert logged == ["begins", "between", "ends"]

@@ -1,0 +1,295 @@
+"""Where operations stand: names, numbered uses, changed kinds, places that are not visited any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import Break, Context, Continue, FailureRecord, RunPaused, Workflow, step, workflow
+from stepwell.errors import InvalidNameError
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+
+
+async def paused(harness: Harness, flow: Workflow[Any, Any]) -> FailureRecord:
+    """Why the run of a workflow was paused."""
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    with pytest.raises(RunPaused) as caught:
+        await harness.result(run)
+    assert caught.value.failure is not None
+    return caught.value.failure
+
+
+async def redeployed(harness: Harness, before: Workflow[Any, Any], after: Workflow[Any, Any]) -> Any:
+    """Run the old code up to its wait for "go", then the new code to its end."""
+    worker = await harness.worker(before)
+    run = await worker.start(before)
+    await harness.advance("1m")
+    worker = await harness.deploy(worker, after)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    return await harness.result(run)
+
+
+async def test_a_second_use_of_a_name_names_both_operations(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("notify", ledger.body("first"))
+        await ctx.sleep("notify", "1h")
+
+    failure = await paused(harness, flow)
+
+    assert (failure.code, failure.path) == ("SW104", "path notify")
+    assert "recorded: step notify · now: sleep notify" in failure.why
+    assert "repeat=True" in failure.fix
+    assert ledger.lines == ["first"]
+
+
+async def test_a_second_use_that_is_only_created_runs_neither(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await asyncio.gather(ctx.step("x", ledger.body("one")), ctx.step("x", ledger.body("two")))
+
+    assert (await paused(harness, flow)).code == "SW104"
+    assert ledger.lines == []
+
+
+async def test_a_duplicate_name_cannot_be_swallowed(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("x", ledger.body("one"))
+        try:
+            await ctx.step("x", ledger.body("two"))
+        except Exception:
+            await ctx.step("y", ledger.body("three"))
+        return "swallowed"
+
+    assert (await paused(harness, flow)).code == "SW104"
+    assert ledger.lines == ["one"]
+
+
+async def test_numbered_uses_go_on_after_a_replay(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        found = []
+        for number in range(4):
+            found.append(await ctx.step("tick", step(ledger.body(f"tick {number}", number), repeat=True)))
+            await ctx.sleep("pause", "10m", repeat=True)
+        return found
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("15m")
+    await harness.takeover(worker, flow)
+
+    assert await harness.result(run) == [0, 1, 2, 3]
+    assert len(ledger.lines) == 4
+    assert (await harness.paths(run))[-2:] == ["tick#3", "pause#3"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a#1", "~x", "", " padded", "new\nline", "x" * 201])
+async def test_a_name_that_cannot_be_part_of_a_path_fails_the_run(harness: Harness, ledger: Ledger, name: str):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(name, ledger.body("never"))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.type) == ("failed", InvalidNameError.__name__)
+    assert ledger.lines == []
+
+
+async def test_paths_are_fixed_when_operations_are_called(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        tick = step(ledger.act, repeat=True)
+        first, second = ctx.step("tick", tick, "first"), ctx.step("tick", tick, "second")
+        return [await second, await first]
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await harness.result(run) == ["second", "first"]
+    assert [(e.path, e.value) for e in await harness.history(run)] == [("tick#1", "second"), ("tick#0", "first")]
+
+
+KINDS: dict[str, Any] = {
+    "step": lambda ctx, ledger: ctx.step("x", ledger.body("x")),
+    "once": lambda ctx, ledger: ctx.once("x", lambda: 1),
+    "sleep": lambda ctx, ledger: ctx.sleep("x", 0),
+    "receive_many": lambda ctx, ledger: ctx.receive_many(timeout=0, name="x"),
+    "checkpoint": lambda ctx, ledger: ctx.rollback_checkpoint("x"),
+    "join": lambda ctx, ledger: ctx.join("x", {"b": lambda c: c.step("inner", ledger.body("inner"))}),
+    "race": lambda ctx, ledger: ctx.race("x", {"b": lambda c: c.step("inner", ledger.body("inner"))}),
+    "loop": lambda ctx, ledger: ctx.loop("x", _once, 0),
+}
+
+
+async def _once(ctx: Context, state: int) -> Continue[int] | Break[int]:
+    return Break(state)
+
+
+@pytest.mark.parametrize("recorded", KINDS)
+async def test_another_kind_at_a_recorded_name_stops_the_run(harness: Harness, ledger: Ledger, recorded: str):
+    now = "once" if recorded == "step" else "step"
+
+    @workflow(name="flow")
+    async def before(ctx: Context) -> None:
+        await KINDS[recorded](ctx, ledger)
+        await ctx.receive("go")
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> None:
+        await KINDS[now](ctx, Ledger())
+        await ctx.receive("go")
+
+    with pytest.raises(RunPaused) as caught:
+        await redeployed(harness, before, after)
+    assert caught.value.failure.code == "SW201"
+    assert caught.value.why == f"recorded: {recorded} x · now: {now} x"
+
+
+async def test_another_kind_where_the_run_waits_stops_it(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> None:
+        await ctx.receive("go")
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> None:
+        await ctx.step("go", ledger.body("go"))
+
+    with pytest.raises(RunPaused, match="waiting for a signal at go") as caught:
+        await redeployed(harness, before, after)
+    assert caught.value.failure.code == "SW201"
+    assert ledger.lines == []
+
+
+async def test_what_the_code_no_longer_visits_stops_the_run_at_its_end(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> None:
+        await ctx.step("charge", ledger.body("charge"))
+        await ctx.receive("go")
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> None:
+        await ctx.receive("go")
+
+    with pytest.raises(RunPaused) as caught:
+        await redeployed(harness, before, after)
+    assert (caught.value.failure.code, caught.value.failure.path) == ("SW201", "charge")
+    assert caught.value.why == "recorded: step charge · now: (not visited)"
+    assert 'ctx.removed("charge", "step")' in caught.value.fix
+
+
+async def test_a_paused_run_goes_on_with_mended_code(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> str:
+        await ctx.step("charge", ledger.body("charge"))
+        await ctx.receive("go")
+        return "done"
+
+    @workflow(name="flow")
+    async def broken(ctx: Context) -> str:
+        await ctx.receive("go")
+        return "wrong"
+
+    worker = await harness.worker(before)
+    run = await worker.start(before)
+    await harness.drain()
+    worker = await harness.deploy(worker, broken)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    assert (await harness.status(run)).status == "paused"
+    worker = await harness.deploy(worker, before)
+    assert await worker.do(worker.engine.resume(run.run_id))
+    await harness.drain()
+
+    assert await harness.result(run) == "done"
+    assert ledger.lines == ["charge"]
+
+
+@pytest.mark.parametrize("kind", ["step", "sleep"])
+async def test_removed_accepts_only_the_recorded_kind(harness: Harness, ledger: Ledger, kind: str):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> str:
+        await ctx.step("charge", ledger.body("charge"))
+        await ctx.receive("go")
+        return "before"
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> str:
+        ctx.removed("charge", kind)
+        await ctx.receive("go")
+        return "after"
+
+    if kind == "step":
+        assert await redeployed(harness, before, after) == "after"
+        return
+    with pytest.raises(RunPaused, match="recorded: step charge · now: sleep charge"):
+        await redeployed(harness, before, after)
+
+
+async def test_removed_covers_numbered_uses_and_is_nothing_to_new_runs(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def before(ctx: Context) -> str:
+        for _ in range(3):
+            await ctx.step("tick", step(ledger.body("tick"), repeat=True))
+        await ctx.receive("go")
+        return "before"
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> str:
+        ctx.removed("tick", "step")
+        ctx.removed("never there", "loop")
+        await ctx.receive("go")
+        return "after"
+
+    assert await redeployed(harness, before, after) == "after"
+    worker = harness.nodes[-1]
+    fresh = await worker.start(after)
+    await worker.signal(fresh.run_id, "go")
+    await harness.drain()
+    assert await harness.result(fresh) == "after"
+    assert len(ledger.lines) == 3
+
+
+async def test_a_misspelt_kind_is_refused_with_the_nearest(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        ctx.removed("x", "stepp")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.fix) == ("failed", "did you mean 'step'?")
+
+
+async def test_a_recorded_value_that_no_longer_fits_its_annotation_stops_the_run(harness: Harness):
+    async def old() -> str:
+        return "text"
+
+    async def new() -> int:
+        return 1
+
+    @workflow(name="flow")
+    async def before(ctx: Context) -> None:
+        await ctx.step("x", old)
+        await ctx.receive("go")
+
+    @workflow(name="flow")
+    async def after(ctx: Context) -> None:
+        await ctx.step("x", new)
+        await ctx.receive("go")
+
+    with pytest.raises(RunPaused, match="does not fit this code any more"):
+        await redeployed(harness, before, after)
