@@ -163,7 +163,7 @@ async def test_an_operation_awaited_twice_is_an_error_of_the_code(harness: Harne
 
 REFUSED: dict[str, Any] = {
     "asyncio.sleep": lambda: asyncio.sleep(1),
-    "asyncio.wait_for": lambda: asyncio.wait_for(asyncio.Event().wait(), 1),
+    "asyncio.wait_for": lambda: asyncio.wait_for(asyncio.get_running_loop().create_future(), 1),
     "asyncio.to_thread": lambda: asyncio.to_thread(print),
     "open_connection": lambda: asyncio.open_connection("localhost", 1),
     "getaddrinfo": lambda: asyncio.get_running_loop().getaddrinfo("localhost", 80),

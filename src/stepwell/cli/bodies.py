@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepwell.engine.views import EntryView, RunView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
     from stepwell.model.failures import FailureRecord
 
 RUN = "stepwell.run/1"
@@ -49,17 +49,28 @@ def entry_body(entry: EntryView) -> dict[str, Any]:
         "failure": None if entry.failure is None else failure_body(entry.failure),
         "can_undo": entry.can_undo,
         "is_undone": entry.is_undone,
-        "failed_attempts": [
-            {"number": tried.number, "at": _time(tried.at), "error": tried.error, "next_at": _time(tried.next_at)}
-            for tried in entry.failed_attempts
-        ],
+        "failed_attempts": attempt_bodies(entry.failed_attempts),
     }
+
+
+def attempt_bodies(attempts: Sequence[AttemptView]) -> list[dict[str, Any]]:
+    """The failed attempts at a step."""
+    return [
+        {"number": tried.number, "at": _time(tried.at), "error": tried.error, "next_at": _time(tried.next_at)}
+        for tried in attempts
+    ]
 
 
 def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
     """What a run waits for."""
     return [
-        {"path": wait.path, "kind": wait.kind, "due_at": _time(wait.due_at), "names": list(wait.names)}
+        {
+            "path": wait.path,
+            "kind": wait.kind,
+            "due_at": _time(wait.due_at),
+            "names": list(wait.names),
+            "failed_attempts": attempt_bodies(wait.failed_attempts),
+        }
         for wait in waits
     ]
 

@@ -163,6 +163,8 @@ def _wait(wait: WaitView) -> str:
         case "child":
             return "waiting for its child run"
         case "retry":
-            return f"next attempt at {moment(wait.due_at)} UTC"
+            last = wait.failed_attempts[-1] if wait.failed_attempts else None
+            why = f" · attempt {last.number} failed: {last.error}" if last else ""
+            return clean(f"next attempt at {moment(wait.due_at)} UTC{why}")
         case _:
             return f"sleeping{due}"

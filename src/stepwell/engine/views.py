@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -80,6 +80,7 @@ class WaitView:
     kind: str
     due_at: datetime | None
     names: tuple[str, ...]
+    failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that is waiting to be tried again
 
 
 def _time(instant: Instant | None) -> datetime | None:
@@ -122,11 +123,7 @@ def entry_views(detail: Detail) -> list[EntryView]:
     """The history of a run, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
-    tries: dict[Location, list[AttemptView]] = {}
-    for attempt in history.attempts:
-        error = decode_failure(attempt.failure).summary if attempt.failure else "started, outcome unknown"
-        view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))
-        tries.setdefault(attempt.location, []).append(view)
+    tries = _attempts(detail)
     return [
         EntryView(
             seq=entry.seq,
@@ -146,6 +143,15 @@ def entry_views(detail: Detail) -> list[EntryView]:
     ]
 
 
+def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
+    tries: dict[Location, list[AttemptView]] = {}
+    for attempt in detail.history.attempts:
+        error = decode_failure(attempt.failure).summary if attempt.failure else "started, outcome unknown"
+        view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))
+        tries.setdefault(attempt.location, []).append(view)
+    return tries
+
+
 def _value(kind: EntryKind, value: bytes) -> Any:
     """The readable part of an entry's value; kinds with a header are stored as header, newline, payloads."""
     match kind:
@@ -161,14 +167,24 @@ def _value(kind: EntryKind, value: bytes) -> Any:
                 found.append([item[0], plain(payloads[at : at + item[-1]])])
                 at += item[-1]
             return found
-        case _:
+        case EntryKind.SLEEP:
+            return to_datetime(Instant(unpack(value)[0][0])).isoformat()
+        case EntryKind.SPAWN | EntryKind.VERSION:
             return unpack(value)[0][0]
+        case _:
+            assert_never(kind)
 
 
 def wait_views(detail: Detail) -> list[WaitView]:
     """What a run waits for."""
-    names = detail.history.names
+    names, tries = detail.history.names, _attempts(detail)
     return [
-        WaitView(format_path(wait.location, names), wait.kind.value, _time(wait.due_at), wait.names)
+        WaitView(
+            format_path(wait.location, names),
+            wait.kind.value,
+            _time(wait.due_at),
+            wait.names,
+            tuple(tries.get(wait.location, ())),
+        )
         for wait in detail.history.waits
     ]

@@ -47,6 +47,7 @@ class Journal:
         self._loaded = sorted(self.entries)
         self.visited: set[Location] = set()
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
+        self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.pending = Pending()
 
     # --- reading ---
@@ -122,6 +123,7 @@ class Journal:
         is_urgent: bool = True,
     ) -> Entry:
         """Append the one result of an operation."""
+        self.ahead.clear()
         self.last_seq += 1
         entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo)
         self.entries[location] = entry

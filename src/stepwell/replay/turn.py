@@ -144,7 +144,7 @@ class Turn:
     @property
     def is_replaying(self) -> bool:
         """Whether the code is still passing what it did before."""
-        return self.journal.unvisited > 0
+        return self.journal.unvisited > 0 or bool(self.journal.ahead)
 
     @property
     def next_deadline(self) -> Instant | None:
@@ -235,6 +235,7 @@ class Turn:
     ) -> Arrival:
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
         stored = self.journal.waits.get(location)
+        self.journal.ahead.discard(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
             wait = stored._replace(names=names)
         else:
