@@ -38,20 +38,21 @@ async def opened(path: Path) -> AsyncIterator[Bench]:
         yield Bench(engine, database, path)
 
 
-async def w1(folder: Path, steps: int = 1_000, rounds: int = 5) -> tuple[float, float, float]:
-    """One run of sequential steps beside raw commits, interleaved; medians of steps/s, raw/s and their ratio."""
+async def w1(folder: Path, steps: int = 1_000, rounds: int = 7) -> tuple[float, float, float]:
+    """One run of sequential steps between two rounds of raw commits in its file: medians of steps/s, raw/s, ratio."""
     rates, raws, ratios = [], [], []
     for number in range(rounds):
-        raw = raw_commits(folder / f"raw{number}.db", steps)
-        async with opened(folder / f"w1-{number}.db") as bench:
+        path = folder / f"w1-{number}.db"
+        before = raw_commits(path, steps)
+        async with opened(path) as bench:
             await (await bench.engine.start(sequence, 50)).result()
             began = time.perf_counter()
             await (await bench.engine.start(sequence, steps)).result()
             rate = steps / (time.perf_counter() - began)
-        again = raw_commits(folder / f"raw{number}b.db", steps)
+        raw = (before + raw_commits(path, steps)) / 2
         rates.append(rate)
-        raws.append((raw + again) / 2)
-        ratios.append(rate / ((raw + again) / 2))
+        raws.append(raw)
+        ratios.append(rate / raw)
     return statistics.median(rates), statistics.median(raws), statistics.median(ratios)
 
 

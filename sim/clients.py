@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.coroutines import at_once
 from sim.interpreter import PROGRAM
+from sim.programs import walk
 from sim.process import Interrupted, Process, ProcessDied
 from stepwell.clock import span
 from stepwell.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
@@ -33,6 +34,11 @@ class Order:
     key: str | None
     run_id: str | None
     told: set[str] = field(default_factory=set)  # run ids that were acknowledged
+
+
+def _names(program: dict[str, Any]) -> list[str]:
+    """The signals that a program waits for, and one that it may not."""
+    return [name for node in walk(program) for name in node.get("names", ())] + ["c"]
 
 
 class Clients:
@@ -68,9 +74,9 @@ class Clients:
         acts = [self._later(begin, self._place(order))]
         if order.key and rng.random() < 0.4:
             acts.append(self._later(rng.uniform(0, 3), self._place(order)))
-        for _ in range(rng.choice((0, 1, 2, 4))):
+        for _ in range(rng.choice((0, 1, 2, 4, 6))):
             acts.append(self._later(self._soon(begin), self._send(order, rng.choice((None, None, "once")))))
-        if rng.random() < 0.3:
+        if rng.random() < 0.35:
             acts.append(self._later(self._soon(begin), self._cancel(order)))
         if rng.random() < 0.4:
             acts.append(self._later(self._soon(begin), self._look(order)))
@@ -153,7 +159,7 @@ class Clients:
             return
         self._marks += 1
         mark = f"s{self._marks}"
-        name = self.rng.choice(("a", "b", "c"))
+        name = self.rng.choice(_names(order.program))
         if_missing = "hold" if target == order.key else "drop"
         self.marks[mark] = target
         for _ in range(1 if dedup is None else self.rng.randint(1, 3)):

@@ -140,6 +140,9 @@ class Edge:
         world = self._world
         if not world.are_faults_on:
             return None
+        shot = world.shot(method)
+        if shot is not None:
+            return "ack_lost" if shot == "duplicate" and method in _NOT_REPEATABLE else shot
         weight = 0.2 if is_read else _WEIGHTS.get(method, 1.0)
         for fault, rate in world.mix.rates.items():
             if self._rng.random() >= rate * weight:

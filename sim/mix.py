@@ -29,11 +29,12 @@ class Mix:
     cancelled_calls: float = 0.0  # chance that a client's call is cancelled at some await
     drains: int = 0
     budget: int = 0  # crashes and pauses in all
+    shots: list[tuple[str, int, str]] = field(default_factory=list)  # single faults: the method, its n-th call, and what
 
     @property
     def is_calm(self) -> bool:
         """Whether nothing goes wrong but lost, late and double hints: then every body runs exactly once per attempt."""
-        return not (self.rates or self.clock_jumps or self.fuses or self.cancelled_calls or self.drains)
+        return not (self.rates or self.shots or self.clock_jumps or self.fuses or self.cancelled_calls or self.drains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class Shape:
 def draw_mix(rng: random.Random) -> Mix:
     """One of several kinds of weather; mild and wild ones, and some where a single kind of fault rules."""
     kind = rng.choices(
-        ("calm", "deaf", "acks", "crashes", "zombies", "clock", "flaky", "slow", "drains", "storm"),
-        (6, 5, 14, 16, 16, 8, 6, 5, 6, 18),
+        ("calm", "deaf", "single", "acks", "crashes", "zombies", "clock", "flaky", "slow", "drains", "storm"),
+        (6, 6, 16, 12, 14, 14, 8, 4, 4, 6, 14),
     )[0]
     mix = Mix(kind, budget=rng.randint(2, 12))
     if kind != "calm":
@@ -61,6 +62,13 @@ def draw_mix(rng: random.Random) -> Mix:
     match kind:
         case "deaf":
             mix.hints_dropped = rng.choice((1.0, 1.0, 0.9))
+        case "single":
+            # What many faults mend by accident, one fault shows.
+            methods = ("apply", "apply", "apply", "create", "create", "deliver", "deliver", "claim", "cancel", "load")
+            for _ in range(rng.randint(1, 3)):
+                method = rng.choice(methods)
+                nth = rng.randint(1, 40) if method == "apply" else rng.randint(1, 8)
+                mix.shots.append((method, nth, rng.choice(EDGE_FAULTS)))
         case "acks":
             mix.rates = {"ack_lost": rng.choice((0.03, 0.1, 0.25)), "duplicate": 0.03, "not_done": 0.02}
             mix.cancelled_calls = rng.choice((0.0, 0.2))

@@ -77,6 +77,7 @@ class World:
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
         self._mended: set[str] = set()
+        self._calls: Counter[str] = Counter()
         self._poisonings: Counter[str] = Counter()
 
     # --- the story ---
@@ -148,6 +149,14 @@ class World:
             self.loop.call_later(
                 self.rng.uniform(0.01, 3.0), self._start, process.name, process.is_worker, context=self.context
             )
+
+    def shot(self, method: str) -> str | None:
+        """The single fault that is meant for this very call, if any."""
+        self._calls[method] += 1
+        for aimed, nth, fault in self.mix.shots:
+            if (aimed, nth) == (method, self._calls[method]):
+                return fault
+        return None
 
     def spend(self) -> bool:
         """Whether there may be another crash or pause."""

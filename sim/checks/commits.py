@@ -80,6 +80,8 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
         checker.kinds[entry.kind.word] += 1
     for attempt in commit.attempts:
         _check_attempt(checker, shadow, attempt, commit.fence.epoch)
+    shadow.loops.update(cursor.location for cursor in commit.cursors)
+    shadow.loops.difference_update(commit.ended_cursors)
     for low, high in commit.trims:
         shadow.trim(low, high)
     for wait in commit.waits or ():

@@ -12,7 +12,7 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.model.commits import BeginRollback, End
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.runs import Inbox, Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.replay.driver import begin_forward, conclude
 from stepwell.replay.journal import Journal
 from stepwell.stores.base.views import Detail
@@ -27,6 +27,8 @@ _WORKFLOWS = {"program": PROGRAM, "helper": HELPER}
 def check_replay(world: World, detail: Detail) -> None:
     """Replaying an ended run asks for no body, and comes to the same end."""
     run, checker = detail.run, world.checker
+    if checker.shadow(run.run_id).loops and run.status not in KEEPS_CURSORS:
+        return  # a loop was left by an error: what it had trimmed is gone, and its cursor went with the run
     workflow = _WORKFLOWS[run.workflow]
     journal = Journal(run.run_id, detail.history, run.last_seq)
     turn = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), journal, Inbox(), _CODEC)

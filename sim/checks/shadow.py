@@ -25,6 +25,7 @@ class Shadow:
     closed: list[Location] = field(default_factory=list)  # ended joins, races and loops
     deadlines: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
+    loops: set[Location] = field(default_factory=set)  # begun, with a cursor, and not ended
     last_seq: int = 0
     floor: int = 0
     stalls: int = 0

@@ -73,6 +73,7 @@ class Journal:
     def leave_only(self, scopes: Iterable[Location]) -> None:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
+        self.ahead.intersection_update(self.waits)
         for scope in scopes:
             first, end = subtree(scope)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]

@@ -40,6 +40,7 @@ class Host(Protocol):
     def now(self) -> Instant: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
     def left(self, execution: Execution) -> None: ...
+    def doubt(self) -> None: ...
     def adopt(self, claimed: tuple[Claimed, ...]) -> None: ...
 
 
@@ -220,6 +221,8 @@ class Execution:
             case Verdict.FENCED:
                 self.drop()
                 self._host.left(self)
+                # It may be ours again, by a later claim whose answer was lost while we still held this one.
+                self._host.doubt()
             case Verdict.CANCELLING:
                 # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
                 # own move.

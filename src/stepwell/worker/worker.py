@@ -247,8 +247,9 @@ class Worker:
     async def _sweep_loop(self) -> None:
         every = span(self.settings.sweep_every) / SECOND
         while True:
-            await asyncio.sleep(every)
+            # At once when it starts: a worker that lives shorter than a period must not leave stranded runs behind.
             await self._guarded(self._sweep(), otherwise=None)
+            await asyncio.sleep(every)
 
     async def _sweep(self) -> None:
         """The safety net: dead workers' runs are freed, and anything ready is looked for without a hint."""
@@ -355,6 +356,7 @@ class Worker:
         if run.status in TERMINAL or (run.owner, run.epoch) != (self.lease.incarnation, execution.run.epoch):
             execution.drop()
             self.left(execution)
+            self.doubt()  # it may be ours by a later claim that we never heard of
         elif run.status is RunStatus.CANCELLING:
             execution.cancel()
         else:
