@@ -30,7 +30,9 @@ def check_replay(world: World, detail: Detail) -> None:
     if checker.shadow(run.run_id).loops and run.status not in KEEPS_CURSORS:
         return  # a loop was left by an error: what it had trimmed is gone, and its cursor went with the run
     workflow = _WORKFLOWS[run.workflow]
-    journal = Journal(run.run_id, detail.history, run.last_seq)
+    shadow = checker.shadow(run.run_id)
+    forward = tuple(entry for entry in detail.history.entries if "~undo" not in shadow.path(entry.location))
+    journal = Journal(run.run_id, detail.history._replace(entries=forward), run.last_seq)
     turn = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), journal, Inbox(), _CODEC)
     turn.advance(checker.inspector.now())
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwell import Context, workflow
+from stepwell import Context, Retry, StepContext, step, workflow
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
@@ -36,6 +36,32 @@ class Hear:
 
 
 @dataclass(frozen=True)
+class HearSoon:
+    """A signal, if it comes in time."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """A value that is produced once."""
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """A step that fails before it succeeds."""
+
+    delay: int
+
+
+@dataclass(frozen=True)
+class Child:
+    """Another run that sleeps."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
 class All:
     """Several things at once."""
 
@@ -46,6 +72,10 @@ LEAVES = st.one_of(
     st.builds(Do, st.integers(0, 30)),
     st.builds(Rest, st.integers(0, 4)),
     st.just(Hear()),
+    st.builds(HearSoon, st.integers(0, 3)),
+    st.just(Keep()),
+    st.builds(Retrying, st.integers(0, 3)),
+    st.builds(Child, st.integers(0, 3)),
 )
 PARTS = st.recursive(
     st.lists(LEAVES, min_size=1, max_size=3).map(tuple),
@@ -63,6 +93,10 @@ def build(program: tuple[Any, ...], traces: list[list[str]], ledger: Ledger) -> 
         ledger.note(name)
         await asyncio.sleep(tenths / 10)
 
+    async def flaky(info: StepContext) -> None:
+        if info.attempt < 3:
+            raise ConnectionError("again")
+
     @workflow(name="random")
     async def flow(ctx: Context) -> list[str]:
         trace: list[str] = []
@@ -78,6 +112,16 @@ def build(program: tuple[Any, ...], traces: list[list[str]], ledger: Ledger) -> 
                         await ctx.sleep(here, seconds)
                     case Hear():
                         trace.append(f"{here} hears {(await ctx.receive(name=here)).payload}")
+                    case HearSoon(seconds):
+                        heard = await ctx.receive_many(name=here, timeout=seconds, count=1)
+                        trace.append(f"{here} hears {[message.payload for message in heard]}")
+                    case Keep():
+                        trace.append(f"{here} keeps {await ctx.once(here, lambda: len(trace))}")
+                    case Retrying(delay):
+                        policy = Retry(initial=delay, factor=1, jitter=0)
+                        await ctx.step(here, step(flaky, retry=policy))
+                    case Child(seconds):
+                        trace.append(f"{here} has {await ctx.child(sleeper, seconds, name=here)}")
                     case All(inner):
                         await asyncio.gather(*[run(each, f"{here}-{n}") for n, each in enumerate(inner)])
                 trace.append(f"{here} at {ctx.now().timestamp()}")
@@ -90,9 +134,15 @@ def build(program: tuple[Any, ...], traces: list[list[str]], ledger: Ledger) -> 
     return flow
 
 
+@workflow
+async def sleeper(ctx: Context, seconds: int) -> int:
+    await ctx.sleep("pause", seconds)
+    return seconds
+
+
 def ears(program: tuple[Any, ...]) -> int:
     return sum(
-        1 if isinstance(part, Hear) else sum(ears(inner) for inner in part.parts) if isinstance(part, All) else 0
+        1 if isinstance(part, Hear | HearSoon) else sum(ears(inner) for inner in part.parts) if isinstance(part, All) else 0
         for part in program
     )
 
@@ -103,7 +153,7 @@ async def live_through(program: tuple[Any, ...], mode: str) -> tuple[list[list[s
     flow = build(program, traces, ledger)
     harness = Harness(STORES["memory"](), mode)
     options: dict[str, Any] = {"lease": "5s", "sweep_every": "2s"}
-    worker = await harness.worker(flow, **options)
+    worker = await harness.worker(flow, sleeper, **options)
     client = await harness.client()
     run = await client.start(flow)
     await harness.advance("1s")
@@ -112,10 +162,10 @@ async def live_through(program: tuple[Any, ...], mode: str) -> tuple[list[list[s
         await harness.advance("700ms")
         if number % 2:
             worker.crash()
-            worker = await harness.worker(flow, **options)
+            worker = await harness.worker(flow, sleeper, **options)
     await harness.advance("1m")
     worker.crash()
-    worker = await harness.worker(flow, **options)
+    worker = await harness.worker(flow, sleeper, **options)
     await client.signal(run.run_id, "finish")
     await harness.advance("10s")
     result = await harness.result(run)
@@ -124,7 +174,7 @@ async def live_through(program: tuple[Any, ...], mode: str) -> tuple[list[list[s
     return seen, ledger, result
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
 @given(PARTS, st.sampled_from(["live", "yield"]))
 def test_every_replay_of_a_random_program_goes_the_same_way(program: tuple[Any, ...], mode: str):
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

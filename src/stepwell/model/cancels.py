@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from stepwell.ids import RunId
+from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.states import TERMINAL, RunStatus
 
 _TOO_LATE = TERMINAL | {RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED}
@@ -28,3 +29,18 @@ def decide_cancel(status: RunStatus, *, compensate: bool, has_undo: bool, is_own
     if compensate and (has_undo or is_owned):
         return RunStatus.CANCELLING
     return RunStatus.CANCELLED
+
+
+def may_follow_cancel(move: Move | None) -> bool:
+    """Whether a move is still possible once a cancel has been recorded."""
+    match move:
+        case None | Release():
+            return True
+        case BeginRollback(cause=cause):
+            return cause == "cancelled"
+        case End(status=status):
+            return status is RunStatus.CANCELLED
+        case Park() | Pause():
+            return False
+        case _:
+            assert_never(move)

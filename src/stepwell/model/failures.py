@@ -6,7 +6,17 @@ import traceback
 
 import msgspec
 
-from stepwell.errors import ChildFailed, Failure, JoinError, RaceError, RecordedError, StepFailed, StepwellError
+from stepwell.errors import (
+    AlreadyExistsError,
+    ChildFailed,
+    Failure,
+    JoinError,
+    PoisonError,
+    RaceError,
+    RecordedError,
+    StepFailed,
+    StepwellError,
+)
 
 TRACE_MAX = 8_000
 
@@ -83,6 +93,22 @@ def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
         return failure
     own = decode_failure(stored)
     return msgspec.structs.replace(failure, causes={**failure.causes, "run": own.causes.get("run", own)})
+
+
+def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
+    """The failure of a run that is set aside because it takes its workers down; `own` is what it was undoing for."""
+    error = PoisonError(
+        f"run {run_id} lost its worker {stalls} times without any progress",
+        why="what it does next may kill or block the process",
+        fix="mend the step after the last recorded place, then resume the run",
+    )
+    return encode_failure(keep_own(record_failure(error, path=path), own))
+
+
+def key_taken(key: str | None, holder: str, path: str) -> bytes:
+    """The failure of a child whose key belongs to another active run."""
+    error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder}")
+    return encode_failure(record_failure(error, path=path))
 
 
 def _describe(error: StepwellError) -> FailureRecord:

@@ -66,7 +66,7 @@ class Turn:
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()
         self._settled: deque[tuple[Body, Attempted]] = deque()
-        self._replays: list[tuple[int, asyncio.Future[None]]] = []
+        self._replays: list[tuple[int, int, asyncio.Future[None]]] = []
         self._armed: dict[Location, _Armed] = {}
         self._deadlines: list[tuple[Instant, int, _Armed]] = []
         self._stored_waits = frozenset(journal.waits.values())
@@ -182,7 +182,7 @@ class Turn:
             _interrupt(armed.future)
         for body in (*self.bodies, *self._in_flight):
             _interrupt(body.settled)
-        for _, future in self._replays:
+        for _, _, future in self._replays:
             _interrupt(future)
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
@@ -213,8 +213,16 @@ class Turn:
         if not self.loop.ready and (not replays or replays[0][0] > entry.seq):
             return
         future: asyncio.Future[None] = self.loop.create_future()
-        heapq.heappush(replays, (entry.seq, future))
+        heapq.heappush(replays, (entry.seq, 0, future))
         await future
+
+    async def after_replay(self) -> None:
+        """Wait until all recorded results have reached the code: what is recorded now comes after them in a later replay."""
+        if self._replays or self.journal.unvisited > 0:
+            future: asyncio.Future[None] = self.loop.create_future()
+            self._tokens += 1
+            heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
+            await future
 
     async def run_body(self, body: Body) -> Attempted:
         """Ask for a body to be run, and wait for what comes of it."""
@@ -260,7 +268,7 @@ class Turn:
 
     def _replay_next(self) -> bool:
         while self._replays:
-            _, future = heapq.heappop(self._replays)
+            _, _, future = heapq.heappop(self._replays)
             if not future.done():
                 future.set_result(None)
                 return True

@@ -14,6 +14,7 @@ async def run_checkpoint(scope: Scope, location: Location, entry: Entry | None) 
     """Mark the place; `Rollback(to=name)` undoes only what came after it."""
     turn = scope.turn
     if entry is None:
+        await turn.after_replay()
         entry = turn.journal.record(location, EntryKind.CHECKPOINT, EntryStatus.DONE, b"jnull", turn.now)
     else:
         await turn.in_order(entry)

@@ -58,6 +58,7 @@ async def run_spawn(
     """Start a run that nobody waits for; its id."""
     turn = scope.turn
     if entry is None:
+        await turn.after_replay()
         new = new_child(scope, location, child, input, key, detached=True)
         turn.journal.start_child(new)
         entry = turn.journal.record(location, EntryKind.SPAWN, EntryStatus.DONE, pack([new.run_id], b""), turn.now)

@@ -19,6 +19,7 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
     turn = scope.turn
     hint = hints_of(producer).returns
     if entry is None:
+        await turn.after_replay()
         place = lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the value")  # noqa: E731
         stored, _ = turn.codec.settle(producer(), hint, place=place)
         entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)

@@ -34,8 +34,8 @@ async def run_sleep(
             due_at = stored.due_at
         else:
             due_at = until if until is not None else Instant(turn.now + (lasts or 0))
-        if due_at > turn.now:
-            await turn.wait(location, WaitKind.TIMER, due_at)
+        # Also when it is due already: results that were recorded before come first, as they will in a later replay.
+        await turn.wait(location, WaitKind.TIMER, due_at)
         if lasts is not None:
             started_at = Instant(due_at - lasts)
         took = max(0, turn.now - started_at)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from stepwell.errors import AlreadyExistsError
+from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun, Previous
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
@@ -33,7 +33,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota) -> Applied:
         return _answer(tx, row, commit)
     if row.owner != commit.fence.incarnation or commit.number != row.applied + 1:
         return Applied(Verdict.FENCED)
-    if row.status is RunStatus.CANCELLING and not _may_follow_cancel(commit.move):
+    if row.status is RunStatus.CANCELLING and not may_follow_cancel(commit.move):
         return Applied(Verdict.CANCELLING)
     claimed = _write(tx, row, commit, quota)
     if commit.move is not None:
@@ -49,21 +49,6 @@ def _answer(tx: Transaction, row: RunRow, commit: Commit) -> Applied:
         revision=row.revision,
         is_awake=isinstance(commit.move, Park) and is_due,
     )
-
-
-def _may_follow_cancel(move: Move | None) -> bool:
-    """Whether a move is still possible once a cancel has been recorded."""
-    match move:
-        case None | Release():
-            return True
-        case BeginRollback(cause=cause):
-            return cause == "cancelled"
-        case End(status=status):
-            return status is RunStatus.CANCELLED
-        case Park() | Pause():
-            return False
-        case _:
-            assert_never(move)
 
 
 def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[Claimed, ...]:
@@ -120,14 +105,9 @@ def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota) -> Cla
         return None
     if new.key is not None and new.key in tx.db.active_keys:
         path = format_path(new.parent.location, row.names) if new.parent is not None else ""
-        insert_failed(tx, new, _key_is_taken(new.key, tx.db.active_keys[new.key], path))
+        insert_failed(tx, new, key_taken(new.key, tx.db.active_keys[new.key].run_id, path))
         return None
     return quota.take(tx, insert(tx, new))
-
-
-def _key_is_taken(key: str, holder: RunRow, path: str) -> bytes:
-    error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder.run_id}")
-    return encode_failure(record_failure(error, path=path))
 
 
 def _move(tx: Transaction, row: RunRow, move: Move) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stepwell.errors import PoisonError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.failures import encode_failure, keep_own, record_failure
+from stepwell.model.failures import poisoned
 from stepwell.model.locations import format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
@@ -33,17 +32,9 @@ def _free_stalled(tx: Transaction, row: RunRow, stalls_max: int) -> None:
         return
     # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
     cause = "cancelled" if row.status is RunStatus.CANCELLING else row.cause
-    failure = record_failure(_poison(row, stalls), path=_latest_place(tx.db, row))
-    stored = encode_failure(keep_own(failure, row.failure if row.cause is not None else None))
-    tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, stalls=stalls, cause=cause, failure=stored)
-
-
-def _poison(row: RunRow, stalls: int) -> PoisonError:
-    return PoisonError(
-        f"run {row.run_id} lost its worker {stalls} times without any progress",
-        why="what it does next may kill or block the process",
-        fix="mend the step after the last recorded place, then resume the run",
-    )
+    own = row.failure if row.cause is not None else None
+    failure = poisoned(row.run_id, stalls, _latest_place(tx.db, row), own)
+    tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, stalls=stalls, cause=cause, failure=failure)
 
 
 def _latest_place(db: MemoryDatabase, row: RunRow) -> str:

@@ -7,9 +7,9 @@ from typing import assert_never
 
 import apsw
 
-from stepwell.errors import AlreadyExistsError
+from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import TERMINAL, RunStatus, check_move
@@ -58,7 +58,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         return Applied(Verdict.APPLIED, status == _CANCELLING, revision, isinstance(move, Park) and is_due)
     if owner != commit.fence.incarnation or commit.number != number + 1:
         return _FENCED
-    if status == _CANCELLING and not _may_follow_cancel(move):
+    if status == _CANCELLING and not may_follow_cancel(move):
         return Applied(Verdict.CANCELLING)
     if commit.entries:
         last_seq = _check_entries(commit, last_seq)
@@ -78,21 +78,6 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     else:
         tx.execute(_TOUCH, (commit.number, revision, run))
     return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed)
-
-
-def _may_follow_cancel(move: Move | None) -> bool:
-    """Whether a move is still possible once a cancel has been recorded."""
-    match move:
-        case None | Release():
-            return True
-        case BeginRollback(cause=cause):
-            return cause == "cancelled"
-        case End(status=status):
-            return status is RunStatus.CANCELLED
-        case Park() | Pause():
-            return False
-        case _:
-            assert_never(move)
 
 
 def _check_entries(commit: Commit, last_seq: int) -> int:
@@ -174,6 +159,5 @@ def _start_child(tx: Transaction, run: int, new: NewRun, quota: Quota, claimant:
     if holder is None:
         return insert(tx, new, quota, claimant)
     path = "" if new.parent is None else format_path(new.parent.location, read_names(tx.connection, run))
-    error = AlreadyExistsError(f"key {new.key!r} belongs to the active run {holder[0]}")
-    insert_failed(tx, new, encode_failure(record_failure(error, path=path)))
+    insert_failed(tx, new, key_taken(new.key, holder[0], path))
     return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stepwell.errors import PoisonError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.failures import encode_failure, keep_own, record_failure
+from stepwell.model.failures import poisoned
 from stepwell.model.locations import format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
@@ -37,17 +36,9 @@ def _free_stalled(tx: Transaction, row: Row, stalls_max: int) -> None:
     if status == RunStatus.CANCELLING.value:
         cause = "cancelled"
     tx.run("runs.quarantine", id=run, stalls=stalls, cause=cause)
-    failure = keep_own(record_failure(_poison(run_id, stalls), path=_latest_place(tx, run)), own[0] if own else None)
-    tx.run("payloads.fail", run=run, failure=encode_failure(failure))
+    failure = poisoned(run_id, stalls, _latest_place(tx, run), own[0] if own else None)
+    tx.run("payloads.fail", run=run, failure=failure)
     tx.hint(HintKind.ENDED, run_id)
-
-
-def _poison(run_id: RunId, stalls: int) -> PoisonError:
-    return PoisonError(
-        f"run {run_id} lost its worker {stalls} times without any progress",
-        why="what it does next may kill or block the process",
-        fix="mend the step after the last recorded place, then resume the run",
-    )
 
 
 def _latest_place(tx: Transaction, run: int) -> str:
