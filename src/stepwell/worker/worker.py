@@ -301,11 +301,20 @@ class Worker:
         return committer
 
     async def _register(self) -> None:
-        lease = self.lease
-        worker = NewWorker(lease.incarnation, self.settings.name, self.settings.lease_span, self._registry.definitions)
-        requested = lease.before_request()
-        await self._patiently(lambda: self._store.workers.register(worker))
-        lease.granted(requested)
+        while True:
+            lease = self.lease
+            worker = NewWorker(
+                lease.incarnation, self.settings.name, self.settings.lease_span, self._registry.definitions
+            )
+            requested = lease.before_request()
+            try:
+                await self._patiently(lambda worker=worker: self._store.workers.register(worker))  # type: ignore[misc]
+            except LeaseLostError:
+                # It was over before we heard that it had begun: nothing was claimed with it.
+                self.lease = self._new_lease()
+                continue
+            lease.granted(requested)
+            return
 
     async def _start_over(self, error: LeaseLostError) -> None:
         """The lease ran out: others may own our runs now. Drop them all and come back as somebody new."""

@@ -25,13 +25,13 @@ from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
 from stepwell.stores.sqlite.transitions import (
     claims,
-    commits,
     deliveries,
     leases,
     operators,
     rescues,
     starts,
 )
+from stepwell.stores.sqlite.transitions.commits import apply
 from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
 from stepwell.stores.sqlite.wakeups import SqliteWakeups
 from stepwell.stores.sqlite.writer import Writer
@@ -103,8 +103,8 @@ class SqliteRuns:
     async def inbox(self, run_id: RunId) -> Inbox:
         return await self._runner.read(partial(_inbox, run_id=run_id))
 
-    async def apply(self, batch: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
-        return await self._runner.write(lambda tx: commits.apply(tx, batch, claimant))
+    async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
+        return await self._runner.write(lambda tx: apply(tx, commits, claimant))
 
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
         return await self._runner.write(lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason))
