@@ -7,12 +7,14 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sim.coroutines import at_once
 from sim.interpreter import PROGRAM
 from sim.programs import walk
 from sim.process import Interrupted, Process, ProcessDied
 from stepwell.clock import span
-from stepwell.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
+from stepwell.errors import AlreadyExistsError, NotFoundError, RunError, StoreUnavailableError
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery
@@ -61,11 +63,26 @@ class Clients:
     async def run(self) -> None:
         """Everything that clients do while things go wrong."""
         rng = self.rng
+        if self.world.is_quiet:
+            self.orders = [Order(program, f"key {index}", None) for index, program in enumerate(self.world.programs)]
+            await asyncio.gather(*(self._place(order) for order in self.orders))
+            await self._wait_quietly()
+            return
         for index, program in enumerate(self.world.programs):
             key = rng.choice((None, f"Key {index}", f"key {index}"))
             run_id = f"own-{index}" if rng.random() < 0.2 else None
             self.orders.append(Order(program, key, run_id))
         await asyncio.gather(*(self._story(order) for order in self.orders), self._idle_talk())
+
+    async def _wait_quietly(self) -> None:
+        """Send what is waited for, and look after what stands still, until all is done."""
+        until = self.world.loop.time() + self.world.shape.faulty_seconds
+        while self.world.loop.time() < until:
+            await asyncio.sleep(0.2)
+            left = [row for row in self.world.checker.rows_now.values() if row.status not in TERMINAL]
+            if not left:
+                return
+            await self._feed(left)
 
     async def _story(self, order: Order) -> None:
         """One order: placed, perhaps twice, signalled before, while and after it runs, perhaps cancelled."""
@@ -80,6 +97,8 @@ class Clients:
             acts.append(self._later(self._soon(begin), self._cancel(order)))
         if rng.random() < 0.4:
             acts.append(self._later(self._soon(begin), self._look(order)))
+        if rng.random() < 0.3:
+            acts.append(self._later(self._soon(begin), self._await(order)))
         if rng.random() < 0.15:
             acts.append(self._later(self._soon(begin), self._evict(order)))
         await asyncio.gather(*acts)
@@ -205,6 +224,19 @@ class Clients:
             await self._ask(lambda engine: engine.history(target))
         except (*UNKNOWN, NotFoundError):
             return
+
+    async def _await(self, order: Order) -> None:
+        """Wait for a result; what is told is what is stored, and stays so."""
+        target = self._target(order)
+        if target is None:
+            return
+        try:
+            value = await self._ask(lambda engine: engine.result(target, timeout=self.rng.choice((0.5, 5.0))))
+        except (*UNKNOWN, NotFoundError, RunError):
+            return
+        stored = [row for row in self.world.checker.rows_now.values() if row.status is RunStatus.COMPLETED and row.output]
+        if value not in [msgspec.json.decode((row.output or b"?null")[1:]) for row in stored]:
+            self.world.violate("I11", target, "a result was told that is not stored")
 
     async def _evict(self, order: Order) -> None:
         target = self._target(order)

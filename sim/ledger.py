@@ -54,4 +54,5 @@ def world_here() -> World:
 
 def draw_here() -> Any:
     """A number that no replay would draw again: from the process' own randomness."""
-    return LANE.get().process.environment.random.randrange(1 << 40)
+    process = LANE.get().process
+    return -1 if process is None else process.environment.random.randrange(1 << 40)

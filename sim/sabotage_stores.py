@@ -9,6 +9,9 @@ from stepwell.clock import Instant
 from stepwell.model.workers import Fence, Renewed
 from stepwell.stores.memory import commits, deliveries, ends, rescues, runs, signals, store, transaction
 
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transitions import claims
+
 Patches = list[tuple[Any, str, Any]]
 
 
@@ -78,7 +81,7 @@ def lease_revived() -> Patches:
 
 def cancel_overwritten() -> Patches:
     """A run that is being cancelled may still complete."""
-    return [(commits, "_may_follow_cancel", lambda move: True), (transaction, "check_move", _nothing)]
+    return [(commits, "may_follow_cancel", lambda move: True), (transaction, "check_move", _nothing)]
 
 
 def continue_drops_signals() -> Patches:
@@ -196,4 +199,52 @@ STORE_SWITCHES: dict[str, Callable[[], Patches]] = {
         effects_outside_the_commit,
     )
 }
-SQLITE_SWITCHES: dict[str, Callable[[], Patches]] = {}
+
+
+# --- the statements of the SQLite store ----------------------------------------------------
+
+
+def _statement(name: str, old: str, new: str) -> Patches:
+    assert old in SQL[name], f"{name} has changed: {SQL[name]}"
+    return [(SQL, name, SQL[name].replace(old, new))]
+
+
+def sqlite_not_due() -> Patches:
+    """Runs are claimed before they are due."""
+    return _statement("runs.list_due", "wake_at <= :now", "wake_at <= :now + 1000000")
+
+
+def sqlite_claim_without_epoch() -> Patches:
+    """A claim does not fence the owner before."""
+    return [(claims, "_CLAIM", claims._CLAIM.replace("epoch = epoch + 1", "epoch = max(epoch, 1)"))]
+
+
+def sqlite_signals_stay_behind() -> Patches:
+    """Unread signals stay behind when a run continues."""
+    return _statement("signals.pass_on", "payload is not null", "payload is not null and :successor < 0")
+
+
+def sqlite_live_workers_rescued() -> Patches:
+    """Runs are taken from workers whose lease is live."""
+    return _statement("workers.list_dead_owners", "w.lease_until > :now", "w.lease_until > :now + 1500000") + _statement(
+        "workers.find_dead", "lease_until <= :now", "lease_until <= :now + 1500000"
+    )
+
+
+def sqlite_dedup_ignored() -> Patches:
+    """Signals are stored however often they are sent."""
+    return _statement("signals.find_twin", "dedup_key = :dedup_key", "dedup_key = :dedup_key and 0") + _statement(
+        "signals.insert", ":dedup_key", "iif(:dedup_key is null, null, :signal_id)"
+    )
+
+
+SQLITE_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        sqlite_not_due,
+        sqlite_claim_without_epoch,
+        sqlite_signals_stay_behind,
+        sqlite_live_workers_rescued,
+        sqlite_dedup_ignored,
+    )
+}

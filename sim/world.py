@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sim.backends import open_backend
 from sim.checker import Checker, Violation
@@ -19,7 +19,7 @@ from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
 from sim.ledger import Ledger
 from sim.loop import Deadlock, SimLoop, Spinning
-from sim.mix import MODES, STORES, draw_mix, draw_shape
+from sim.mix import MODES, STORES, Mix, Shape, draw_mix, draw_shape
 from sim.process import Process
 from sim.programs import Maker, walk
 from stepwell.replay.bodies import Body
@@ -44,15 +44,32 @@ class Report:
     digest: str = ""
 
 
+class Scenario(NamedTuple):
+    """A world that is not drawn: for sweeps over given programs."""
+
+    mix: Mix
+    shape: Shape
+    programs: list[dict[str, Any]]
+
+
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, store: str, mode: str, log: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        store: str,
+        mode: str,
+        log: Callable[[str], None] | None = None,
+        scenario: Scenario | None = None,
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed}/{store}/{mode}")
         self.mix = draw_mix(self.rng)
         self.shape = draw_shape(self.rng, store, mode)
         self.mode = mode
+        if scenario is not None:
+            self.mix, self.shape = scenario.mix, scenario.shape
         self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
         self.context = self.loop.world.context()
         self.host = HostClock(self.loop)
@@ -65,7 +82,8 @@ class World:
         self.processes: dict[str, Process] = {}
         self.closed: set[Process] = set()  # left in order, at the end
         maker = Maker(random.Random(self.rng.getrandbits(64)))
-        self.programs = [maker.program() for _ in range(self.shape.programs)]
+        self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        self.is_quiet = scenario is not None  # clients only place their orders
         inspector = self.backend.handle(
             make_environment(self.loop, self.host, random.Random(0), "inspector", lambda *_: None)
         )
@@ -88,6 +106,7 @@ class World:
             self._start(f"worker{number}")
         self._start("client", is_worker=False)
         await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain())
+        self.stats["calls while it ran"] = self._calls["*"]
         await self._stop_faults()
         await self.clients.settle(SECONDS_TO_END)
         if not self.checker.violations:
@@ -95,7 +114,7 @@ class World:
 
     async def _stop_faults(self) -> None:
         left = self.shape.faulty_seconds - self.loop.time()
-        if left > 0:
+        if left > 0 and not self.is_quiet:
             await asyncio.sleep(left)
         self.are_faults_on = False
         self.calm_at = self.loop.time()
@@ -153,8 +172,9 @@ class World:
     def shot(self, method: str) -> str | None:
         """The single fault that is meant for this very call, if any."""
         self._calls[method] += 1
+        self._calls["*"] += 1
         for aimed, nth, fault in self.mix.shots:
-            if (aimed, nth) == (method, self._calls[method]):
+            if aimed in (method, "*") and nth == self._calls[aimed]:
                 return fault
         return None
 
@@ -180,7 +200,8 @@ class World:
             if isinstance(error, (ValueError, AssertionError, KeyError, TypeError)):
                 self.violate("I47", "", f"{method} raised {error!r}")
             raise
-        self.trace("call", process.name, method, args, kwargs, answer)
+        shown = tuple(sorted(arg) if isinstance(arg, (set, frozenset)) else arg for arg in args)
+        self.trace("call", process.name, method, shown, kwargs, answer)
         self.checker.after(process, method, args, answer)
         return answer
 
@@ -270,11 +291,13 @@ class World:
         self.backend.close()
 
 
-def simulate(seed: int, store: str, mode: str, log: Callable[[str], None] | None = None) -> Report:
+def simulate(
+    seed: int, store: str, mode: str, log: Callable[[str], None] | None = None, scenario: Scenario | None = None
+) -> Report:
     """One seed from beginning to end, with nothing left of it."""
     was_enabled = gc.isenabled()
     gc.disable()  # what is collected when must not depend on what ran before
-    world = World(seed, store, mode, log)
+    world = World(seed, store, mode, log, scenario)
     try:
         return world.run()
     finally:

@@ -174,7 +174,7 @@ async def live_through(program: tuple[Any, ...], mode: str) -> tuple[list[list[s
     return seen, ledger, result
 
 
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(PARTS, st.sampled_from(["live", "yield"]))
 def test_every_replay_of_a_random_program_goes_the_same_way(program: tuple[Any, ...], mode: str):
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -155,6 +155,8 @@ class Journal:
         for location in [found for found in self.entries if first <= found < end]:
             if self.entries[location].undo is None:
                 del self.entries[location]
+        # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
+        self.visited -= {found for found in self.visited if first <= found < end and found not in self.entries}
         for table in (self.attempts, self.cursors, self.pending.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]

@@ -52,12 +52,18 @@ def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
 
 
 def _build(base: type[RunError], kind: type[Exception] | None, *args: object) -> RunError:
-    if kind is not None:
-        both = _also(base, kind)  # type: ignore[arg-type]  # classes are hashable
+    plain = base(*args)  # type: ignore[arg-type]
+    if kind is None:
+        return plain
+    both = _also(base, kind)  # type: ignore[arg-type]  # classes are hashable
+    try:
+        # Its own `__init__` is not called: what that wants is not known any more.
         error = both.__new__(both)
-        base.__init__(error, *args)  # type: ignore[arg-type]
-        return error
-    return base(*args)  # type: ignore[arg-type]
+        error.__dict__.update(vars(plain))
+        error.args = plain.args
+    except Exception:  # noqa: BLE001  an author's class that cannot be made without its arguments
+        return plain
+    return error
 
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, TypeVar, assert_never
 
 from stepwell.clock import SECOND, Instant, span
@@ -308,7 +309,7 @@ class Worker:
             )
             requested = lease.before_request()
             try:
-                await self._patiently(lambda worker=worker: self._store.workers.register(worker))  # type: ignore[misc]
+                await self._patiently(partial(self._store.workers.register, worker))
             except LeaseLostError:
                 # It was over before we heard that it had begun: nothing was claimed with it.
                 self.lease = self._new_lease()

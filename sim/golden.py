@@ -1,0 +1,96 @@
+"""Golden programs: small ones that cover every primitive, for the sweep over all crash points (T2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.programs import Node
+
+Program = dict[str, Any]
+
+
+class _Builder:
+    """Nodes with names that are unique within one program."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def node(self, op: str, **parts: Any) -> Node:
+        self._count += 1
+        return {"op": op, "id": f"{op}{self._count}", **parts}
+
+    def step(self, kind: str = "ok", op: str = "step", lasts: float = 0.01, **parts: Any) -> Node:
+        undo = {"undo_fails": "no", "undo_lasts": 0} if kind.startswith("undoable") else {}
+        return self.node(op, kind=kind, lasts=lasts, value=kind, fails=1, **undo, **parts)
+
+    def sleep(self, seconds: float = 0.05) -> Node:
+        return self.node("sleep", seconds=seconds)
+
+    def receive(self, timeout: float | None = None, op: str = "receive") -> Node:
+        return self.node(op, names=["a"], timeout=timeout, count=2)
+
+    def child(self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False) -> Node:
+        return self.node("child", program=self.program(*items, ending=ending, continues=continues), key=key)
+
+    def branches(self, op: str, *items: Node, **parts: Any) -> Node:
+        return self.node(op, branches={f"b{index}": item for index, item in enumerate(items)}, **parts)
+
+    def loop(self, body: Node, times: int = 3, commit_every: int = 1, trim_every: int = 1, keep: int = 0) -> Node:
+        return self.node(
+            "loop", body=body, times=times, commit_every=commit_every, trim_every=trim_every, keep=keep
+        )
+
+    def seq(self, *items: Node) -> Node:
+        return self.node("seq", items=list(items))
+
+    def program(self, *items: Node, ending: str | None = None, continues: int = 0) -> Program:
+        return {"body": self.seq(*items), "ending": {"op": ending} if ending else None, "continues": continues}
+
+
+def golden_programs() -> dict[str, Program]:
+    """Every program by its name."""
+    b = _Builder()
+    join, race = {"on_error": "wait_all"}, {"first": "success"}
+    return {
+        "one step": b.program(b.step()),
+        "three steps": b.program(b.step(), b.step(), b.step()),
+        "flaky": b.program(b.step("flaky"), b.step()),
+        "retry after": b.program(b.step("retry_after")),
+        "bad": b.program(b.step(), b.step("bad")),
+        "fatal": b.program(b.step("fatal")),
+        "try": b.program(b.node("try", body=b.step("fatal")), b.step()),
+        "try step": b.program(b.step("fatal", op="try_step"), b.step("ok", op="try_step")),
+        "sync": b.program(b.step("sync"), b.step()),
+        "deferred": b.program(b.step("deferred"), b.step("deferred"), b.step()),
+        "at most once": b.program(b.step("once_only"), b.step()),
+        "timeout": b.program(b.step("timed", lasts=0.1)),
+        "once and clock": b.program(b.node("once"), b.node("clock"), b.step(), b.node("clock")),
+        "short sleep": b.program(b.step(), b.sleep(0.01), b.step()),
+        "long sleep": b.program(b.step(), b.sleep(3.0), b.step()),
+        "receive": b.program(b.receive(), b.step()),
+        "receive or time out": b.program(b.node("try", body=b.receive(0.1)), b.step()),
+        "receive many": b.program(b.receive(op="receive_many"), b.step(), b.receive(0.2, op="receive_many")),
+        "join": b.program(b.branches("join", b.step(), b.sleep(), b.step("flaky"), **join), b.step()),
+        "join fails fast": b.program(b.branches("join", b.step("fatal"), b.step(lasts=0.3), on_error="fail_fast")),
+        "race": b.program(b.branches("race", b.step(lasts=0.3), b.step(), b.sleep(1.0), **race), b.step()),
+        "race with a child": b.program(b.branches("race", b.child(b.sleep(2.0)), b.step(), **race), b.step()),
+        "gather": b.program(b.node("gather", items=[b.step(), b.sleep(), b.step("flaky")]), b.step()),
+        "loop": b.program(b.loop(b.step()), b.step()),
+        "loop that commits seldom": b.program(b.loop(b.step(), times=5, commit_every=2, trim_every=3)),
+        "loop with waits": b.program(b.loop(b.seq(b.step("undoable"), b.sleep(0.4)), keep=1)),
+        "child": b.program(b.child(b.step(), key=True), b.step()),
+        "failing child": b.program(b.node("try", body=b.child(b.step("undoable"), ending="fail")), b.step()),
+        "continuing child": b.program(b.child(b.step(), continues=1), b.step()),
+        "spawn": b.program(b.node("spawn", program=b.program(b.step())), b.step()),
+        "continue": b.program(b.step(), b.receive(0.1, op="receive_many"), continues=2),
+        "rollback": b.program(b.step("undoable"), b.step("undoable"), b.step(), ending="rollback"),
+        "rollback to a checkpoint": b.program(
+            b.step("undoable"), b.node("checkpoint"), b.step("undoable"), b.step("undoable"), ending="rollback_to"
+        ),
+        "rollback by operations": b.program(b.step("undoable_ctx"), b.step("undoable"), ending="fail"),
+        "rollback in a loop": b.program(b.loop(b.step("undoable")), ending="bug"),
+        "rollback after a race": b.program(
+            b.branches("race", b.step("undoable"), b.seq(b.step("undoable"), b.sleep(1.0)), **race), ending="rollback"
+        ),
+        "version": b.program(b.step(), b.node("version"), b.step()),
+    }

@@ -1,0 +1,41 @@
+"""The sweep over crash points (T2): every golden program, a fault at every single store call, and at pairs of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+from sim.golden import golden_programs
+from sim.mix import Mix, Shape
+from sim.world import Report, Scenario, simulate
+from stepwell.config import WorkerSettings
+
+FAULTS = ("crash_before", "crash_after", "ack_lost", "not_done", "pause_after")
+_SECONDS = 12.0  # of virtual time, within which a golden program ends by itself
+
+
+def sweep(
+    name: str, store: str, mode: str, faults: tuple[str, ...] = FAULTS, *, pairs: int = 0
+) -> Iterator[tuple[str, Report]]:
+    """One program: each fault at each of its store calls, then `pairs` pairs of faults; each with what it was."""
+    edges = count_edges(name, store, mode)
+    for edge, fault in itertools.product(range(1, edges + 1), faults):
+        yield f"{name}: {fault} at call {edge}", _run(name, store, mode, [("*", edge, fault)])
+    rng = random.Random(name)
+    for _ in range(pairs):
+        shots = [("*", rng.randint(1, edges + 10), rng.choice(faults)) for _ in range(2)]
+        text = " and ".join(f"{fault} at call {edge}" for _, edge, fault in shots)
+        yield f"{name}: {text}", _run(name, store, mode, shots)
+
+
+def count_edges(name: str, store: str, mode: str) -> int:
+    """How many store calls the program makes when nothing goes wrong."""
+    return _run(name, store, mode, []).stats["calls while it ran"]
+
+
+def _run(name: str, store: str, mode: str, shots: list[tuple[str, int, str]]) -> Report:
+    settings = WorkerSettings(mode=mode, lease=1.0, hold_max=0.1, sweep_every=0.5)  # type: ignore[arg-type]
+    shape = Shape(store, settings, workers=2, programs=1, faulty_seconds=_SECONDS)
+    scenario = Scenario(Mix("sweep", shots=shots, budget=0), shape, [golden_programs()[name]])
+    return simulate(1, store, mode, scenario=scenario)

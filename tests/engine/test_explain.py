@@ -1,0 +1,282 @@
+"""Why is it not moving? One sentence for every status and every kind of wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from stepwell import Context, Explanation, Retry, step, workflow
+from tests.cases.harness import Harness, Node
+from tests.cases.ledger import Ledger
+
+ONCE = Retry(max_attempts=1)
+
+
+@workflow
+async def trivial(ctx: Context) -> str:
+    return "done"
+
+
+@workflow
+async def listening(ctx: Context, names: list[str]) -> None:
+    await ctx.receive(*names)
+
+
+async def explained(node: Node, run: Any) -> tuple[str, str]:
+    """The sentence without its beginning, and what to do."""
+    found: Explanation = await node.engine.explain(run.run_id)
+    view = await node.engine.status(run.run_id)
+    assert view is not None
+    assert found.status == view.status
+    beginning = f"{view.workflow} run {run.run_id} "
+    assert found.sentence.startswith(beginning)
+    return found.sentence.removeprefix(beginning), found.next
+
+
+async def test_a_completed_run(harness: Harness):
+    worker = await harness.worker(trivial)
+    run = await worker.start(trivial)
+    await harness.drain()
+
+    assert await explained(worker, run) == ("has completed.", "")
+
+
+async def test_a_failed_run(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("charge", step(ledger.failing("charge"), retry=ONCE))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await explained(worker, run) == (
+        "failed at charge: ValueError: charge failed.",
+        f"engine.retry({run.run_id!r})",
+    )
+
+
+async def test_a_run_that_was_undone(harness: Harness, ledger: Ledger):
+    async def undo() -> None:
+        ledger.note("undo")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("one", step(ledger.body("one"), compensate=undo))
+        raise ValueError("no")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await explained(worker, run) == ("failed: ValueError: no; everything was undone.", "")
+
+
+async def test_a_run_that_could_not_be_undone(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("one", step(ledger.body("one"), compensate=ledger.failing("undo one")))
+        raise ValueError("no")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1m")
+
+    sentence, following = await explained(worker, run)
+    assert sentence.startswith("could not be undone")
+    assert "ValueError: undo one failed; 1 effects are not undone." in sentence
+    assert following == f"engine.resume_rollback({run.run_id!r})"
+
+
+async def test_a_cancelled_run(harness: Harness):
+    worker = await harness.worker(listening)
+    quiet, told = await worker.start(listening, ["a"]), await worker.start(listening, ["a"])
+    await harness.drain()
+    await worker.do(worker.engine.cancel(quiet.run_id))
+    await worker.do(worker.engine.cancel(told.run_id, "not wanted"))
+
+    assert await explained(worker, quiet) == ("was cancelled.", "")
+    assert await explained(worker, told) == ("was cancelled: not wanted.", "")
+
+
+async def test_a_continued_run(harness: Harness):
+    @workflow
+    async def flow(ctx: Context, round: int) -> None:
+        if round == 0:
+            ctx.continue_as_new(1)
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow, 0)
+    await harness.drain()
+    successor = (await harness.status(run)).successor
+
+    assert await explained(worker, run) == (f"goes on as run {successor}.", f"stepwell why {successor}")
+
+
+async def test_a_paused_run(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("x", ledger.body("x"))
+        await ctx.step("x", ledger.body("x"))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    sentence, following = await explained(worker, run)
+    assert sentence.startswith("is paused at path x: DuplicateLocationError: two operations in one place share the name")
+    assert following == f"mend the cause, then engine.resume({run.run_id!r})"
+
+
+async def test_a_run_without_a_worker(harness: Harness):
+    client = await harness.client()
+    run = await client.start(trivial)
+
+    assert await explained(client, run) == (
+        "is ready, and waits: no worker for trivial version 1 is alive.",
+        "stepwell worker MODULE",
+    )
+
+
+async def test_a_run_that_a_busy_worker_will_take(harness: Harness):
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(slow)
+
+    worker = await harness.worker(flow, runs_max=1)
+    await worker.start(flow)
+    run = await worker.start(flow)
+    await harness.advance("1s")
+
+    assert await explained(worker, run) == ("is ready, and waits for one of 1 workers to take it.", "")
+
+
+async def test_a_run_that_is_running_or_whose_worker_died(harness: Harness):
+    async def slow() -> None:
+        await asyncio.sleep(600)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(slow)
+
+    worker = await harness.worker(flow, lease="10s")
+    client = await harness.client()
+    run = await worker.start(flow)
+    await harness.advance("1s")
+    assert await explained(client, run) == (f"is running on worker {worker.process.name}.", "")
+
+    worker.crash()
+    await harness.advance("11s")
+    assert await explained(client, run) == (
+        "was held by a worker that died; another takes over as soon as one looks.",
+        "stepwell worker MODULE",
+    )
+
+
+async def test_a_delayed_run(harness: Harness):
+    worker = await harness.worker(trivial)
+    run = await worker.start(trivial, delay="3h")
+    await harness.drain()
+
+    assert await explained(worker, run) == ("begins in 3 hours.", "")
+
+
+async def test_a_run_that_sleeps(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.sleep("cool-off", "3d")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await explained(worker, run) == (
+        "waits for the timer cool-off, due in 3 days (2023-11-17 22:13:20 UTC).",
+        "",
+    )
+
+
+async def test_a_run_that_waits_for_signals(harness: Harness):
+    @workflow
+    async def deadline(ctx: Context) -> None:
+        await ctx.receive("approve", timeout="90m")
+
+    worker = await harness.worker(listening, deadline)
+    two, anything, soon = (
+        await worker.start(listening, ["a", "b"]),
+        await worker.start(listening, []),
+        await worker.start(deadline),
+    )
+    await harness.drain()
+
+    assert await explained(worker, two) == (
+        "waits for a signal 'a' or 'b' at a|b.",
+        f"stepwell signal {two.run_id} a",
+    )
+    assert (await explained(worker, anything))[0] == "waits for a signal any name at receive."
+    assert (await explained(worker, soon))[0] == (
+        "waits for a signal 'approve' at approve, at the latest in 90 minutes (2023-11-14 23:43:20 UTC)."
+    )
+
+
+async def test_a_run_that_waits_for_its_child_or_for_the_next_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.child(listening, ["x"])
+
+    @workflow
+    async def retrying(ctx: Context) -> None:
+        policy = Retry(initial="10m", max_delay="10m", jitter=0)
+        await ctx.step("charge", step(ledger.failing("charge"), retry=policy))
+
+    worker = await harness.worker(parent, listening, retrying)
+    waiting, failing = await worker.start(parent), await worker.start(retrying)
+    await harness.drain()
+
+    assert await explained(worker, waiting) == ("waits for its child at listening (waiting).", "")
+    assert (await explained(worker, failing))[0] == (
+        "waits for the next attempt at charge in 10 minutes (2023-11-14 22:23:20 UTC) "
+        "(after ValueError: charge failed)."
+    )
+
+
+async def test_a_run_with_several_reasons_to_wait_names_them_all(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.join("both", {"a": lambda c: c.sleep("nap", "2d"), "b": lambda c: c.receive("go")})
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    sentence, following = await explained(worker, run)
+    assert sentence.startswith("waits for the timer both/a/nap, due in 2 days")
+    assert sentence.endswith("; or a signal 'go' at both/b/go.")
+    assert following == f"stepwell signal {run.run_id} go"
+
+
+async def test_a_run_that_is_being_undone_or_cancelled(harness: Harness, ledger: Ledger):
+    async def undo(ctx: Context) -> None:
+        await ctx.sleep("cool off", "3h")
+
+    @workflow
+    async def flow(ctx: Context, fails: bool) -> None:
+        await ctx.step("one", step(ledger.body("one"), compensate=undo))
+        if fails:
+            raise ValueError("no")
+        await ctx.receive("never")
+
+    worker = await harness.worker(flow)
+    failing, waiting = await worker.start(flow, True), await worker.start(flow, False)
+    await harness.drain()
+    assert (await explained(worker, failing))[0].startswith("is undoing what it did and waits for the timer")
+
+    await worker.shutdown()
+    client = await harness.client()
+    harness.nodes.remove(worker)
+    await client.do(client.engine.cancel(waiting.run_id))
+    assert (await harness.status(waiting)).status == "cancelling"
+    assert (await explained(client, waiting))[0] == "is ready, and waits: no worker for flow version 1 is alive."

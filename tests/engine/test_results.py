@@ -1,0 +1,182 @@
+"""Waiting for results: how each end is told, and how long one waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import (
+    Context,
+    NotFoundError,
+    ResultTimeout,
+    Retry,
+    RollbackIncomplete,
+    RunCancelled,
+    RunFailed,
+    RunPaused,
+    step,
+    workflow,
+)
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+
+
+@workflow
+async def waiting(ctx: Context) -> Any:
+    return (await ctx.receive("go")).payload
+
+
+async def test_a_result_is_waited_for_as_long_as_asked(harness: Harness):
+    worker = await harness.worker(waiting)
+    run = await worker.start(waiting)
+
+    before = harness.clock.now()
+    with pytest.raises(ResultTimeout, match="had not ended after 5 s; it goes on"):
+        await run.result(timeout="5s")
+    assert harness.clock.now() - before == 5_000_000
+    with pytest.raises(ResultTimeout):
+        await run.result(timeout=0)
+    await worker.signal(run.run_id, "go", 1)
+    assert await run.result(timeout="5s") == 1
+    assert await run.result(timeout=0) == 1
+
+
+async def test_many_may_wait_for_the_same_run(harness: Harness):
+    worker = await harness.worker(waiting)
+    client = await harness.client()
+    run = await worker.start(waiting)
+    waiters = [asyncio.ensure_future(node.engine.result(run.run_id)) for node in (worker, client, worker)]
+    await harness.advance("10s")
+    await worker.signal(run.run_id, "go", "all")
+    await harness.advance("2s")
+
+    assert [await waiter for waiter in waiters] == ["all"] * 3
+
+
+async def test_a_waiter_hears_of_the_end_without_looking_again(harness: Harness):
+    worker = await harness.worker(waiting)
+    run = await worker.start(waiting)
+    await harness.drain()
+    waiter = asyncio.ensure_future(run.result())
+    await harness.drain()
+    looks = worker.wire.count("views.find")
+    await worker.signal(run.run_id, "go", "now")
+    await harness.drain()
+
+    assert waiter.done()
+    assert worker.wire.count("views.find") == looks + 1
+
+
+async def test_a_waiter_finds_the_end_without_any_hint(harness: Harness):
+    worker = await harness.worker(waiting)
+    client = await harness.client()
+    client.wire.drops_hints = True
+    run = await worker.start(waiting)
+    waiter = asyncio.ensure_future(client.engine.result(run.run_id))
+    await harness.drain()
+    await worker.signal(run.run_id, "go", "late")
+    await harness.advance("1s")
+
+    assert waiter.result() == "late"
+
+
+async def test_every_other_end_is_an_error_of_its_own(harness: Harness, ledger: Ledger):
+    async def broken() -> None:
+        raise ConnectionError("away")
+
+    @workflow
+    async def flow(ctx: Context, way: str) -> None:
+        await ctx.step("one", step(ledger.body("one"), compensate=broken if way == "stuck" else ledger.body("undo")))
+        if way == "diverge":
+            await ctx.step("one", ledger.body("one"))
+        if way == "cancel":
+            await ctx.receive("never")
+        raise ValueError("no")
+
+    worker = await harness.worker(flow)
+    runs = {way: await worker.start(flow, way) for way in ("fail", "stuck", "diverge", "cancel")}
+    await harness.drain()
+    await worker.do(worker.engine.cancel(runs["cancel"].run_id, "enough"))
+    await harness.advance("1m")
+
+    errors: dict[str, Any] = {}
+    for way, run in runs.items():
+        with pytest.raises(Exception) as caught:
+            await run.result()
+        errors[way] = caught.value
+    assert {way: type(error) for way, error in errors.items()} == {
+        "fail": RunFailed,
+        "stuck": RollbackIncomplete,
+        "diverge": RunPaused,
+        "cancel": RunCancelled,
+    }
+    assert (errors["fail"].status, errors["stuck"].remaining, errors["cancel"].reason) == ("compensated", 1, "enough")
+
+
+async def test_a_chain_is_followed_to_its_last_run(harness: Harness):
+    @workflow
+    async def last(ctx: Context, round: int) -> tuple[int, str]:
+        return (round, "last")
+
+    @workflow
+    async def flow(ctx: Context, round: int) -> str:
+        await ctx.sleep("pause", "5s")
+        ctx.continue_as_new(round + 1, last if round == 2 else None)
+
+    worker = await harness.worker(flow, last)
+    run = await worker.start(flow, 0)
+
+    assert await run.result(timeout="1m") == (3, "last")
+
+
+async def test_a_result_of_nobody(harness: Harness):
+    worker = await harness.worker(waiting)
+
+    with pytest.raises(NotFoundError):
+        await worker.engine.result("nobody")
+
+
+async def test_a_waiter_that_gives_up_leaves_nothing_behind(harness: Harness):
+    worker = await harness.worker(waiting)
+    run = await worker.start(waiting)
+    before = len(worker.wire.wakeups._listeners)
+    waiter = asyncio.ensure_future(run.result())
+    await harness.drain()
+    assert len(worker.wire.wakeups._listeners) == before + 1
+    waiter.cancel()
+    await harness.drain()
+
+    assert len(worker.wire.wakeups._listeners) == before
+
+
+async def test_the_store_going_away_while_waiting_is_waited_out(harness: Harness):
+    worker = await harness.worker(waiting)
+    client = await harness.client()
+    run = await worker.start(waiting)
+    waiter = asyncio.ensure_future(client.engine.result(run.run_id))
+    await harness.drain()
+    client.wire.is_down = True
+    await worker.signal(run.run_id, "go", "there")
+    await harness.advance("10s")
+    assert not waiter.done()
+    client.wire.is_down = False
+    await harness.advance("2s")
+
+    assert waiter.result() == "there"
+
+
+async def test_a_retry_of_a_failed_run_can_be_awaited(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        body = step(ledger.failing("call", times=1, value="ok"), retry=Retry(max_attempts=1))
+        return str(await ctx.step("call", body))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    with pytest.raises(RunFailed):
+        await run.result()
+    assert await worker.do(worker.engine.retry(run.run_id))
+
+    assert await run.result() == "ok"

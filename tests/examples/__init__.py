@@ -1,0 +1,1 @@
+"""The programs of `examples/`, run as programs and in virtual time."""

@@ -1,0 +1,222 @@
+"""New code under runs that have begun: gates, patches, and what an old worker does with a newer pin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Break, Context, Continue, RunPaused, workflow
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+
+
+async def begun(harness: Harness, flow: Any) -> tuple[Any, Any]:
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    return worker, run
+
+
+async def go(harness: Harness, worker: Any, run: Any) -> Any:
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    return await harness.result(run)
+
+
+def old(ledger: Ledger) -> Any:
+    @workflow(name="flow")
+    async def flow(ctx: Context) -> Any:
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        return await ctx.step("b", ledger.body("b", "old"))
+
+    return flow
+
+
+async def test_a_gate_before_what_was_passed_is_closed_for_old_runs_and_open_for_new(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def new(ctx: Context) -> Any:
+        if ctx.patched("check first"):
+            await ctx.step("check", ledger.body("check"))
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        return await ctx.step("b", ledger.body("b", "new"))
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, new)
+    fresh = await worker.start(new)
+    await harness.drain()
+
+    assert await go(harness, worker, run) == "new"
+    assert await go(harness, worker, fresh) == "new"
+    assert ledger.lines == ["a", "check", "a", "b", "b"]
+
+
+async def test_a_gate_after_what_was_passed_is_open_for_old_runs_too(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def new(ctx: Context) -> Any:
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        if ctx.version("later", 3) == 3:
+            await ctx.step("check", ledger.body("check"))
+        return await ctx.step("b", ledger.body("b", "new"))
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, new)
+
+    assert await go(harness, worker, run) == "new"
+    assert ledger.lines == ["a", "check", "b"]
+
+
+async def test_a_gate_before_the_place_where_a_run_waits_is_closed(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def new(ctx: Context) -> Any:
+        await ctx.step("a", ledger.body("a"))
+        if ctx.patched("before the wait"):
+            await ctx.step("check", ledger.body("check"))
+        await ctx.receive("go")
+        return await ctx.step("b", ledger.body("b", "new"))
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, new)
+
+    assert await go(harness, worker, run) == "new"
+    assert ledger.lines == ["a", "b"]
+
+
+async def test_a_pin_is_kept_for_ever(harness: Harness, ledger: Ledger):
+    def flow(latest: int) -> Any:
+        @workflow(name="flow")
+        async def flow(ctx: Context) -> list[int]:
+            first = ctx.version("gate", latest)
+            await ctx.step("a", ledger.body("a"))
+            await ctx.receive("go")
+            return [first]
+
+        return flow
+
+    worker, run = await begun(harness, flow(2))
+    worker = await harness.deploy(worker, flow(5))
+
+    assert await go(harness, worker, run) == [2]
+
+
+async def test_code_that_is_older_than_a_pin_stops_the_run(harness: Harness, ledger: Ledger):
+    def flow(latest: int) -> Any:
+        @workflow(name="flow")
+        async def flow(ctx: Context) -> int:
+            pinned = ctx.version("gate", latest)
+            await ctx.receive("go")
+            return pinned
+
+        return flow
+
+    worker, run = await begun(harness, flow(3))
+    worker = await harness.deploy(worker, flow(2))
+    with pytest.raises(RunPaused, match="pinned to version 3 of gate, and this code knows only 2"):
+        await go(harness, worker, run)
+
+    worker = await harness.deploy(worker, flow(3))
+    assert await worker.do(worker.engine.resume(run.run_id))
+    await harness.drain()
+    assert await harness.result(run) == 3
+
+
+async def test_a_deprecated_patch_lets_patched_runs_pass(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def patched(ctx: Context) -> str:
+        assert ctx.patched("p")
+        await ctx.receive("go")
+        return "patched"
+
+    @workflow(name="flow")
+    async def deprecated(ctx: Context) -> str:
+        ctx.deprecated("p")
+        await ctx.receive("go")
+        return "deprecated"
+
+    worker, run = await begun(harness, patched)
+    worker = await harness.deploy(worker, deprecated)
+
+    assert await go(harness, worker, run) == "deprecated"
+
+
+async def test_a_gate_inside_a_loop_is_decided_per_iteration(harness: Harness, ledger: Ledger):
+    def flow(is_new: bool) -> Any:
+        async def body(ctx: Context, seen: list[str]) -> Continue[list[str]] | Break[list[str]]:
+            version = ctx.version("gate", 2) if is_new else 1
+            await ctx.step("work", ledger.body("work"))
+            await ctx.receive("go")
+            seen = [*seen, f"version {version}"]
+            return Break(seen) if len(seen) == 3 else Continue(seen)
+
+        @workflow(name="flow")
+        async def flow(ctx: Context) -> list[str]:
+            return await ctx.loop("l", body, [])
+
+        return flow
+
+    worker, run = await begun(harness, flow(False))
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    worker = await harness.deploy(worker, flow(True))
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert await go(harness, worker, run) == ["version 1", "version 1", "version 2"]
+    assert ledger.counts == {"work": 3}
+
+
+async def test_a_new_version_of_a_workflow_leaves_old_runs_to_the_old_code(harness: Harness, ledger: Ledger):
+    @workflow(name="flow", version=2)
+    async def second(ctx: Context) -> str:
+        await ctx.step("other", ledger.body("other"))
+        await ctx.receive("go")
+        return "second"
+
+    first = old(ledger)
+    worker, run = await begun(harness, first)
+    worker = await harness.deploy(worker, second, first)
+    fresh = await worker.start("flow")
+    await harness.drain()
+
+    assert await go(harness, worker, run) == "old"
+    assert await go(harness, worker, fresh) == "second"
+    assert ledger.lines == ["a", "other", "b"]
+
+
+async def test_new_synchronous_operations_do_not_change_the_order_of_recorded_results(harness: Harness, ledger: Ledger):
+    import asyncio
+
+    seen: list[list[str]] = []
+
+    def flow(is_new: bool) -> Any:
+        @workflow(name="flow")
+        async def flow(ctx: Context) -> None:
+            order: list[str] = []
+            seen.append(order)
+
+            async def branch(name: str) -> None:
+                for number in range(2):
+                    await ctx.step(f"{name}{number}", ledger.body(f"{name}{number}"))
+                    if is_new:
+                        await ctx.once(f"new {name}{number}", lambda: name)
+                    order.append(f"{name}{number}")
+
+            await asyncio.gather(branch("x"), branch("y"))
+            await ctx.receive("go", "again", repeat=True)
+            await ctx.receive("go", "again", repeat=True)
+
+        return flow
+
+    worker, run = await begun(harness, flow(False))
+    seen.clear()
+    worker = await harness.deploy(worker, flow(True))
+    await worker.signal(run.run_id, "again")
+    await harness.drain()
+    worker = await harness.deploy(worker, flow(True))
+    await go(harness, worker, run)
+
+    assert len(seen) >= 2
+    assert len({tuple(order) for order in seen}) == 1

@@ -1,0 +1,1 @@
+"""The model: pure data and its arithmetic."""
