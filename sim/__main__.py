@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import sys
 
+from sim.golden import golden_programs
 from sim.runner import Progress, Totals, describe, places, prepare, run_all
 from sim.sabotage import SWITCHES, find_out
+from sim.sweep import sweep_all
 from sim.world import Report, simulate
 
 SEEDS_PER_SWITCH = 200
@@ -20,6 +23,8 @@ def main(argv: list[str] | None = None) -> int:
         return _sabotage_all(given)
     if given.trace:
         return _trace(given)
+    if given.sweep:
+        return _sweep(given)
     totals = Totals()
     todo = places(given.first_seed, given.seeds, given.store, given.mode)
     progress = Progress(len(todo))
@@ -52,6 +57,21 @@ def _trace(given: argparse.Namespace) -> int:
     return 1 if report.violations else 0
 
 
+def _sweep(given: argparse.Namespace) -> int:
+    """A fault at every store call of every golden program."""
+    stores = ("memory", "sqlite") if given.store == "both" else (given.store,)
+    modes = ("live", "yield") if given.mode == "both" else (given.mode,)
+    jobs = [(name, store, mode, given.pairs) for store in stores for mode in modes for name in golden_programs()]
+    runs = broken = 0
+    with multiprocessing.get_context("spawn").Pool(given.jobs, initializer=prepare) as pool:
+        for count, problems in pool.imap(sweep_all, jobs):
+            runs, broken = runs + count, broken + len(problems)
+            for problem in problems:
+                print(problem, flush=True)
+    print(f"{len(golden_programs())} programs, {runs} runs with one fault or two, {broken} violations")
+    return 1 if broken else 0
+
+
 def _sabotage_all(given: argparse.Namespace) -> int:
     missed = 0
     for name, found in find_out(SWITCHES, SEEDS_PER_SWITCH, given.first_seed, given.jobs):
@@ -75,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sabotage", choices=("all", *SWITCHES), help="break the engine on purpose")
     parser.add_argument("--hashes", action="store_true", help="print one hash over all events per seed, and no totals")
+    parser.add_argument("--sweep", action="store_true", help="a fault at every store call of every golden program")
+    parser.add_argument("--pairs", type=int, default=0, help="of faults, per golden program, besides the single ones")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     return parser
 

@@ -178,4 +178,3 @@ class Checker:
         """A run's mailbox."""
         detail = self.detail(run_id)
         return detail.signals if detail is not None else ()
-

@@ -11,8 +11,8 @@ import msgspec
 
 from sim.coroutines import at_once
 from sim.interpreter import PROGRAM
-from sim.programs import walk
 from sim.process import Interrupted, Process, ProcessDied
+from sim.programs import walk
 from stepwell.clock import span
 from stepwell.errors import AlreadyExistsError, NotFoundError, RunError, StoreUnavailableError
 from stepwell.model.failures import decode_failure
@@ -234,7 +234,9 @@ class Clients:
             value = await self._ask(lambda engine: engine.result(target, timeout=self.rng.choice((0.5, 5.0))))
         except (*UNKNOWN, NotFoundError, RunError):
             return
-        stored = [row for row in self.world.checker.rows_now.values() if row.status is RunStatus.COMPLETED and row.output]
+        stored = [
+            row for row in self.world.checker.rows_now.values() if row.status is RunStatus.COMPLETED and row.output
+        ]
         if value not in [msgspec.json.decode((row.output or b"?null")[1:]) for row in stored]:
             self.world.violate("I11", target, "a result was told that is not stored")
 
@@ -293,7 +295,11 @@ class Clients:
     def _report_unfinished(self, left: list[Run]) -> None:
         self.unfinished = len(left)
         for row in left:
-            due = "" if row.wake_at is None else f", due in {(row.wake_at - self.world.checker.inspector.now()) / 1e6:.3f} s"
+            due = (
+                ""
+                if row.wake_at is None
+                else f", due in {(row.wake_at - self.world.checker.inspector.now()) / 1e6:.3f} s"
+            )
             self.world.violate("L1", row.run_id, f"still {row.status} (epoch {row.epoch}, owner {row.owner}{due})")
 
     async def _operate(self, is_mending: bool) -> bool:

@@ -36,9 +36,7 @@ class _Builder:
         return self.node(op, branches={f"b{index}": item for index, item in enumerate(items)}, **parts)
 
     def loop(self, body: Node, times: int = 3, commit_every: int = 1, trim_every: int = 1, keep: int = 0) -> Node:
-        return self.node(
-            "loop", body=body, times=times, commit_every=commit_every, trim_every=trim_every, keep=keep
-        )
+        return self.node("loop", body=body, times=times, commit_every=commit_every, trim_every=trim_every, keep=keep)
 
     def seq(self, *items: Node) -> Node:
         return self.node("seq", items=list(items))

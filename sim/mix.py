@@ -10,7 +10,16 @@ from stepwell.config import WorkerSettings
 MODES = ("live", "yield")
 STORES = ("memory", "sqlite")
 
-EDGE_FAULTS = ("crash_before", "crash_after", "ack_lost", "not_done", "disk_full", "duplicate", "pause_before", "pause_after")
+EDGE_FAULTS = (
+    "crash_before",
+    "crash_after",
+    "ack_lost",
+    "not_done",
+    "disk_full",
+    "duplicate",
+    "pause_before",
+    "pause_after",
+)
 
 
 @dataclass(slots=True)
@@ -29,7 +38,9 @@ class Mix:
     cancelled_calls: float = 0.0  # chance that a client's call is cancelled at some await
     drains: int = 0
     budget: int = 0  # crashes and pauses in all
-    shots: list[tuple[str, int, str]] = field(default_factory=list)  # single faults: the method, its n-th call, and what
+    shots: list[tuple[str, int, str]] = field(
+        default_factory=list
+    )  # single faults: the method, its n-th call, and what
 
     @property
     def is_calm(self) -> bool:

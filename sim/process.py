@@ -134,9 +134,7 @@ class Process:
                 value = await question(self.engine)
             except BaseException as error:
                 if not answer.done():
-                    answer.set_exception(
-                        Interrupted() if isinstance(error, asyncio.CancelledError) else error
-                    )
+                    answer.set_exception(Interrupted() if isinstance(error, asyncio.CancelledError) else error)
             else:
                 if not answer.done():
                     answer.set_result(value)

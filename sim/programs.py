@@ -138,7 +138,11 @@ class Maker:
             return self._node("sleep", seconds=self._rng.choice((0.001, 0.05, 0.4, 2.0)))
         if kind == "receive":
             return self._receive("receive_many")
-        return self._step("step", kinds=("ok", "undoable", "flaky", "deferred", "sync")) if kind == "step" else self._node("once")
+        return (
+            self._step("step", kinds=("ok", "undoable", "flaky", "deferred", "sync"))
+            if kind == "step"
+            else self._node("once")
+        )
 
     def _receive(self, kind: str) -> Node:
         rng = self._rng

@@ -88,7 +88,9 @@ class Errors(logging.Handler):
         """Tell the world in which it happened."""
         process = LANE.get().process
         if process is not None and not process.lane.is_dead:
-            process.world.violate("I47", "", f"{process.name} logs: {record.getMessage()}: {record.exc_info and record.exc_info[1]!r}")
+            process.world.violate(
+                "I47", "", f"{process.name} logs: {record.getMessage()}: {record.exc_info and record.exc_info[1]!r}"
+            )
 
 
 def prepare() -> None:
@@ -135,8 +137,10 @@ def describe(report: Report, sabotage: str = "") -> Iterator[str]:
     """What a failed seed broke, and how to see it again."""
     for violation in report.violations[:5]:
         where = f" run {violation.run_id}" if violation.run_id else ""
-        yield f"{violation.invariant} violated by seed {report.seed} ({report.store}, {report.mode}, {report.mix}) "\
+        yield (
+            f"{violation.invariant} violated by seed {report.seed} ({report.store}, {report.mode}, {report.mix}) "
             f"at {violation.at:.3f} s{where}: {violation.text}"
+        )
     yield f"  {command(report, sabotage)}"
 
 

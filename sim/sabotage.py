@@ -63,9 +63,7 @@ def _catch(job: tuple[str, int, int]) -> tuple[str, Found]:
     return job[0], catch(*job)
 
 
-def find_out(
-    names: Any, seeds: int, first_seed: int = 1, jobs: int = 1
-) -> Iterator[tuple[str, Found]]:
+def find_out(names: Any, seeds: int, first_seed: int = 1, jobs: int = 1) -> Iterator[tuple[str, Found]]:
     """Break everything, one after the other, on several cores."""
     todo = [(name, seeds, first_seed) for name in names]
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:

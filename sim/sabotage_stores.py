@@ -8,7 +8,6 @@ from typing import Any
 from stepwell.clock import Instant
 from stepwell.model.workers import Fence, Renewed
 from stepwell.stores.memory import commits, deliveries, ends, rescues, runs, signals, store, transaction
-
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transitions import claims
 
@@ -226,9 +225,9 @@ def sqlite_signals_stay_behind() -> Patches:
 
 def sqlite_live_workers_rescued() -> Patches:
     """Runs are taken from workers whose lease is live."""
-    return _statement("workers.list_dead_owners", "w.lease_until > :now", "w.lease_until > :now + 1500000") + _statement(
-        "workers.find_dead", "lease_until <= :now", "lease_until <= :now + 1500000"
-    )
+    return _statement(
+        "workers.list_dead_owners", "w.lease_until > :now", "w.lease_until > :now + 1500000"
+    ) + _statement("workers.find_dead", "lease_until <= :now", "lease_until <= :now + 1500000")
 
 
 def sqlite_dedup_ignored() -> Patches:

@@ -29,6 +29,18 @@ def sweep(
         yield f"{name}: {text}", _run(name, store, mode, shots)
 
 
+def sweep_all(job: tuple[str, str, str, int]) -> tuple[int, list[str]]:
+    """One program swept: how many runs that took, and what was broken in words."""
+    name, store, mode, pairs = job
+    count, problems = 0, []
+    for what, report in sweep(name, store, mode, pairs=pairs):
+        count += 1
+        problems += [
+            f"{one.invariant} violated ({store}, {mode}) by {what}: {one.text}" for one in report.violations[:1]
+        ]
+    return count, problems
+
+
 def count_edges(name: str, store: str, mode: str) -> int:
     """How many store calls the program makes when nothing goes wrong."""
     return _run(name, store, mode, []).stats["calls while it ran"]

@@ -142,14 +142,14 @@ class World:
             self.loop.create_task(
                 process.leave(self.rng.choice((0.0, 0.2, 5.0))), name="drain", context=process.lane.context()
             )
-            self.loop.call_later(
-                self.rng.uniform(0.1, 3.0), self._start, process.name, context=self.context
-            )
+            self.loop.call_later(self.rng.uniform(0.1, 3.0), self._start, process.name, context=self.context)
 
     async def _close(self) -> None:
         """A last orderly shutdown leaves nothing behind."""
         for process in tuple(self.processes.values()):
-            if not process.lane.is_dead and not process.is_leaving:
+            while not (process.is_ready or process.is_leaving or process.lane.is_dead):
+                await asyncio.sleep(0.05)
+            if process.is_ready:
                 await process.ask(lambda engine: engine.shutdown(5.0))
                 self.closed.add(process)
         await asyncio.sleep(0.1)

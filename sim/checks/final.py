@@ -85,7 +85,9 @@ def _check_bodies(world: World) -> None:
         return
     for (run_id, path, attempt), count in counts.items():
         if count > 1:
-            world.checker.violate("I1", run_id, f"attempt {attempt} of {path} ran {count} times, and nothing had failed")
+            world.checker.violate(
+                "I1", run_id, f"attempt {attempt} of {path} ran {count} times, and nothing had failed"
+            )
 
 
 def _check_lost_errors(world: World) -> None:

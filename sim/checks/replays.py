@@ -80,7 +80,9 @@ def check_model(world: World, run: Run) -> None:
     possible = outcomes_of_program(program, are_cancels=are_cancels)
     match run.status:
         case RunStatus.COMPLETED:
-            problem = refuse_program(program, msgspec.json.decode((run.output or b"?null")[1:]), are_cancels=are_cancels)
+            problem = refuse_program(
+                program, msgspec.json.decode((run.output or b"?null")[1:]), are_cancels=are_cancels
+            )
             if OK not in possible or program["continues"] or problem is not None:
                 checker.violate("T7", run.run_id, f"completed, which it cannot: {problem or program['ending']}")
         case RunStatus.CONTINUED:

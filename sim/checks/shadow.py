@@ -56,7 +56,9 @@ class Shadow:
     def forget(self, location: Location) -> None:
         """A failed entry that an operator's retry removed: it may be recorded again, and so may a race's trimmed losers."""
         self.closed = [at for at in self.closed if at != location]
-        for at in [one for one in self.ever if one.startswith(location) and (one == location or one not in self.entries)]:
+        for at in [
+            one for one in self.ever if one.startswith(location) and (one == location or one not in self.entries)
+        ]:
             del self.ever[at]
             self.paths.pop(self.path(at), None)
         self.entries.pop(location, None)

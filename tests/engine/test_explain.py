@@ -124,7 +124,9 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     await harness.drain()
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith("is paused at path x: DuplicateLocationError: two operations in one place share the name")
+    assert sentence.startswith(
+        "is paused at path x: DuplicateLocationError: two operations in one place share the name"
+    )
     assert following == f"mend the cause, then engine.resume({run.run_id!r})"
 
 

@@ -318,7 +318,7 @@ class Facade:
         """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
         run = await self._get(target)
         limit = None if timeout is None else span(timeout, what="timeout")
-        ended = await self._results.wait(run.run_id, limit)
+        ended = await self._results.wait(run, limit)
         known = self._registry.find(ended.definition)
         hint = output_hint if known is None or ended.run_id == run.run_id else known.output_hint
         if hint is None:

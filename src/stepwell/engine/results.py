@@ -34,8 +34,15 @@ class Results:
         self._waiting: dict[RunId, set[asyncio.Event]] = {}
         self._unlisten: Callable[[], None] | None = None
 
-    async def wait(self, run_id: RunId, timeout: Span | None) -> Run:
-        """The run that ended the chain, completed. Raises what `Handle.result` promises."""
+    async def wait(self, run: Run, timeout: Span | None) -> Run:
+        """The run that ended the chain, completed. Raises what `Handle.result` promises.
+
+        What has ended already is told, however short the timeout is.
+        """
+        run = await self._last_of_chain(run)
+        if await self._is_settled(run):
+            return run
+        run_id = run.run_id
         timer = asyncio.timeout(None if timeout is None else timeout / SECOND)
         try:
             async with timer:
@@ -47,6 +54,14 @@ class Results:
                 f"run {run_id} had not ended after {(timeout or 0) / SECOND:g} s; it goes on",
                 fix=f"stepwell why {run_id}",
             ) from None
+
+    async def _last_of_chain(self, run: Run) -> Run:
+        while run.status is RunStatus.CONTINUED and run.successor is not None:
+            following = await self._look(run.successor)
+            if following is None:
+                break
+            run = following
+        return run
 
     async def _wait(self, run_id: RunId) -> Run:
         changed = asyncio.Event()

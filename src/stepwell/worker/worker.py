@@ -140,7 +140,10 @@ class Worker:
             histories = await self._patiently(lambda: self._store.runs.load(run_ids))
         finally:
             self._loading.difference_update(run_ids)
-        if lease is self.lease:
+        if lease is not self.lease:
+            # Those claims went with the old lease; what was claimed again with the new one has waited for this.
+            self.adopt([self._later.pop(run_id) for run_id in run_ids if run_id in self._later])
+        else:
             for each, history in zip(claimed, histories, strict=True):
                 newer = self._later.pop(each.run.run_id, each)
                 self._execute(newer if newer.run.revision == each.run.revision else each, history)

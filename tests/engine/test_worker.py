@@ -1,0 +1,485 @@
+"""Workers: what a run costs, who keeps what in memory, draining, eviction, leases."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import Break, Context, Continue, JoinError, Retry, Start, step, workflow
+from stepwell.clock import SECOND
+from stepwell.model.commits import Release, Verdict
+from tests.cases.harness import Harness, Node
+from tests.cases.ledger import Ledger
+from tests.cases.stores import STORES
+
+COMMITS = ("runs.create", "runs.apply", "signals.deliver", "runs.claim", "runs.cancel")
+
+
+def linear(ledger: Ledger, count: int) -> Any:
+    @workflow
+    async def flow(ctx: Context) -> int:
+        for number in range(count):
+            await ctx.step("work", step(ledger.body("work", number), repeat=True))
+        return count
+
+    return flow
+
+
+def reads(node: Node) -> int:
+    return node.wire.count("runs.load", "runs.claim", "runs.inbox")
+
+
+# --- what a run costs ---
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+async def test_a_run_of_n_steps_costs_n_plus_one_commits(harness: Harness, ledger: Ledger, count: int):
+    flow = linear(ledger, count)
+    worker = await harness.worker(flow)
+    worker.wire.calls.clear()
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await harness.result(run) == count
+    assert worker.wire.count(*COMMITS) == count + 1
+    assert reads(worker) == 0
+
+
+async def test_a_run_without_steps_costs_two_commits(harness: Harness, ledger: Ledger):
+    flow = linear(ledger, 0)
+    worker = await harness.worker(flow)
+    worker.wire.calls.clear()
+    await worker.start(flow)
+    await harness.drain()
+
+    assert worker.wire.count(*COMMITS) == 2
+
+
+async def test_runs_that_step_together_share_their_commits(harness: Harness, ledger: Ledger):
+    flow = linear(ledger, 3)
+    worker = await harness.worker(flow)
+    worker.wire.calls.clear()
+    handles = await worker.do(worker.engine.start_many(flow, [Start() for _ in range(100)]))
+    await harness.drain()
+
+    assert {await harness.result(handle) for handle in handles} == {3}
+    assert worker.wire.count("runs.create") == 1
+    assert worker.wire.count("runs.apply") <= 8
+    assert reads(worker) == 0
+
+
+async def test_steps_at_once_share_a_commit(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await asyncio.gather(*[ctx.step(f"s{n}", ledger.body("s")) for n in range(20)])
+
+    worker = await harness.worker(flow)
+    await worker.start(flow)
+    await harness.drain()
+
+    assert worker.wire.count("runs.apply") <= 3
+    assert ledger.counts == {"s": 20}
+
+
+async def test_a_child_in_the_same_process_needs_no_claim(harness: Harness, ledger: Ledger):
+    @workflow
+    async def child(ctx: Context) -> int:
+        return int(await ctx.step("work", ledger.body("work", 7)))
+
+    @workflow
+    async def parent(ctx: Context) -> int:
+        return await ctx.child(child)
+
+    worker = await harness.worker(parent, child)
+    run = await worker.start(parent)
+    await harness.drain()
+
+    assert await harness.result(run) == 7
+    assert worker.wire.count("runs.load") == 0 if harness.mode == "live" else True
+
+
+async def test_a_signal_to_a_waiting_run_in_the_same_process_wakes_it_in_the_same_transaction(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> Any:
+        return (await ctx.receive("go")).payload
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    worker.wire.calls.clear()
+    await worker.signal(run.run_id, "go", 1)
+    await harness.drain()
+
+    assert await harness.result(run) == 1
+    assert worker.wire.count("runs.claim") == 0
+    assert worker.wire.count("runs.load") == (0 if harness.mode == "live" else 1)
+    assert worker.wire.count(*COMMITS) == 2
+
+
+async def test_a_short_sleep_is_sat_out_in_live_mode(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.sleep("nap", "500ms")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("100ms")
+    assert (await harness.status(run)).status == ("running" if harness.mode == "live" else "waiting")
+    await harness.advance("1s")
+    assert (await harness.status(run)).status == "completed"
+
+
+# --- live and yield ---
+
+
+def everything(ledger: Ledger) -> tuple[Any, ...]:
+    @workflow
+    async def child(ctx: Context, number: int) -> int:
+        await ctx.sleep("pause", "10s")
+        return number * 2
+
+    async def body(ctx: Context, turn: int) -> Continue[int] | Break[int]:
+        await ctx.step("tick", ledger.body(f"tick {turn}"))
+        await ctx.sleep("pause", "7s")
+        return Break(turn) if turn == 3 else Continue(turn + 1)
+
+    async def bad(ctx: Context) -> None:
+        await ctx.step("call", step(ledger.failing("bad"), retry=Retry(initial="3s", jitter=0)))
+
+    @workflow
+    async def everything(ctx: Context) -> list[Any]:
+        found: list[Any] = [await ctx.step("first", ledger.body("first", 1)), ctx.random(), str(ctx.uuid())]
+        found.append(await ctx.loop("l", body, 0, trim_every=2, keep=1))
+        found.append(await ctx.child(child, 21))
+        try:
+            await ctx.join("j", {"bad": bad, "good": lambda c: c.receive("m")})
+        except JoinError as error:
+            found.append(list(error.errors))
+        won = await ctx.race("r", {"a": lambda c: c.sleep("a", "5s"), "b": lambda c: c.receive("never")})
+        found += [won.branch, (await ctx.receive("m")).payload, ctx.version("v", 2), ctx.now().isoformat()]
+        return found
+
+    return everything, child
+
+
+async def test_both_modes_record_the_same_history():
+    seen = {}
+    for mode in ("live", "yield"):
+        ledger = Ledger()
+        harness = Harness(STORES["memory"](), mode)
+        flows = everything(ledger)
+        worker = await harness.worker(*flows, hold_max=0)
+        run = await worker.start(flows[0], run_id="the-run")
+        began = harness.clock.now()
+        for number in range(3):
+            await harness.advance("20s")
+            await worker.signal(run.run_id, "m", number, if_missing="drop")
+        await harness.advance("2m")
+        result = await harness.result(run)
+        history = [
+            (e.seq, e.path, e.kind, e.status, str(e.value), e.attempts, e.at.timestamp() - began / SECOND, e.took)
+            for e in await harness.history(run)
+            if e.kind != "sleep"
+        ]
+        seen[mode] = (result[:-1], [line[:6] for line in history], ledger.lines)
+        await harness.close()
+
+    assert seen["live"] == seen["yield"]
+
+
+test_both_modes_record_the_same_history.__test__ = True  # type: ignore[attr-defined]
+
+
+# --- memory ---
+
+
+@workflow
+async def listening(ctx: Context) -> Any:
+    SEEN.append(ctx.run_id)
+    return (await ctx.receive("go")).payload
+
+
+SEEN: list[str] = []
+
+
+@pytest.mark.parametrize("parked_max", [0, 3, 100])
+async def test_waiting_code_is_kept_up_to_a_limit_and_replayed_beyond_it(harness: Harness, parked_max: int):
+    SEEN.clear()
+    worker = await harness.worker(listening, parked_max=parked_max)
+    runs = [await worker.start(listening) for _ in range(10)]
+    await harness.drain()
+    local = worker.engine._worker
+    assert local is not None
+    kept = min(10, parked_max) if harness.mode == "live" else 0
+    assert (len(local._parking), local.active) == (kept, 0)
+    for number, run in enumerate(runs):
+        await worker.signal(run.run_id, "go", number)
+        await harness.drain()
+
+    assert [await harness.result(run) for run in runs] == list(range(10))
+    assert len(SEEN) == 20 - kept
+    assert len(local._parking) == 0
+
+
+async def test_code_that_was_kept_is_not_used_after_somebody_else_had_the_run(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        first = (await ctx.receive("a")).payload
+        await ctx.step("between", ledger.body("between"))
+        return [first, (await ctx.receive("b")).payload]
+
+    one = await harness.worker(flow)
+    run = await one.start(flow)
+    await harness.drain()
+    one.pause()
+    two = await harness.worker(flow)
+    await two.signal(run.run_id, "a", 1)
+    await harness.drain()
+    await two.shutdown()
+    harness.nodes.remove(two)
+    one.resume()
+    await harness.drain()
+    await one.signal(run.run_id, "b", 2)
+    await harness.drain()
+
+    assert await harness.result(run) == [1, 2]
+    assert ledger.lines == ["between"]
+
+
+async def test_an_evicted_run_goes_on_without_a_loss(harness: Harness, ledger: Ledger):
+    async def slow() -> str:
+        ledger.note("slow")
+        await asyncio.sleep(10)
+        return "slow"
+
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        return [await ctx.step(slow), await ctx.step("quick", ledger.body("quick", "quick"))]
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1s")
+    await worker.do(worker.engine.evict(run.run_id))
+    await harness.advance("20s")
+
+    assert await harness.result(run) == ["slow", "quick"]
+    assert ledger.lines == ["slow", "quick"]
+    assert any(isinstance(commit.move, Release) for _, commit, _ in worker.wire.answers)
+
+
+# --- leaving ---
+
+
+async def test_a_worker_that_leaves_lets_bodies_end_and_gives_the_rest_back(harness: Harness, ledger: Ledger):
+    async def slow() -> str:
+        ledger.note("begins")
+        await asyncio.sleep(5)
+        ledger.note("ends")
+        return "done"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("slow", slow)
+        return str(await ctx.step("second", ledger.body("second", "second")))
+
+    worker = await harness.worker(flow)
+    client = await harness.client()
+    run = await worker.start(flow)
+    await harness.advance("1s")
+    before = harness.clock.now()
+    await worker.shutdown()
+    harness.nodes.remove(worker)
+
+    assert (harness.clock.now() - before) / SECOND == pytest.approx(4, abs=0.1)
+    view = await harness.status(run)
+    assert (view.status, await harness.paths(run)) == ("pending", ["slow"])
+    assert ledger.lines == ["begins", "ends"]
+    assert await client.wire.views.list_workers() == []
+    await harness.worker(flow)
+    await harness.drain()
+    assert await harness.result(run) == "second"
+    assert ledger.lines == ["begins", "ends", "second"]
+
+
+async def test_a_body_that_outlasts_the_grace_time_is_stopped_and_run_elsewhere(harness: Harness, ledger: Ledger):
+    async def slow() -> str:
+        ledger.note("begins")
+        await asyncio.sleep(60)
+        return "done"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(slow)
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1s")
+    before = harness.clock.now()
+    await worker.shutdown(grace=3)
+    harness.nodes.remove(worker)
+    assert (harness.clock.now() - before) / SECOND == pytest.approx(3, abs=0.1)
+    await harness.worker(flow)
+    await harness.advance("2m")
+
+    assert await harness.result(run) == "done"
+    assert ledger.counts == {"begins": 2}
+    detail = await harness.nodes[-1].engine.detail(run.run_id)
+    assert detail.run.stalls == 0
+
+
+async def test_a_leaving_worker_takes_nothing_more(harness: Harness, ledger: Ledger):
+    async def slow() -> None:
+        await asyncio.sleep(5)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(slow)
+
+    worker = await harness.worker(flow)
+    client = await harness.client()
+    await worker.start(flow)
+    await harness.advance("1s")
+    leaving = asyncio.ensure_future(worker.shutdown())
+    await harness.advance("1s")
+    run = await client.start(flow)
+    await harness.advance("10s")
+    await leaving
+    harness.nodes.remove(worker)
+
+    assert (await harness.status(run)).status == "pending"
+
+
+async def test_leaving_twice_or_without_work_is_harmless(harness: Harness):
+    worker = await harness.worker(listening)
+    await worker.shutdown()
+    await worker.shutdown()
+    harness.nodes.remove(worker)
+    await harness.client()
+
+
+# --- leases ---
+
+
+async def test_a_worker_whose_lease_ran_out_starts_no_body_and_comes_back_as_somebody_new(
+    harness: Harness, ledger: Ledger
+):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.sleep("pause", "1m")
+        return str(await ctx.step("work", ledger.body("work", "done")))
+
+    worker = await harness.worker(flow, lease="10s", sweep_every="1s")
+    run = await worker.start(flow)
+    await harness.drain()
+    first = worker.engine._worker
+    assert first is not None
+    before = first.lease.incarnation
+    worker.pause()
+    await harness.advance("2m")
+    worker.resume()
+    await harness.advance("5s")
+
+    assert await harness.result(run) == "done"
+    assert first.lease.incarnation != before
+    assert ledger.lines == ["work"]
+
+
+async def test_a_body_that_was_running_when_the_lease_ran_out_commits_nothing(harness: Harness, ledger: Ledger):
+    async def slow() -> str:
+        name = f"run {len(ledger.lines)}"
+        ledger.note(name)
+        await asyncio.sleep(30)
+        return name
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(slow)
+
+    settings: dict[str, Any] = {"lease": "10s", "sweep_every": "1s"}
+    zombie = await harness.worker(flow, **settings)
+    run = await zombie.start(flow)
+    await harness.advance("5s")
+    zombie.pause()
+    await harness.worker(flow, **settings)
+    await harness.advance("30s")
+    zombie.resume()
+    await harness.advance("2m")
+
+    assert await harness.result(run) == "run 1"
+    assert ledger.lines == ["run 0", "run 1"]
+    assert all(applied.verdict is Verdict.APPLIED for _, _, applied in harness.nodes[1].wire.answers)
+
+
+async def test_a_worker_that_cannot_renew_starts_no_body_after_its_local_deadline(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        for number in range(100):
+            await ctx.sleep("tick", "1s", repeat=True)
+            await ctx.step("work", step(ledger.body(str(harness.clock.now() // SECOND)), repeat=True))
+            assert number >= 0
+
+    worker = await harness.worker(flow, lease="10s", hold_max="5s")
+    await worker.start(flow)
+    await harness.advance("5s")
+
+    async def no_renewal(name: str) -> None:
+        if name == "workers.renew":
+            await asyncio.get_running_loop().create_future()
+
+    worker.wire.before = no_renewal
+    started = harness.clock.now()
+    await harness.advance("1m")
+
+    times = [int(line) for line in ledger.lines]
+    assert max(times) * SECOND <= started + 10 * SECOND
+    worker.crash()
+    await harness.client()
+
+
+async def test_two_workers_share_the_work_and_repeat_nothing(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context, number: int) -> int:
+        for turn in range(3):
+            await ctx.step("work", step(ledger.body(f"{number}.{turn}"), repeat=True))
+            await ctx.sleep("pause", "5s", repeat=True)
+        return number
+
+    workers = [await harness.worker(flow, sweep_every="1s") for _ in range(2)]
+    client = await harness.client()
+    runs = [await client.start(flow, number) for number in range(20)]
+    await harness.advance("1m")
+
+    assert [await harness.result(run) for run in runs] == list(range(20))
+    assert set(ledger.counts.values()) == {1}
+    assert all(worker.wire.count("runs.claim") > 0 for worker in workers)
+
+
+async def test_a_defect_in_one_run_leaves_the_others_alone(harness: Harness, ledger: Ledger):
+    @workflow
+    async def good(ctx: Context) -> str:
+        await ctx.sleep("pause", "5s")
+        return "good"
+
+    @workflow
+    async def bad(ctx: Context) -> None:
+        ctx._scope.turn.journal.last_seq += 1  # what only a defect of our own could do
+        await ctx.step("work", ledger.body("work"))
+
+    worker = await harness.worker(good, bad)
+    runs = [await worker.start(flow) for flow in (good, bad, good)]
+    await harness.advance("10s")
+
+    assert [(await harness.status(run)).status for run in runs] == ["completed", "paused", "completed"]
+
+
+async def test_an_engine_needs_no_worker_to_be_a_client(harness: Harness):
+    worker = await harness.worker(listening)
+    client = await harness.client()
+    run = await client.start(listening)
+    await client.signal(run.run_id, "go", "from outside")
+    await harness.drain()
+
+    assert await client.engine.result(run.run_id) == "from outside"
+    assert worker.wire.count("runs.claim") >= 1

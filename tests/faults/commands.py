@@ -1,0 +1,20 @@
+"""Runs the simulation as people do: in a process of its own, from the repository's root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_sim(*args: str, hash_seed: str = "0") -> str:
+    """What `python -m sim` prints; fails the test with its output if it does not exit with 0."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "STORE": "", "MODE": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", *args], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
