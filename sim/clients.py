@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sim.coroutines import at_once
 from sim.interpreter import PROGRAM
-from sim.process import Interrupted, Process, ProcessDied
+from sim.operators import Operators
+from sim.process import UNKNOWN, Process
 from sim.programs import walk
-from stepwell.clock import span
-from stepwell.errors import AlreadyExistsError, NotFoundError, RunError, StoreUnavailableError
-from stepwell.model.failures import decode_failure
-from stepwell.model.runs import Run
+from stepwell.errors import AlreadyExistsError, NotFoundError, RunError
 from stepwell.model.signals import Delivery
-from stepwell.model.states import TERMINAL, RunStatus, WaitKind
+from stepwell.model.states import TERMINAL, RunStatus
 
 if TYPE_CHECKING:
     from sim.world import World
-
-# Restarts, replies and a clock that was set back take their time.
-SLACK = 25.0
-UNKNOWN = (ProcessDied, Interrupted, StoreUnavailableError)
 
 
 @dataclass(slots=True)
@@ -54,8 +47,7 @@ class Clients:
         self.marks: dict[str, str] = {}  # mark -> target
         self.cancels_told: dict[str, bool] = {}
         self.touched: set[str] = set()  # runs that somebody cancelled, or tried to
-        self.retried: set[str] = set()
-        self.unfinished = 0
+        self.operators = Operators(self)
         self._marks = 0
 
     # --- while there are faults ---
@@ -82,7 +74,7 @@ class Clients:
             left = [row for row in self.world.checker.rows_now.values() if row.status not in TERMINAL]
             if not left:
                 return
-            await self._feed(left)
+            await self.operators.feed(left)
 
     async def _story(self, order: Order) -> None:
         """One order: placed, perhaps twice, signalled before, while and after it runs, perhaps cancelled."""
@@ -112,7 +104,7 @@ class Clients:
         await asyncio.sleep(seconds)
         await act
 
-    async def _ask(self, question: Any, *, is_cancellable: bool = True) -> Any:
+    async def ask(self, question: Any, *, is_cancellable: bool = True) -> Any:
         """Ask some process that lives."""
         process = await self._somebody()
         mix = self.world.mix
@@ -132,7 +124,7 @@ class Clients:
     async def _place(self, order: Order) -> None:
         for _ in range(50):
             try:
-                handle = await self._ask(
+                handle = await self.ask(
                     lambda engine: engine.start(PROGRAM, order.program, key=order.key, run_id=order.run_id)
                 )
             except UNKNOWN:
@@ -176,14 +168,12 @@ class Clients:
         target = self._target(order)
         if target is None:
             return
-        self._marks += 1
-        mark = f"s{self._marks}"
+        mark = self.new_mark(target)
         name = self.rng.choice(_names(order.program))
         if_missing = "hold" if target == order.key else "drop"
-        self.marks[mark] = target
         for _ in range(1 if dedup is None else self.rng.randint(1, 3)):
             try:
-                answer = await self._ask(
+                answer = await self.ask(
                     lambda engine: engine.signal(
                         target, name, {"mark": mark}, dedup_key=dedup and mark, if_missing=if_missing
                     )
@@ -195,6 +185,13 @@ class Clients:
                 self.signals_told.setdefault(mark, answer)
             if answer is Delivery.DELIVERED and not self.world.checker.signals.stores[mark]:
                 self.world.violate("I21", target, f"signal {mark} was acknowledged and is not stored")
+
+    def new_mark(self, target: str) -> str:
+        """A mark that no other signal carries."""
+        self._marks += 1
+        mark = f"s{self._marks}"
+        self.marks[mark] = target
+        return mark
 
     async def _cancel(self, order: Order) -> None:
         target = self._target(order)
@@ -208,7 +205,7 @@ class Clients:
             target = self.rng.choice(active) if active else target
         self.touched.add(target)
         try:
-            done = await self._ask(lambda engine: engine.cancel(target, "not needed", compensate=compensate))
+            done = await self.ask(lambda engine: engine.cancel(target, "not needed", compensate=compensate))
         except (*UNKNOWN, NotFoundError):
             return
         if done and target in rows:
@@ -219,9 +216,9 @@ class Clients:
         if target is None:
             return
         try:
-            await self._ask(lambda engine: engine.status(target))
-            await self._ask(lambda engine: engine.explain(target))
-            await self._ask(lambda engine: engine.history(target))
+            await self.ask(lambda engine: engine.status(target))
+            await self.ask(lambda engine: engine.explain(target))
+            await self.ask(lambda engine: engine.history(target))
         except (*UNKNOWN, NotFoundError):
             return
 
@@ -231,7 +228,7 @@ class Clients:
         if target is None:
             return
         try:
-            value = await self._ask(lambda engine: engine.result(target, timeout=self.rng.choice((0.5, 5.0))))
+            value = await self.ask(lambda engine: engine.result(target, timeout=self.rng.choice((0.5, 5.0))))
         except (*UNKNOWN, NotFoundError, RunError):
             return
         stored = [
@@ -245,7 +242,7 @@ class Clients:
         if target is None:
             return
         try:
-            await self._ask(lambda engine: engine.evict(target))
+            await self.ask(lambda engine: engine.evict(target))
         except (*UNKNOWN, NotFoundError):
             return
 
@@ -254,105 +251,8 @@ class Clients:
         for _ in range(self.rng.randint(0, 3)):
             await asyncio.sleep(self.rng.uniform(0.5, 2.0))
             try:
-                await self._ask(lambda engine: engine.recover())
+                await self.ask(lambda engine: engine.recover())
             except UNKNOWN:
                 pass
             if self.rng.random() < 0.5:
-                await self._operate(self.rng.random() < 0.5)
-
-    # --- when the faults have stopped ---
-
-    async def settle(self, seconds: float) -> None:
-        """Operators and clients do their part until every run has ended."""
-        world = self.world
-        until = world.loop.time() + seconds
-        while not world.checker.violations:
-            await asyncio.sleep(0.5)
-            left = [row for row in world.checker.rows_now.values() if row.status not in TERMINAL]
-            if not left and not await self._operate(True):
-                return
-            if world.loop.time() > until:
-                self._report_unfinished(left)
-                return
-            self._check_progress(left)
-            await self._operate(True)
-            await self._feed(left)
-
-    def _check_progress(self, left: list[Run]) -> None:
-        """Long after the last fault, nothing belongs to the dead, and nothing that is ready lies about."""
-        world, checker = self.world, self.world.checker
-        settings = world.shape.settings
-        bound = settings.lease_span / 1e6 + 2 * span(settings.sweep_every) / 1e6 + SLACK
-        if world.loop.time() < world.calm_at + bound:
-            return
-        for row in left:
-            owner = checker.incarnations.get(row.owner or "")
-            if owner is not None and owner.lane.is_dead:
-                world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
-            if row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6:
-                world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
-
-    def _report_unfinished(self, left: list[Run]) -> None:
-        self.unfinished = len(left)
-        for row in left:
-            due = (
-                ""
-                if row.wake_at is None
-                else f", due in {(row.wake_at - self.world.checker.inspector.now()) / 1e6:.3f} s"
-            )
-            self.world.violate("L1", row.run_id, f"still {row.status} (epoch {row.epoch}, owner {row.owner}{due})")
-
-    async def _operate(self, is_mending: bool) -> bool:
-        """Resume what was set aside and retry what failed; whether anything was."""
-        acted = False
-        for row in tuple(self.world.checker.rows_now.values()):
-            match row.status:
-                case RunStatus.PAUSED:
-                    acted |= await self._resume(row)
-                case RunStatus.COMPENSATION_FAILED if is_mending:
-                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.resume_rollback(at)))
-                case RunStatus.FAILED if row.run_id not in self.retried and self._may_retry(row):
-                    self.retried.add(row.run_id)
-                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.retry(at)))
-                case _:
-                    pass
-        return acted
-
-    def _may_retry(self, row: Run) -> bool:
-        failure = decode_failure(row.failure) if row.failure else None
-        return row.parent is None and failure is not None and "until mended" in failure.message
-
-    async def _resume(self, row: Run) -> bool:
-        failure = decode_failure(row.failure) if row.failure else None
-        if failure is None or failure.code != "SW202":
-            self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
-            return False
-        self.world.mend(row.run_id)
-        self.world.stats["set aside"] += 1
-        return bool(await self._try(lambda engine: engine.resume(row.run_id)))
-
-    async def _try(self, question: Any) -> Any:
-        try:
-            return await self._ask(question, is_cancellable=False)
-        except (*UNKNOWN, NotFoundError):
-            return False
-
-    async def _feed(self, left: list[Run]) -> None:
-        """Send what runs wait for without a deadline."""
-        for row in left:
-            if row.status is not RunStatus.WAITING or row.wake_at is not None:
-                continue
-            detail = at_once(self.world.checker.inspector.views.detail(row.run_id))
-            waits = detail.history.waits if detail is not None else ()
-            for wait in waits:
-                if wait.kind is WaitKind.SIGNAL:
-                    self._marks += 1
-                    mark, name = f"s{self._marks}", wait.names[0] if wait.names else "c"
-                    self.marks[mark] = row.run_id
-                    answer = await self._try(
-                        lambda engine, name=name, mark=mark: engine.signal(
-                            row.run_id, name, {"mark": mark}, if_missing="drop"
-                        )
-                    )
-                    if answer:
-                        self.signals_told[mark] = answer
+                await self.operators.operate(self.rng.random() < 0.5)

@@ -1,8 +1,8 @@
 """The store as a simulated process has it: every method is an edge at which something may go wrong.
 
-Before the call: the process crashes or stalls, or the store refuses. After it: the process crashes before it hears, stalls, or hears
-that the store did not answer. Hints get lost, late and double. What the real store did is seen by the checker whatever the
-process is told.
+Before the call: the process crashes or stalls, or the store refuses. After it: the process crashes before it hears,
+stalls, or hears that the store did not answer. Hints get lost, late and double. What the real store did is seen by the
+checker whatever the process is told.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
     | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans"}
 )
-# Performing these twice takes or frees more than the caller hears of; a real duplicate of them is a lost acknowledgement.
+# Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
 _NOT_REPEATABLE = frozenset({"claim"})
-# How much likelier than others a call is to be hit: commits are what everything hangs on, and leases are most of the talk.
+# How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
 _WEIGHTS = {"apply": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
 
@@ -161,7 +161,7 @@ class Edge:
     async def _linger(self) -> None:
         rng, mix = self._rng, self._world.mix
         chance = rng.random()
-        if chance < mix.slow:
+        if chance < mix.slow and self._world.are_faults_on:
             await asyncio.sleep(rng.random() * mix.slow_max)
         elif chance < 0.5:
             await asyncio.sleep(rng.random() * 0.002)

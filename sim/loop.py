@@ -1,8 +1,8 @@
 """The simulated event loop: virtual time, several processes, and an order of events that a seed decides.
 
-Handles belong to the *lane* (process) in whose context they were scheduled. Within a lane they run first in, first out, as asyncio
-promises; which lane goes next is drawn. When nothing is ready, time jumps to the next timer. A dead lane's handles are
-dropped and a paused lane's are kept back, so killing or freezing a process needs no help from the code in it.
+Handles belong to the *lane* (process) in whose context they were scheduled. Within a lane they run first in, first out,
+as asyncio promises; which lane goes next is drawn. When nothing is ready, time jumps to the next timer. A dead lane's
+handles are dropped and a paused lane's are kept back: killing or freezing a process needs no help from its code.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LANE: ContextVar[Lane] = ContextVar("sim_lane", default=WORLD)
 
 def _close(task: asyncio.Task[Any]) -> None:
     try:
-        task.get_coro().close()  # type: ignore[union-attr]
+        task.get_coro().close()
     except BaseException:
         pass  # it awaits in a `finally`: there is nobody left to wait for
 
@@ -88,7 +88,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return lane
 
     def dispose(self) -> None:
-        """End everything that is left: `finally` blocks of killed code run now, and reach nobody, and not in another seed."""
+        """End everything that is left: `finally` blocks of killed code run now, and reach nobody in any seed."""
         outer = events._get_running_loop()
         events._set_running_loop(self)
         try:
@@ -126,7 +126,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             return
         lane = lanes[0] if len(lanes) == 1 else lanes[int(self._rng.random() * len(lanes))]
         handle = lane.queue.popleft()
-        if handle._cancelled:  # type: ignore[attr-defined]
+        if handle._cancelled:
             return
         self.handles += 1
         if self.handles > HANDLES_MAX:
@@ -142,14 +142,14 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _jump(self) -> None:
         """Go to the next timer."""
         timers = self._timers
-        while timers and (timers[0][2].is_dead or timers[0][3]._cancelled):  # type: ignore[attr-defined]
+        while timers and (timers[0][2].is_dead or timers[0][3]._cancelled):
             heapq.heappop(timers)
         if not timers:
             raise Deadlock("nothing is ready and no timer is set")
         self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
             _, _, lane, handle = heapq.heappop(timers)
-            if not lane.is_dead and not handle._cancelled:  # type: ignore[attr-defined]
+            if not lane.is_dead and not handle._cancelled:
                 lane.queue.append(handle)
 
     # --- what asyncio asks of a loop ---
@@ -189,10 +189,11 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:  # type: ignore[override]
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  a killed process leaves its tasks where they are
-        lane = (context.get(LANE, WORLD) if context is not None else LANE.get()) or WORLD
+        # A killed process leaves its tasks where they are.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        lane = LANE.get() if context is None else context.get(LANE, WORLD)
         # Kept to the end of the seed: a task that vanished half-way would run its `finally` blocks.
         (self.world if lane is WORLD else lane).tasks.append(task)
         return task

@@ -107,6 +107,8 @@ def draw_mix(rng: random.Random) -> Mix:
             mix.clock_jumps = rng.choice((0, 0, 2))
             mix.cancelled_calls = rng.choice((0.0, 0.1))
             mix.drains = rng.choice((0, 0, 1))
+        case _:
+            pass
     return mix
 
 

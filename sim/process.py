@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sim.environment import make_environment
 from sim.faults import FaultyStore
 from sim.interpreter import WORKFLOWS
+from stepwell.errors import StoreUnavailableError
 from stepwell.model.workers import NewWorker
 from stepwell.replay.bodies import Body
 from stepwell.wiring import Engine
@@ -34,7 +35,7 @@ class Process:
         self.is_ready = False
         self.is_leaving = False
         self.lane = world.loop.add_lane(name)
-        self.lane.process = self  # type: ignore[attr-defined]
+        self.lane.process = self
         self.rng = random.Random(world.rng.getrandbits(64))
         self.environment = make_environment(world.loop, world.host, self.rng, name, self._on_body)
         self.deadlines: dict[str, float] = {}  # of each incarnation: how long its lease surely lasts, by our clock
@@ -167,6 +168,10 @@ class Process:
 
 class Interrupted(Exception):
     """The call was cancelled at an await; whether it took effect is not known."""
+
+
+# What a caller hears when nobody can say whether it was done.
+UNKNOWN = (ProcessDied, Interrupted, StoreUnavailableError)
 
 
 def _incarnation(args: tuple[Any, ...]) -> str:

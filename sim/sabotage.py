@@ -1,7 +1,7 @@
 """Sabotage: each switch breaks the engine in one way, and the checker must notice.
 
-A switch patches one function (or one statement) of the loaded code for as long as its context lasts; the engine itself carries no
-switches. Those that break a store break the memory store unless their name says otherwise.
+A switch patches one function (or one statement) of the loaded code for as long as its context lasts; the engine itself
+carries no switches. Those that break a store break the memory store unless their name says otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
+from sim.sabotage_found import FOUND_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -22,7 +23,12 @@ Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
 Switch = Callable[[], AbstractContextManager[None]]
 Found = tuple[int, Report] | None
 
-_ALL: dict[str, Callable[[], list[Patch]]] = {**ENGINE_SWITCHES, **STORE_SWITCHES, **SQLITE_SWITCHES}
+_ALL: dict[str, Callable[[], list[Patch]]] = {
+    **ENGINE_SWITCHES,
+    **STORE_SWITCHES,
+    **SQLITE_SWITCHES,
+    **FOUND_SWITCHES,
+}
 
 
 @contextmanager
@@ -45,7 +51,7 @@ SWITCHES: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    return "memory" if name in STORE_SWITCHES else "sqlite" if name in SQLITE_SWITCHES else "both"
+    return "memory" if name in STORE_SWITCHES or name in FOUND_SWITCHES else "sqlite" if name in SQLITE_SWITCHES else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

@@ -16,7 +16,7 @@ from stepwell.model.states import WaitKind
 from stepwell.replay import context
 from stepwell.replay.branches import Branches
 from stepwell.replay.journal import Journal
-from stepwell.replay.primitives import child, loop
+from stepwell.replay.primitives import child, loop, once
 from stepwell.replay.turn import Turn
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
@@ -156,7 +156,7 @@ def attempts_forgotten() -> Patches:
 
 def once_made_again() -> Patches:
     """A local value is produced anew on each replay."""
-    original = context.run_once
+    original = once.run_once
 
     async def run_once(scope: Any, location: Any, entry: Any, producer: Callable[[], Any]) -> Any:
         value = await original(scope, location, entry, producer)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.clock import Instant
+from stepwell.model.commits import Park
 from stepwell.model.workers import Fence, Renewed
 from stepwell.stores.memory import commits, deliveries, ends, rescues, runs, signals, store, transaction
 from stepwell.stores.sqlite.texts import SQL
@@ -95,7 +96,7 @@ def park_without_looking() -> Patches:
 
 def dedup_ignored() -> Patches:
     """Signals are stored however often they are sent."""
-    original = deliveries.store_signal
+    original = signals.store_signal
     return [(deliveries, "store_signal", lambda tx, new: original(tx, new._replace(dedup_key=None)))]
 
 
@@ -145,7 +146,7 @@ def deadline_not_stored() -> Patches:
     original = commits._move
 
     def move(tx: Any, row: Any, what: Any) -> None:
-        original(tx, row, what._replace(wake_at=None) if isinstance(what, commits.Park) else what)
+        original(tx, row, what._replace(wake_at=None) if isinstance(what, Park) else what)
 
     return [(commits, "_move", move)]
 

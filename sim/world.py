@@ -70,7 +70,7 @@ class World:
         self.mode = mode
         if scenario is not None:
             self.mix, self.shape = scenario.mix, scenario.shape
-        self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
+        self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))  # type: ignore[abstract]
         self.context = self.loop.world.context()
         self.host = HostClock(self.loop)
         self.backend = open_backend(store)
@@ -108,7 +108,7 @@ class World:
         await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain())
         self.stats["calls while it ran"] = self._calls["*"]
         await self._stop_faults()
-        await self.clients.settle(SECONDS_TO_END)
+        await self.clients.operators.settle(SECONDS_TO_END)
         if not self.checker.violations:
             await self._close()
 
@@ -147,7 +147,7 @@ class World:
     async def _close(self) -> None:
         """A last orderly shutdown leaves nothing behind."""
         for process in tuple(self.processes.values()):
-            while not (process.is_ready or process.is_leaving or process.lane.is_dead):
+            while not (process.is_ready or process.is_leaving or process.lane.is_dead):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if process.is_ready:
                 await process.ask(lambda engine: engine.shutdown(5.0))
@@ -276,7 +276,7 @@ class World:
         except Exception as error:
             self.violate("I47", "", f"{type(error).__name__} out of the engine: {error}")
         report.violations = self.checker.violations
-        report.unfinished = self.clients.unfinished
+        report.unfinished = self.clients.operators.unfinished
         report.stats = self.stats + self.checker.stats
         report.stats["runs"] = len(self.checker.rows_now)
         report.stats["events"] = self.loop.handles

@@ -97,5 +97,5 @@ def _check_lost_errors(world: World) -> None:
             world.checker.violate("I47", "", f"in {lane.name}: {message}: {error!r}")
     for lane in world.loop.lanes:
         for task in lane.tasks:
-            if task.done() and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
+            if task.done() and not task.cancelled() and task._log_traceback:
                 world.checker.violate("I47", "", f"task {task.get_name()} of {lane.name} died: {task.exception()!r}")

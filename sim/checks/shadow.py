@@ -1,4 +1,4 @@
-"""The checker's own record of what was committed, kept from the commits themselves and compared with what the store says."""
+"""The checker's own record of what was committed, kept from the commits and compared with what the store says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shadow:
     floor: int = 0
     stalls: int = 0
     retries: int = 0
-    retried_at: Instant = Instant(0)
+    retried_at: int = 0
 
     def path(self, location: Location) -> str:
         """The path of a location, as people read it."""
@@ -54,7 +54,7 @@ class Shadow:
             del self.attempts[location]
 
     def forget(self, location: Location) -> None:
-        """A failed entry that an operator's retry removed: it may be recorded again, and so may a race's trimmed losers."""
+        """A failed entry that a retry removed: it may be recorded again, and so may a race's trimmed losers."""
         self.closed = [at for at in self.closed if at != location]
         for at in [
             one for one in self.ever if one.startswith(location) and (one == location or one not in self.entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepwell.clock import Duration
     from stepwell.config import WorkerSettings
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered, Start
@@ -50,6 +51,7 @@ __all__ = [
     "ChildFailed",
     "Context",
     "Continue",
+    "Duration",
     "Engine",
     "EntryView",
     "Explanation",
@@ -92,6 +94,7 @@ __all__ = [
 
 # Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
 _HOMES = {
+    "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered", "Start"],

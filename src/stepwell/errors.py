@@ -243,7 +243,12 @@ class RunFailed(RunError):  # noqa: N818
 
     def __init__(self, run_id: str, status: str, failure: FailureRecord | None) -> None:
         cause = failure.summary if failure else "no cause was recorded"
-        super().__init__(f"run {run_id} {status}: {cause}", where=failure.path if failure else "")
+        super().__init__(
+            f"run {run_id} {status}: {cause}",
+            where=failure.path if failure else "",
+            why=failure.why if failure else "",
+            fix=failure.fix if failure else "",
+        )
         self.run_id = run_id
         self.status = status
         self.failure = failure

@@ -38,7 +38,7 @@ class Wire:
         self.signals: Any = _Noun(self, "signals")
         self.workers: Any = _Noun(self, "workers")
         self.views: Any = _Noun(self, "views")
-        self._unlisten = lambda: None
+        self._unlisten: Callable[[], None] = lambda: None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -58,7 +58,8 @@ class Wire:
 
     async def close(self) -> None:
         if not self.is_cut:
-            self._unlisten()
+            unlisten, self._unlisten = self._unlisten, lambda: None
+            unlisten()
             await self._store.close()
 
     def cut(self) -> None:

@@ -246,6 +246,11 @@ class Facade:
         hint = definition.input_hint
         return self._codec.encode(self._codec.validate(value, hint, place=place), hint, place=place)
 
+    async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
+        """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
+        run = await self._get(target)
+        return Handle(self, run.run_id, is_new=False, same_input=True, output_hint=workflow.output_hint)
+
     # --- signals ---
 
     async def signal(

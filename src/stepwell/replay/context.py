@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
@@ -106,6 +106,12 @@ class Context:
         before = self._scope.turn.run.previous
         return before and Previous(before.run_id, to_datetime(before.started_at), to_datetime(before.finished_at))
 
+    @property
+    def started_at(self) -> datetime:
+        """When this run began: the `started_at` that its successor sees in `previous`."""
+        run = self._scope.turn.run
+        return to_datetime(run.started_at or run.created_at)
+
     def now(self) -> datetime:
         """The time at which the last result reached this scope, by the store's clock: the same on every replay."""
         return to_datetime(self._scope.time)
@@ -134,10 +140,10 @@ class Context:
     def step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
     @overload
     def step(
-        self, fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+        self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Operation[R]: ...
     @overload
-    def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
+    def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
     @overload
     def step(
         self, fn: Callable[Concatenate[StepContext, P], R], /, *args: P.args, **kwargs: P.kwargs
@@ -148,8 +154,19 @@ class Context:
     def step(self, name: str, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
     @overload
     def step(
-        self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+        self,
+        name: str,
+        fn: Callable[Concatenate[StepContext, P], Awaitable[R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Operation[R]: ...
+    @overload
+    def step(
+        self, name: str, fn: Callable[Concatenate[StepContext, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[R]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
     @overload
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]: ...
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Any]:
@@ -164,14 +181,12 @@ class Context:
     @overload
     def try_step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     @overload
-    def try_step(
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Operation[Tried[R]]: ...
+    def try_step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     @overload
     def try_step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     @overload
     def try_step(
-        self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+        self, name: str, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Operation[Tried[R]]: ...
     @overload
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
@@ -352,6 +367,10 @@ class Context:
         location, entry = scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
         return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, key))
 
+    @overload
+    def continue_as_new(self, input: Any = None) -> NoReturn: ...
+    @overload
+    def continue_as_new(self, input: In, workflow: Workflow[In, Any]) -> NoReturn: ...
     def continue_as_new(self, input: Any = None, workflow: Workflow[Any, Any] | None = None) -> NoReturn:
         """End this run and go on as a new one of the same key, atomically; unread signals move along."""
         raise ContinueAsNew(input, workflow)

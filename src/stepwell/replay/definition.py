@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-In = TypeVar("In")
-Out = TypeVar("Out")
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
 
 Durability = Literal["normal", "deferred"]
 
@@ -138,16 +138,16 @@ def takes(signature: Signature, name: str) -> bool:
 
 
 @overload
-def step(fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+def step(fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
 @overload
-def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+def step(fn: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
 @overload
 def step(fn: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
 @overload
 def step(fn: Callable[P, R], /) -> Step[P, R]: ...
 @overload
 def step(
-    fn: Callable[P, Coroutine[Any, Any, R]],
+    fn: Callable[P, Awaitable[R]],
     /,
     *,
     name: str | None = None,
@@ -201,9 +201,9 @@ class StepDecorator:
         self._given = given
 
     @overload
-    def __call__(self, fn: Callable[Concatenate[StepContext, P], Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    def __call__(self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
     @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
     @overload
     def __call__(self, fn: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
     @overload

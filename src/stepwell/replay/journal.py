@@ -157,7 +157,7 @@ class Journal:
                 del self.entries[location]
         # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
         self.visited -= {found for found in self.visited if first <= found < end and found not in self.entries}
-        for table in (self.attempts, self.cursors, self.pending.cursors):
+        for table in (self.attempts, self.cursors, self.waits, self.pending.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.

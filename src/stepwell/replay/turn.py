@@ -217,7 +217,7 @@ class Turn:
         await future
 
     async def after_replay(self) -> None:
-        """Wait until all recorded results have reached the code: what is recorded now comes after them in a later replay."""
+        """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""
         if self._replays or self.journal.unvisited > 0:
             future: asyncio.Future[None] = self.loop.create_future()
             self._tokens += 1

@@ -26,7 +26,7 @@ async def run_child(
     """The child's result. Raises `ChildFailed` if it did not complete."""
     turn = scope.turn
     if entry is None:
-        started_at = turn.now
+        started_at = scope.time
         if turn.stored_wait(location, WaitKind.CHILD) is None:
             turn.journal.start_child(new_child(scope, location, child, input, key, detached=False))
         outcome = await turn.wait(location, WaitKind.CHILD, None)

@@ -24,7 +24,7 @@ async def run_join(
     """The branches' results by name. Raises `JoinError` with the failing ones."""
     turn = scope.turn
     if entry is None:
-        started_at = turn.now
+        started_at = scope.time
         values, failures = await _gather(scope, location, branches, on_error)
         took = turn.now - started_at
         if failures:

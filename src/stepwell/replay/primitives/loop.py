@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from stepwell.codec.base import Place
 from stepwell.codec.signatures import hints_of
@@ -61,11 +61,11 @@ async def run_loop(
         turn.journal.skip_below(location)
         await turn.in_order(entry)
     scope.saw(entry)
-    return decode_recorded(turn, entry, Any)
+    return decode_recorded(turn, entry, _break_hint(body))
 
 
 async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any, options: LoopOptions) -> Entry:
-    turn, journal, started_at = scope.turn, scope.turn.journal, scope.turn.now
+    turn, journal, started_at = scope.turn, scope.turn.journal, scope.time
     is_stateful = state is not None
     hint = _state_hint(body)
     cursor = journal.cursors.get(location)
@@ -86,7 +86,7 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
             outcome = Continue(None)
         match outcome:
             case Break(value):
-                stored = _encode(scope, location, value, Any)
+                stored = _encode(scope, location, value, _break_hint(body))
                 _trim(scope, location, trimmed, number - options.keep)
                 journal.end_cursor(location)
                 took = turn.now - started_at
@@ -115,6 +115,15 @@ def _trim(scope: Scope, location: Location, trimmed: int, end: int) -> int:
 def _state_hint(body: LoopBody) -> Any:
     parameters = hints_of(body).parameters
     return parameters[1].hint if len(parameters) > 1 else Any
+
+
+def _break_hint(body: LoopBody) -> Any:
+    """The type of the loop's value: the argument of `Break[...]` in the body's return annotation."""
+    returns = hints_of(body).returns
+    for option in (returns, *get_args(returns)):
+        if get_origin(option) is Break:
+            return get_args(option)[0]
+    return Any
 
 
 def _encode(scope: Scope, location: Location, value: Any, hint: Any) -> bytes:

@@ -31,7 +31,7 @@ async def run_race(
     """The first branch to succeed (or to end, with `first="settled"`). Raises `RaceError` when none does."""
     turn = scope.turn
     if entry is None:
-        started_at = turn.now
+        started_at = scope.time
         outcome = await _compete(scope, location, branches, first)
         took = turn.now - started_at
         if isinstance(outcome, Finished):

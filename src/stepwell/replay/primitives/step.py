@@ -103,7 +103,7 @@ async def perform(
         return _unknown(turn, location, number), None
     if counted and past[-1].next_at is not None:
         await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
-    first_at = turn.now
+    first_at = scope.time if past else turn.now
     while True:
         number, counted = number + 1, counted + 1
         if options.at_most_once:

@@ -1,0 +1,124 @@
+"""Operators: they resume what was set aside, retry what failed, send what is waited for, and wait for the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sim.coroutines import at_once
+from sim.process import UNKNOWN
+from stepwell.clock import span
+from stepwell.errors import NotFoundError
+from stepwell.model.failures import decode_failure
+from stepwell.model.runs import Run
+from stepwell.model.states import TERMINAL, RunStatus, WaitKind
+
+if TYPE_CHECKING:
+    from sim.clients import Clients
+
+# Restarts, replies and a clock that was set back take their time.
+SLACK = 25.0
+
+
+class Operators:
+    """What people and supervisors do for the runs of one seed."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.world = clients.world
+        self._clients = clients
+        self.retried: set[str] = set()
+        self.unfinished = 0
+
+    async def settle(self, seconds: float) -> None:
+        """Operators and clients do their part until every run has ended."""
+        world = self.world
+        until = world.loop.time() + seconds
+        while not world.checker.violations:
+            await asyncio.sleep(0.5)
+            left = [row for row in world.checker.rows_now.values() if row.status not in TERMINAL]
+            if not left and not await self.operate(True):
+                return
+            if world.loop.time() > until:
+                self._report_unfinished(left)
+                return
+            self._check_progress(left)
+            await self.operate(True)
+            await self.feed(left)
+
+    def _check_progress(self, left: list[Run]) -> None:
+        """Long after the last fault, nothing belongs to the dead, and nothing that is ready lies about."""
+        world, checker = self.world, self.world.checker
+        settings = world.shape.settings
+        bound = settings.lease_span / 1e6 + 2 * span(settings.sweep_every) / 1e6 + SLACK
+        if world.loop.time() < world.calm_at + bound:
+            return
+        for row in left:
+            owner = checker.incarnations.get(row.owner or "")
+            if owner is not None and owner.lane.is_dead:
+                world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
+            if row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6:
+                world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
+
+    def _report_unfinished(self, left: list[Run]) -> None:
+        self.unfinished = len(left)
+        for row in left:
+            due = (
+                ""
+                if row.wake_at is None
+                else f", due in {(row.wake_at - self.world.checker.inspector.now()) / 1e6:.3f} s"
+            )
+            self.world.violate("L1", row.run_id, f"still {row.status} (epoch {row.epoch}, owner {row.owner}{due})")
+
+    async def operate(self, is_mending: bool) -> bool:
+        """Resume what was set aside and retry what failed; whether anything was."""
+        acted = False
+        for row in tuple(self.world.checker.rows_now.values()):
+            match row.status:
+                case RunStatus.PAUSED:
+                    acted |= await self._resume(row)
+                case RunStatus.COMPENSATION_FAILED if is_mending:
+                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.resume_rollback(at)))
+                case RunStatus.FAILED if row.run_id not in self.retried and self._may_retry(row):
+                    self.retried.add(row.run_id)
+                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.retry(at)))
+                case _:
+                    pass
+        return acted
+
+    def _may_retry(self, row: Run) -> bool:
+        failure = decode_failure(row.failure) if row.failure else None
+        return row.parent is None and failure is not None and "until mended" in failure.message
+
+    async def _resume(self, row: Run) -> bool:
+        failure = decode_failure(row.failure) if row.failure else None
+        if failure is None or failure.code != "SW202":
+            self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
+            return False
+        self.world.mend(row.run_id)
+        self.world.stats["set aside"] += 1
+        return bool(await self._try(lambda engine: engine.resume(row.run_id)))
+
+    async def _try(self, question: Any) -> Any:
+        try:
+            return await self._clients.ask(question, is_cancellable=False)
+        except (*UNKNOWN, NotFoundError):
+            return False
+
+    async def feed(self, left: list[Run]) -> None:
+        """Send what runs wait for without a deadline."""
+        for row in left:
+            if row.status is not RunStatus.WAITING or row.wake_at is not None:
+                continue
+            detail = at_once(self.world.checker.inspector.views.detail(row.run_id))
+            waits = detail.history.waits if detail is not None else ()
+            for wait in waits:
+                if wait.kind is WaitKind.SIGNAL:
+                    name = wait.names[0] if wait.names else "c"
+                    mark = self._clients.new_mark(row.run_id)
+                    answer = await self._try(
+                        lambda engine, at=row.run_id, name=name, mark=mark: engine.signal(
+                            at, name, {"mark": mark}, if_missing="drop"
+                        )
+                    )
+                    if answer:
+                        self._clients.signals_told[mark] = answer

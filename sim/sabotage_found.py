@@ -1,0 +1,107 @@
+"""Switches that bring back the defects that the simulation found: it must find them again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.model.commits import Applied, Verdict
+from stepwell.model.runs import Claimed
+from stepwell.replay.bodies import Body
+from stepwell.stores.memory import ends, rescues
+from stepwell.worker.execution import Execution
+from stepwell.worker.lease import Lease
+from stepwell.worker.worker import Worker
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def stale_barrier() -> Patches:
+    """Bodies that were asked for while the park was on its way wait for a number of the claim before."""
+    original = Execution.reclaim
+
+    def reclaim(self: Execution, claimed: Claimed) -> None:
+        held, self._held = self._held, []
+        original(self, claimed)
+        self._held = held + self._held
+
+    return [(Execution, "reclaim", reclaim)]
+
+
+def children_left_behind() -> Patches:
+    """A run that is given up meanwhile leaves the children that its last commit had claimed."""
+    original = Execution._answered
+
+    def answered(self: Execution, applied: Applied) -> None:
+        original(self, applied._replace(claimed=()) if self._is_over else applied)
+
+    return [(Execution, "_answered", answered)]
+
+
+def fenced_not_doubted() -> Patches:
+    """A fenced run may be ours again by a claim that was never heard of, and nobody asks."""
+    original = Execution._answered
+
+    def answered(self: Execution, applied: Applied) -> None:
+        if applied.verdict is Verdict.FENCED and not self._is_over:
+            self._sent = None
+            self.drop()
+            self._host.left(self)
+        else:
+            original(self, applied)
+
+    return [(Execution, "_answered", answered)]
+
+
+def unbegun_body_awaited() -> Patches:
+    """A body that is cancelled before it begins is waited for."""
+
+    def cancel(self: Execution, body: Body, task: asyncio.Task[Any]) -> None:
+        task.cancel()
+
+    return [(Execution, "_cancel", cancel)]
+
+
+def asks_before_granted() -> Patches:
+    """A lease that is being taken anew is renewed before it is there."""
+    return [(Lease, "is_granted", True)]
+
+
+def later_claims_forgotten() -> Patches:
+    """What was claimed again while its history was loaded under a lost lease is forgotten."""
+    original = Worker.adopt
+
+    def adopt(self: Worker, claimed: Any) -> None:
+        known = list(claimed)
+        for each in known:
+            if each.run.run_id in self._loading and each.run.epoch > 1:
+                self._later[each.run.run_id] = each
+        original(self, [each for each in known if each.run.run_id not in self._later])
+
+    return [(Worker, "adopt", adopt)]
+
+
+def cursor_lost_at_failure() -> Patches:
+    """A failed run forgets how far its loops were."""
+    return [(ends, "KEEPS_CURSORS", frozenset())]
+
+
+def poison_hides_failure() -> Patches:
+    """A rollback that is set aside forgets why the run had failed."""
+    return [(rescues, "keep_own", lambda failure, stored: failure)]
+
+
+FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        stale_barrier,
+        children_left_behind,
+        fenced_not_doubted,
+        unbegun_body_awaited,
+        asks_before_granted,
+        later_claims_forgotten,
+        cursor_lost_at_failure,
+        poison_hides_failure,
+    )
+}
