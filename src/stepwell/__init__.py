@@ -37,18 +37,22 @@ if TYPE_CHECKING:
     from stepwell.model.retries import Retry
     from stepwell.replay.context import Context, Tried
     from stepwell.replay.definition import Step, Workflow, step, workflow
+    from stepwell.replay.operations import ChildOperation, Operation, Outcome
     from stepwell.replay.primitives.loop import Break, Continue
     from stepwell.replay.primitives.race import Winner
     from stepwell.replay.primitives.receive import Message
     from stepwell.replay.primitives.sleep import Slept
+    from stepwell.replay.primitives.wait_any import Arrived, signal, timer
     from stepwell.replay.step_context import StepContext
     from stepwell.wiring import Engine
 
 __all__ = [
     "AlreadyExistsError",
+    "Arrived",
     "AttemptView",
     "Break",
     "ChildFailed",
+    "ChildOperation",
     "Context",
     "Continue",
     "Duration",
@@ -64,6 +68,8 @@ __all__ = [
     "JoinError",
     "Message",
     "NotFoundError",
+    "Operation",
+    "Outcome",
     "RaceError",
     "Recovered",
     "ResultTimeout",
@@ -88,12 +94,16 @@ __all__ = [
     "Winner",
     "WorkerSettings",
     "Workflow",
+    "signal",
     "step",
+    "timer",
     "workflow",
 ]
 
 # Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
 _HOMES = {
+    "stepwell.replay.operations": ["ChildOperation", "Operation", "Outcome"],
+    "stepwell.replay.primitives.wait_any": ["Arrived", "signal", "timer"],
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],

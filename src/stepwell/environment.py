@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -72,3 +73,8 @@ def system_environment(*, threads_max: int = 32) -> Environment:
     """The real machine."""
     clock = SystemClock()
     return Environment(clock=clock, ids=SystemIds(clock), random=random.Random(), executor=SystemExecutor(threads_max))
+
+
+def start_watcher(watch: Callable[[], None], *, name: str) -> None:
+    """Watch something in a thread that never keeps its process alive; for processes that have no executor."""
+    threading.Thread(target=watch, name=name, daemon=True).start()

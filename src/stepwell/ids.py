@@ -31,6 +31,11 @@ class SystemIds:
         return format_uuid7(self._clock.now() // 1_000, secrets.randbits(74))
 
 
+def random_bytes(count: int) -> bytes:
+    """Unpredictable bytes from the system, for nonces and names that must not collide."""
+    return secrets.token_bytes(count)
+
+
 def format_uuid7(millis: int, entropy: int) -> str:
     """Lay out 48 bits of milliseconds and 74 bits of entropy as a version 7 UUID."""
     value = (

@@ -76,14 +76,10 @@ class Node:
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self.process)
         self._executor = InlineExecutor(self._context)
-        environment = Environment(
-            harness.clock, harness.ids, random.Random(name), self._executor, process=name
-        )
+        environment = Environment(harness.clock, harness.ids, random.Random(name), self._executor, process=name)
         self.wire = Wire(harness.open_store(environment), harness.answers)
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
-        self.engine = Engine(
-            self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment
-        )
+        self.engine = Engine(self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment)
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Have this process do something."""

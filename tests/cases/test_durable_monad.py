@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ async def test_sc_05_a_run_resumes_with_the_value_it_waited_for(harness: Harness
 
 
 async def test_sc_07_a_timer_tells_when_it_was_due_and_when_it_fired(harness: Harness):
-    times = []
+    times: list[Any] = []
 
     @workflow
     async def timed(ctx: Context) -> None:
@@ -179,7 +180,7 @@ async def test_sc_17_a_signal_or_a_timeout_whichever_is_first(harness: Harness, 
 async def test_sc_19_a_signal_sent_while_the_run_suspends_is_never_lost(harness: Harness, moment: str):
     worker = await harness.worker(waiting)
     client = await harness.client()
-    sent = []
+    sent: list[Any] = []
 
     async def send(name: str) -> None:
         if name == "runs.apply" and not sent:
@@ -379,7 +380,7 @@ async def test_sc_28_retries_follow_the_policy_and_are_not_repeated(harness: Har
 
     is_failed = case.executions == len(case.errors)
     assert await harness.result(run) == (f"failed after {case.executions}" if is_failed else "ok")
-    waited = [round((b - a) / 1e6, 1) for a, b in zip(times, times[1:], strict=False)]
+    waited = [round((b - a) / 1e6, 1) for a, b in itertools.pairwise(times)]
     assert (len(times), waited) == (case.executions, case.seconds)
 
 

@@ -1,4 +1,4 @@
-"""StellaOps' cases: stale timers, crashes between reading and committing, a store that goes away, lost hints, idleness."""
+"""StellaOps' cases: stale timers, crashes between reading and committing, an absent store, lost hints, idleness."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something
 
 
 class Process:
-    """What belongs to one simulated process. While it is stopped, none of its callbacks run; they are kept for later."""
+    """What belongs to one simulated process. While it is stopped, its callbacks do not run; they are kept for later."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class NothingWillHappen(AssertionError):
     """The test waits, and nothing in it will ever happen."""
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Selector(selectors.DefaultSelector):
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> Any:
@@ -89,10 +89,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     # --- stopping processes ---
 
-    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
         return _gated(super().call_soon, (), callback, args, context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return _gated(super().call_at, (when,), callback, args, context)

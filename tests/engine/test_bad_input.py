@@ -117,9 +117,7 @@ async def test_one_bad_input_of_many_stores_none(harness: Harness):
     worker = await harness.worker(checkout)
 
     with pytest.raises(InvalidInputError):
-        await worker.do(
-            worker.engine.start_many(checkout, [Start(Order("ann", 1, [])), Start({"customer": 1})])  # type: ignore[arg-type]
-        )
+        await worker.do(worker.engine.start_many(checkout, [Start(Order("ann", 1, [])), Start({"customer": 1})]))
     await nothing_is_stored(worker)
 
 
@@ -303,9 +301,10 @@ def test_definitions_without_sense_are_refused():
 
     async def good(ctx: Context) -> None: ...
 
+    bad: Any
     for bad in (plain, many, blocking):
         with pytest.raises(InvalidOptionError):
-            workflow(bad)  # type: ignore[call-overload]
+            workflow(bad)
     for name, version in (("a@b", 1), ("fine", 0)):
         with pytest.raises(InvalidOptionError):
             workflow(name=name, version=version)(good)
@@ -314,7 +313,7 @@ def test_definitions_without_sense_are_refused():
     with pytest.raises(InvalidNameError):
         step(plain, name="~x")
     with pytest.raises(InvalidOptionError, match="compensate"):
-        step(plain, compensate=7)  # type: ignore[arg-type]
+        step(plain, compensate=7)  # type: ignore[call-overload]
     with pytest.raises(InvalidOptionError):
         step(plain, timeout=-1)
 

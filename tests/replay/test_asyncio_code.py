@@ -257,17 +257,17 @@ async def test_except_exception_around_a_wait_swallows_nothing(harness: Harness,
     assert ledger.counts == {"finally": 2 if harness.mode == "yield" else 1}
 
 
-@pytest.mark.parametrize("caught", [BaseException, None])
-async def test_code_that_goes_on_while_it_is_torn_down_records_nothing(harness: Harness, ledger: Ledger, caught: Any):
+@pytest.mark.parametrize("way", ["except", "finally"])
+async def test_code_that_goes_on_while_it_is_torn_down_records_nothing(harness: Harness, ledger: Ledger, way: str):
     @workflow
     async def flow(ctx: Context) -> str:
         try:
             await ctx.receive("go")
-        except (caught or BaseException):
+        except BaseException:
             await ctx.step("in vain", ledger.body("in vain"))
             raise
         finally:
-            if caught is None:
+            if way == "finally":
                 await ctx.step("at last", ledger.body("at last"))
         return "done"
 
@@ -279,7 +279,7 @@ async def test_code_that_goes_on_while_it_is_torn_down_records_nothing(harness: 
     await harness.drain()
 
     assert await harness.result(run) == "done"
-    assert ledger.lines == (["at last"] if caught is None else [])
+    assert ledger.lines == (["at last"] if way == "finally" else [])
 
 
 async def test_a_divergence_cannot_be_swallowed(harness: Harness, ledger: Ledger):

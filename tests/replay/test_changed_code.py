@@ -153,7 +153,8 @@ async def test_a_gate_inside_a_loop_is_decided_per_iteration(harness: Harness, l
 
         @workflow(name="flow")
         async def flow(ctx: Context) -> list[str]:
-            return await ctx.loop("l", body, [])
+            nothing: list[str] = []
+            return await ctx.loop("l", body, nothing)
 
         return flow
 

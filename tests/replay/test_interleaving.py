@@ -124,6 +124,8 @@ def build(program: tuple[Any, ...], traces: list[list[str]], ledger: Ledger) -> 
                         trace.append(f"{here} has {await ctx.child(sleeper, seconds, name=here)}")
                     case All(inner):
                         await asyncio.gather(*[run(each, f"{here}-{n}") for n, each in enumerate(inner)])
+                    case _:
+                        raise AssertionError(part)
                 trace.append(f"{here} at {ctx.now().timestamp()}")
 
         await run(program, "p")
@@ -142,7 +144,11 @@ async def sleeper(ctx: Context, seconds: int) -> int:
 
 def ears(program: tuple[Any, ...]) -> int:
     return sum(
-        1 if isinstance(part, Hear | HearSoon) else sum(ears(inner) for inner in part.parts) if isinstance(part, All) else 0
+        1
+        if isinstance(part, Hear | HearSoon)
+        else sum(ears(inner) for inner in part.parts)
+        if isinstance(part, All)
+        else 0
         for part in program
     )
 

@@ -43,7 +43,7 @@ async def test_the_state_keeps_its_type_over_a_crash(harness: Harness, ledger: L
 
 
 @pytest.mark.parametrize("options", [{}, {"trim_every": 1, "keep": 0}, {"commit_every": 7, "trim_every": 3, "keep": 5}])
-async def test_a_perpetual_loop_has_a_bounded_history(harness: Harness, ledger: Ledger, options: dict[str, int]):
+async def test_a_perpetual_loop_has_a_bounded_history(harness: Harness, ledger: Ledger, options: dict[str, Any]):
     async def body(ctx: Context, turn: int) -> Continue[int] | Break[int]:
         await ctx.step("work", ledger.body("work"))
         await ctx.sleep("pause", "1m")

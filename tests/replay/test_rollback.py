@@ -146,7 +146,8 @@ async def test_a_compensation_takes_as_much_of_arguments_and_result_as_it_wants(
     @workflow
     async def flow(ctx: Context) -> None:
         order = Order("x", 2)
-        for name, undo in {"a": nothing, "b": only_order, "c": everything, "d": any_number, "e": blocking}.items():
+        undos: dict[str, Any] = {"a": nothing, "b": only_order, "c": everything, "d": any_number, "e": blocking}
+        for name, undo in undos.items():
             await ctx.step(name, step(reserve, compensate=undo), order, "soon", urgent=True)
         raise ValueError("no")
 
@@ -173,7 +174,9 @@ async def test_a_compensation_may_sleep_receive_and_have_steps_of_its_own(harnes
     run = await worker.start(flow)
     await harness.drain()
     assert (await harness.status(run)).status == "compensating"
-    assert "is undoing what it did and waits for a signal 'answer'" in (await worker.engine.explain(run.run_id)).sentence
+    assert (
+        "is undoing what it did and waits for a signal 'answer'" in (await worker.engine.explain(run.run_id)).sentence
+    )
     worker = await harness.takeover(worker, flow)
     await worker.signal(run.run_id, "answer", "bank")
     await harness.drain()

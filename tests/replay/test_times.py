@@ -74,7 +74,7 @@ async def test_chance_is_drawn_per_scope_and_differs_between_runs(harness: Harne
 
 
 @pytest.mark.parametrize("keep", [0, 3])
-async def test_chance_and_time_in_a_trimmed_loop_are_the_same_after_a_crash(harness: Harness, ledger: Ledger, keep: int):
+async def test_chance_and_time_in_a_trimmed_loop_survive_a_crash(harness: Harness, ledger: Ledger, keep: int):
     seen: dict[int, set[tuple[Any, ...]]] = {}
 
     async def body(ctx: Context, turn: int) -> Continue[int] | Break[int]:

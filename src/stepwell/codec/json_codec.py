@@ -6,24 +6,29 @@ that *might* not come back as it was; only then is the value itself visited, fie
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import math
 import uuid
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from stepwell.codec import pydantic_bridge, wording
-from stepwell.codec.base import ANY, JSON_V1, PAYLOAD_BYTES_MAX, Payload, PlaceLike, place_of, refuse_format
+from stepwell.codec.base import ANY, JSON_V1, PAYLOAD_BYTES_MAX, Payload, PlaceLike, Upcaster, place_of, refuse_format
 from stepwell.codec.external import ExternalTextError, find_refusal_in_text, parse_strict
-from stepwell.codec.plans import plan_for, read_custom, write_custom
+from stepwell.codec.plans import plan_for, read_custom, write_custom, write_masked, write_revealed
 from stepwell.codec.refusals import INT_MAX, INT_MIN, Refusal, find_refusal
 from stepwell.codec.suspicions import is_suspicious
+from stepwell.codec.upcasters import Upcasters
 from stepwell.codec.violations import list_violations
 from stepwell.errors import StepwellError
 
 _write = msgspec.json.Encoder(enc_hook=write_custom, decimal_format="string").encode
+_write_revealed = msgspec.json.Encoder(enc_hook=write_revealed, decimal_format="string").encode
+_write_masked = msgspec.json.Encoder(enc_hook=write_masked, decimal_format="string").encode
 _read_plain = msgspec.json.Decoder().decode
 
 _NULL: Final = JSON_V1 + b"null"
@@ -36,13 +41,34 @@ _KEPT: Final = (
 
 
 class JsonCodec:
-    """Typed JSON. Refuses whatever would not read back as an equal value.
+    """Typed JSON. Refuses whatever would not read back as an equal value, and secrets.
 
     Not promised: the order of sets; the fields that a subclass adds to the class its hint names; types without a hint.
     """
 
+    conceals: Final = False
+
     def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
         self.payload_bytes_max = payload_bytes_max
+        self._write = _write
+        self._upcasters = Upcasters()
+
+    def allowing_secrets(self) -> JsonCodec:
+        """See `Codec.allowing_secrets`; up-casters are shared with this codec."""
+        return self._changed(self.payload_bytes_max, _write_revealed)
+
+    def limited_to(self, payload_bytes_max: int) -> JsonCodec:
+        """See `Codec.limited_to`; up-casters are shared with this codec."""
+        return self._changed(payload_bytes_max, self._write)
+
+    def _changed(self, payload_bytes_max: int, write: Callable[[Any], bytes]) -> JsonCodec:
+        other = copy.copy(self)
+        other.payload_bytes_max, other._write = payload_bytes_max, write
+        return other
+
+    def register_upcaster(self, hint: Any, upcaster: Upcaster) -> None:
+        """Let stored values that no longer fit `hint` be brought to its shape; see `stepwell.codec.upcasters`."""
+        self._upcasters.register(hint, upcaster)
 
     def encode(self, value: Any, hint: Any = ANY, *, place: PlaceLike) -> Payload:
         """The payload of `value`; see `Codec.encode`."""
@@ -55,7 +81,7 @@ class JsonCodec:
             return _write(value)
         try:
             adapter = None if hint is ANY or kind is str else plan_for(hint, place).adapter
-            body = _write(value if adapter is None else adapter.dump(value))
+            body = self._write(value if adapter is None else adapter.dump(value))
             if len(body) > self.payload_bytes_max:
                 raise wording.too_large(place_of(place), len(body), self.payload_bytes_max)
             if "\0" not in value if kind is str else not is_suspicious(value, body):
@@ -66,6 +92,10 @@ class JsonCodec:
             self._refuse(value, place, error)
         self._inspect(value, body, place)
         return body
+
+    def encode_readable(self, value: Any, *, place: PlaceLike) -> bytes:
+        """JSON without an envelope, with secrets as asterisks; raises as `encode` does."""
+        return self._changed(self.payload_bytes_max, _write_masked).encode_body(value, ANY, place)
 
     def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
         """The value of `payload` as `hint` says; see `Codec.decode`."""
@@ -81,7 +111,7 @@ class JsonCodec:
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  also a user's `__post_init__`; the cause is chained
-            self._explain(body, hint, place, error)
+            return self._lift(body, hint, place, error)
 
     def settle(self, value: Any, hint: Any, *, place: PlaceLike) -> tuple[Payload, Any]:
         """The payload of `value`, and what reading it will give: a first run and a replay see the same value.
@@ -93,6 +123,18 @@ class JsonCodec:
         if kind in _UNCHANGED and (hint is ANY or hint is kind):
             return payload, value
         return payload, self.decode(payload, hint, place=place)
+
+    def seal(self, payload: Payload, *, place: PlaceLike) -> Payload:
+        """The payload itself; see `Codec.seal`."""
+        return payload
+
+    def unseal(self, payload: Payload, *, place: PlaceLike) -> Payload:
+        """The payload itself; see `Codec.unseal`."""
+        return payload
+
+    def rebind(self, payload: Payload, *, place: PlaceLike, to: PlaceLike) -> Payload:
+        """The payload itself, which fits every row; see `Codec.rebind`."""
+        return payload
 
     def decode_external(self, text: bytes | str, hint: Any, *, place: PlaceLike) -> Any:
         """The value of JSON text from a command line or an HTTP body, as `hint` says.
@@ -129,7 +171,7 @@ class JsonCodec:
         if hint is ANY:
             return value
         try:
-            plain = msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=write_custom)
+            plain = msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=write_revealed)
         except Exception as error:  # noqa: BLE001
             self._refuse(value, place, error)
         try:
@@ -147,25 +189,37 @@ class JsonCodec:
 
     def _inspect(self, value: Any, body: bytes, place: PlaceLike) -> None:
         root = place_of(place).field
-        refusal = find_refusal(value, root) or find_refusal_in_text(body, root)
+        refusal = find_refusal(value, root, secrets=True) or find_refusal_in_text(body, root)
         if refusal is not None:
             raise wording.unserialisable(place_of(place), refusal)
 
     def _refuse(self, value: Any, place: PlaceLike, error: Exception) -> NoReturn:
         at = place_of(place)
-        refusal = find_refusal(value, at.field) or Refusal(at.field, str(error))
+        refusal = find_refusal(value, at.field, secrets=self._write is not _write) or Refusal(at.field, str(error))
         raise wording.unserialisable(at, refusal) from error
 
-    def _explain(self, body: bytes, hint: Any, place: PlaceLike, error: Exception) -> NoReturn:
+    def _lift(self, body: bytes, hint: Any, place: PlaceLike, error: Exception) -> Any:
+        """The value after all, by its up-casters; else the error with all violations."""
         try:
             plain = _read_plain(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as broken:
             raise wording.corrupt(place_of(place), broken) from broken
-        raise self._misfit(plain, hint, place, error, str_keys=True) from error
+        notes: list[str] = []
+        if self._upcasters:
+            lifted = self._upcasters.lift(plain, hint, notes)
+            try:
+                return plan_for(hint, place).read(msgspec.json.encode(lifted))
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001  the violations of what is stored say more
+                pass
+        raise self._misfit(plain, hint, place, error, str_keys=True, notes=notes) from error
 
-    def _misfit(self, plain: Any, hint: Any, place: PlaceLike, error: Exception, *, str_keys: bool) -> StepwellError:
+    def _misfit(
+        self, plain: Any, hint: Any, place: PlaceLike, error: Exception, *, str_keys: bool, notes: Sequence[str] = ()
+    ) -> StepwellError:
         at = place_of(place)
         found = pydantic_bridge.violations_of(error, at.field, at.root)
         if not found and plan_for(hint, place).adapter is None:
             found = list_violations(plain, hint, root=at.field, prefix=at.root, str_keys=str_keys)
-        return wording.does_not_fit(at, found or [str(error)])
+        return wording.does_not_fit(at, [*(found or [str(error)]), *notes])

@@ -18,6 +18,7 @@ import msgspec
 from stepwell.codec import pydantic_bridge
 from stepwell.codec.base import PlaceLike, Unresolved, place_of
 from stepwell.codec.fields import type_name
+from stepwell.codec.secret import MASK, Secret
 from stepwell.errors import UnsupportedTypeError
 
 _PLANS_MAX: Final = 4096
@@ -98,13 +99,31 @@ def write_custom(value: Any) -> Any:
     raise TypeError(f"`{type_name(type(value))}` has no codec")
 
 
+def write_revealed(value: Any) -> Any:
+    """`write_custom` for what is encrypted or never stored: secrets as they are."""
+    return value.reveal() if isinstance(value, Secret) else write_custom(value)
+
+
+def write_masked(value: Any) -> Any:
+    """`write_custom` for what anybody may read: secrets as asterisks."""
+    return MASK if isinstance(value, Secret) else write_custom(value)
+
+
 def read_custom(kind: type, data: Any) -> Any:
-    """msgspec's `dec_hook`: pydantic models; `object` means anything."""
+    """msgspec's `dec_hook`: pydantic models and secrets; `object` means anything."""
+    if is_secret_type(kind):
+        inner = (*typing.get_args(kind), Any)[0]
+        return Secret(msgspec.convert(data, inner, strict=True, dec_hook=read_custom, str_keys=True))
     if kind is object or isinstance(data, kind):
         return data
     if pydantic_bridge.is_model_type(kind):
         return pydantic_bridge.read_plain(kind, data)
     raise TypeError(f"`{type_name(kind)}` has no codec")
+
+
+def is_secret_type(hint: Any) -> bool:
+    """Whether `hint` is `Secret`, with or without what it holds."""
+    return hint is Secret or typing.get_origin(hint) is Secret
 
 
 def _unknown_types(hint: Any) -> list[Any]:
@@ -118,7 +137,9 @@ def _unknown_types(hint: Any) -> list[Any]:
             continue
         seen.add(id(node))
         if isinstance(node, msgspec.inspect.CustomType):
-            if node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
+            if is_secret_type(node.cls):
+                stack.extend(msgspec.inspect.type_info(inner) for inner in typing.get_args(node.cls))
+            elif node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
                 found.append(node.cls)
         elif isinstance(node, tuple):
             stack.extend(node)

@@ -20,6 +20,7 @@ import msgspec
 from stepwell.codec import pydantic_bridge
 from stepwell.codec.base import DEPTH_MAX
 from stepwell.codec.fields import Segment, shorten, show_path, type_name
+from stepwell.codec.secret import Secret
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
@@ -50,21 +51,26 @@ class _Refused(Exception):  # noqa: N818  control flow: carries the reason up to
         self.segments: list[Segment] = []
 
 
-def find_refusal(value: Any, root: str) -> Refusal | None:
-    """The first field of `value` that has no faithful stored form, or None."""
+class _Rules(NamedTuple):
+    lenient: bool = False  # inside of a pydantic model, which has rules of its own
+    secrets: bool = False  # may be stored
+
+
+def find_refusal(value: Any, root: str, *, secrets: bool = False) -> Refusal | None:
+    """The first field of `value` that has no faithful stored form, or None. `secrets`: whether those have one."""
     try:
-        _visit(value, 0, lenient=False)
+        _visit(value, 0, rules=_Rules(secrets=secrets))
     except _Refused as refused:
         return Refusal(show_path(root, refused.segments[::-1]), refused.why)
     return None
 
 
-def _visit(value: Any, depth: int, *, lenient: bool) -> None:
+def _visit(value: Any, depth: int, *, rules: _Rules) -> None:
     kind = type(value)
     if kind in _INERT:
         return
     if isinstance(value, enum.Enum):
-        _visit(value.value, depth, lenient=lenient)
+        _visit(value.value, depth, rules=rules)
     elif isinstance(value, str):
         _check_text(value)
     elif isinstance(value, int):
@@ -74,35 +80,39 @@ def _visit(value: Any, depth: int, *, lenient: bool) -> None:
     elif kind is DuplicateKey:
         raise _Refused(f"the key {shorten(value.key)} is there twice; only one of them could be kept")
     else:
-        _visit_container(value, depth + 1, lenient=lenient)
+        _visit_container(value, depth + 1, rules=rules)
 
 
-def _visit_container(value: Any, depth: int, *, lenient: bool) -> None:
+def _visit_container(value: Any, depth: int, *, rules: _Rules) -> None:
     if depth > DEPTH_MAX:
         raise _Refused(f"it is nested deeper than {DEPTH_MAX} levels, or contains itself")
     if isinstance(value, dict):
-        _check_keys(value, lenient=lenient)
-        _visit_all(_named(value), depth, lenient=lenient)
+        _check_keys(value, rules=rules)
+        _visit_all(_named(value), depth, rules=rules)
     elif isinstance(value, list | tuple | set | frozenset):
-        _visit_all(enumerate(value), depth, lenient=lenient)
+        _visit_all(enumerate(value), depth, rules=rules)
     elif pydantic_bridge.is_model(value):
         # Pydantic knows more types than we do, and stores them by its own rules.
-        _visit_all(pydantic_bridge.fields_of(value), depth, lenient=True)
+        _visit_all(pydantic_bridge.fields_of(value), depth, rules=rules._replace(lenient=True))
     elif pydantic_bridge.is_secret(value):
         raise _Refused("it is a pydantic secret, which is stored as asterisks and would be lost")
+    elif isinstance(value, Secret):
+        if not rules.secrets:
+            raise _Refused("it is a Secret, which only an engine with `codec=Encrypted(...)` stores")
+        _visit(value.reveal(), depth, rules=rules)
     elif (fields := _fields_of(value)) is not None:
-        _visit_all(fields, depth, lenient=lenient)
-    elif not lenient:
+        _visit_all(fields, depth, rules=rules)
+    elif not rules.lenient:
         raise _Refused(
             f"it is a `{type_name(type(value))}`; stored values are JSON-like, dataclass, msgspec.Struct, TypedDict, "
             "NamedTuple, pydantic model, Enum, UUID, datetime, Decimal or bytes"
         )
 
 
-def _visit_all(items: Iterable[tuple[Segment, Any]], depth: int, *, lenient: bool) -> None:
+def _visit_all(items: Iterable[tuple[Segment, Any]], depth: int, *, rules: _Rules) -> None:
     for segment, item in items:
         try:
-            _visit(item, depth, lenient=lenient)
+            _visit(item, depth, rules=rules)
         except _Refused as refused:
             refused.segments.append(segment)
             raise
@@ -127,17 +137,17 @@ def _fields_of(value: Any) -> list[tuple[Segment, Any]] | None:
     return [(name, item) for name, item in pairs if item is not absent and item is not msgspec.UNSET]
 
 
-def _check_keys(mapping: dict[Any, Any], *, lenient: bool) -> None:
+def _check_keys(mapping: dict[Any, Any], *, rules: _Rules) -> None:
     texts: dict[str, Any] = {}
     for key in mapping:
-        text = _key_text(key, lenient=lenient)
+        text = _key_text(key, rules=rules)
         if text in texts:
             first, second = type(texts[text]).__name__, type(key).__name__
             raise _Refused(f"two of its keys are both written as {shorten(text)} ({first} and {second})")
         texts[text] = key
 
 
-def _key_text(key: Any, *, lenient: bool) -> str:
+def _key_text(key: Any, *, rules: _Rules) -> str:
     """The key as it is written in JSON."""
     key = key.value if isinstance(key, enum.Enum) else key
     if isinstance(key, str):
@@ -150,7 +160,7 @@ def _key_text(key: Any, *, lenient: bool) -> str:
     try:
         text: str = next(iter(msgspec.json.decode(msgspec.json.encode({key: None}))))
     except TypeError:
-        if lenient:
+        if rules.lenient:
             return repr(key)
         raise _Refused(f"a key is a `{type_name(type(key))}`; keys are text, numbers, dates or UUIDs") from None
     return text

@@ -18,8 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from stepwell.codec import wording
-from stepwell.codec.base import ANY, JSON_V1, Payload, Place, PlaceLike, Unresolved, place_of
-from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, PlaceLike, Unresolved, place_of
 
 Kind = inspect._ParameterKind
 MISSING: Final = inspect.Parameter.empty
@@ -167,7 +166,7 @@ def encode_call(
     fn: Callable[..., Any],
     *,
     place: PlaceLike,
-    codec: JsonCodec,
+    codec: Codec,
     skip: int = 0,
 ) -> Payload:
     """The arguments of one call of `fn` as a payload.
@@ -190,15 +189,15 @@ def encode_call(
     body = b'{"a":[' + b",".join(positional) + b'],"k":{' + b",".join(keyword) + b"}}"
     if len(body) > codec.payload_bytes_max:
         raise wording.too_large(place_of(place), len(body), codec.payload_bytes_max)
-    return JSON_V1 + body
+    return codec.seal(JSON_V1 + body, place=place)
 
 
 def decode_call(
-    payload: Payload, fn: Callable[..., Any], *, place: PlaceLike, codec: JsonCodec, skip: int = 0
+    payload: Payload, fn: Callable[..., Any], *, place: PlaceLike, codec: Codec, skip: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The positional and keyword arguments that `encode_call` stored, typed as `fn` is annotated now.
 
-    An argument for which `fn` no longer has a parameter comes back as plain JSON. Raises as `JsonCodec.decode` does.
+    An argument for which `fn` no longer has a parameter comes back as plain JSON. Raises as `Codec.decode` does.
     """
     signature = hints_of(fn)
     call: _Call = codec.decode(payload, _Call, place=place)
@@ -210,13 +209,13 @@ def decode_call(
     return args, kwargs
 
 
-def _encode_argument(codec: JsonCodec, value: Any, parameter: Parameter | None, name: str, place: PlaceLike) -> bytes:
+def _encode_argument(codec: Codec, value: Any, parameter: Parameter | None, name: str, place: PlaceLike) -> bytes:
     hint = ANY if parameter is None else parameter.hint
     return codec.encode_body(value, hint, _argument_place(parameter, name, place))
 
 
 def _decode_argument(
-    codec: JsonCodec, raw: msgspec.Raw, parameter: Parameter | None, name: str, place: PlaceLike
+    codec: Codec, raw: msgspec.Raw, parameter: Parameter | None, name: str, place: PlaceLike
 ) -> Any:
     hint = ANY if parameter is None else parameter.hint
     return codec.decode_body(bytes(raw), hint, _argument_place(parameter, name, place))

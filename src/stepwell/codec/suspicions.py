@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from stepwell.codec.base import DEPTH_MAX
-from stepwell.codec.plans import write_custom
+from stepwell.codec.plans import write_revealed
 
 _write = msgspec.json.Encoder().encode
 _read = msgspec.json.Decoder().decode
@@ -39,7 +39,7 @@ def _is_unfaithful(value: Any, plain: Any, text: str) -> bool:
     # NaN and Infinity are written as words in Decimals and keys, and as null elsewhere.
     if 'nan"' in text or "nan0" in text or 'inf"' in text or 'infinity"' in text or _MASKED in text:
         return True
-    if "null" in text and msgspec.to_builtins(value, enc_hook=write_custom) != plain:
+    if "null" in text and msgspec.to_builtins(value, enc_hook=write_revealed) != plain:
         return True
     # Two keys that are written alike, such as 1 and "1", become one when read: the text gets shorter.
     return len(_write(plain)) != len(text)

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from stepwell.codec import pydantic_bridge
-from stepwell.codec.fields import Segment, shorten, show_field
-from stepwell.codec.plans import read_custom
+from stepwell.codec.fields import Segment, shorten, show_field, type_name
+from stepwell.codec.plans import is_secret_type, read_custom
 
 VIOLATIONS_MAX: Final = 100
 
@@ -58,6 +58,18 @@ def list_violations(data: Any, hint: Any, *, root: str, prefix: str = "", str_ke
     return found
 
 
+def fits(data: Any, hint: Any) -> bool:
+    """Whether plain JSON can be read as this hint."""
+    return _failure(_Child((), data, hint), str_keys=True) is None
+
+
+def parts_with_hints(data: Any, hint: Any) -> Iterator[tuple[_Path, Any, Any]]:
+    """The parts of plain JSON, each with its key or index and the hint it has to fit; no key for the data itself as
+    a member of a union.
+    """
+    return _children(_Child((), data, hint))
+
+
 def _collect(child: _Child, names: _Names, str_keys: bool, found: list[str]) -> None:
     if len(found) > VIOLATIONS_MAX:
         return
@@ -91,6 +103,8 @@ def _sentence(child: _Child, error: Exception, names: _Names) -> str:
     text, inner = located["text"], located["inner"] or ""
     field = show_field(names.root, names.prefix, child.path, inner)
     expected = _EXPECTED.match(text)
+    if is_secret_type(child.hint):
+        return f"`{field}`: expected {expected['expected'] if expected else type_name(child.hint)}, got something else"
     if expected is None:
         text = text[:1].lower() + text[1:] if isinstance(error, msgspec.ValidationError) else f"{error!r}"
         return f"`{field}`: {text}" + ("" if inner else f", got {shorten(child.data)}")

@@ -155,7 +155,7 @@ def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
 def _value(kind: EntryKind, value: bytes) -> Any:
     """The readable part of an entry's value; kinds with a header are stored as header, newline, payloads."""
     match kind:
-        case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT:
+        case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT | EntryKind.ITEM:
             return plain(value)
         case EntryKind.CHILD | EntryKind.RACE:
             header, payload = unpack(value)
@@ -169,7 +169,7 @@ def _value(kind: EntryKind, value: bytes) -> Any:
             return found
         case EntryKind.SLEEP:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
-        case EntryKind.SPAWN | EntryKind.VERSION:
+        case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY:
             return unpack(value)[0][0]
         case _:
             assert_never(kind)

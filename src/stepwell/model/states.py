@@ -86,6 +86,9 @@ class EntryKind(StrEnum):
     SPAWN = "p"
     VERSION = "v"
     CHECKPOINT = "k"
+    MAP = "a"
+    ITEM = "i"  # of a map
+    WAIT_ANY = "y"
     UNDO = "u"
 
     @property

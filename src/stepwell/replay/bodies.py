@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from stepwell.clock import Span
+from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import Location, Names
 from stepwell.model.runs import Run
 from stepwell.replay.step_context import StepContext
@@ -31,6 +38,7 @@ class Body:
     settled: asyncio.Future[Attempted] = field(repr=False)
     is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
+    output: str = ""  # what its process had written when it was killed
 
     @property
     def info(self) -> StepContext:
@@ -55,9 +63,95 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The body was still running at its timeout and was asked to stop."""
+    """The body was still running at its timeout and was asked to stop; `output` is what its own process had written."""
 
     after: Span
+    output: str = ""
 
 
 Attempted = Succeeded | Raised | TimedOut
+
+
+# --- bodies in a process of their own --------------------------------------------------------
+
+Isolation = Literal["process"]
+Size = str | int
+
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B\s*")
+_POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE_MIN: Final = 1_000_000
+
+
+class Isolated(functools.partial[Any]):
+    """A function that runs in a process of its own when it is a step's body; called directly, it is that function.
+
+    `module` and `file` say where another process finds it. They are taken from the function itself, in this process.
+    """
+
+    module: str
+    file: str
+    memory_max: int | None
+
+
+def isolated(fn: Callable[..., Any], isolate: Isolation | None, memory_max: Size | None) -> Callable[..., Any]:
+    """The body that a step with these options has. Raises `InvalidOptionError` for one that cannot be isolated."""
+    fn = fn.func if isinstance(fn, Isolated) else fn
+    name = getattr(fn, "__qualname__", repr(fn))
+    if isolate is None and memory_max is None:
+        return fn
+    if isolate != "process":
+        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has memory_max alone"
+        why = "" if isolate else "the memory of a body is its own only in a process of its own"
+        raise InvalidOptionError(title, where=name, why=why, fix='write isolate="process"')
+    bytes_max = None if memory_max is None else _bytes_of(memory_max, name)
+    reason = _why_not(fn, name)
+    if reason is not None:
+        raise InvalidOptionError(
+            f"step {name!r} cannot run in a process of its own",
+            where=name,
+            why=reason,
+            fix="use a function at the top of a module, and hand over by arguments what it needs",
+        )
+    body = Isolated(fn)
+    functools.update_wrapper(body, fn)
+    home = inspect.unwrap(fn).__globals__  # type: ignore[attr-defined]
+    body.module = _spec_name(home) if fn.__module__ == "__main__" else fn.__module__
+    body.file = str(Path(home["__file__"]).resolve()) if home.get("__file__") else ""
+    body.memory_max = bytes_max
+    return body
+
+
+def _why_not(fn: Callable[..., Any], name: str) -> str | None:
+    """Why another process could not find this function; None if it can."""
+    if os.name != "posix":
+        return "process groups and their signals are needed, and this system has none"
+    if not inspect.isfunction(fn):
+        return f"it is a {type(fn).__name__}: only a plain function is the same in every process"
+    if "<lambda>" in name or "<locals>" in name:
+        return "a lambda or a function inside a function exists in this process only: its module has no name for it"
+    home = inspect.unwrap(fn).__globals__
+    if (fn.__module__, _spec_name(home)) == ("__main__", "__main__") and not Path(home.get("__file__", "")).is_file():
+        return "it was typed in, and there is no file that another process could read it from"
+    return None
+
+
+def _spec_name(home: dict[str, Any]) -> str:
+    """The name of the module that `python -m` started; `__main__` for a script."""
+    return str(getattr(home.get("__spec__"), "name", "__main__"))
+
+
+def _bytes_of(size: Size, name: str) -> int:
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is not None:
+        number, unit, binary = match.groups()
+        count = int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
+    else:
+        count = size if isinstance(size, int) and not isinstance(size, bool) else 0
+    if count < _SIZE_MIN:
+        raise InvalidOptionError(
+            f"memory_max of step {name!r} is {size!r}",
+            where=name,
+            why="it is a size of at least 1 MB",
+            fix='write for example memory_max="512MB", or a number of bytes',
+        )
+    return count

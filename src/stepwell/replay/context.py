@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
@@ -16,11 +16,12 @@ from stepwell.model.failures import FailureRecord
 from stepwell.model.states import EntryKind
 from stepwell.replay.branches import check_branches
 from stepwell.replay.definition import Step, Workflow, step_of
-from stepwell.replay.operations import Operation
+from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
 from stepwell.replay.primitives.child import run_child, run_spawn
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
+from stepwell.replay.primitives.map import check_map, run_map
 from stepwell.replay.primitives.once import run_once
 from stepwell.replay.primitives.race import First, Winner, run_race
 from stepwell.replay.primitives.receive import Message, run_receive, run_receive_many
@@ -28,6 +29,7 @@ from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
+from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
@@ -35,6 +37,7 @@ from stepwell.replay.suspend import ContinueAsNew
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -258,6 +261,16 @@ class Context:
             self._scope.turn, location, lambda: run_receive_many(self._scope, location, entry, names, count, within)
         )
 
+    def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
+        """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
+
+        What comes first is recorded; a signal that would have come later stays in the mailbox.
+        """
+        check_awaited(awaited)
+        scope = self._scope
+        location, entry = scope.place(name, EntryKind.WAIT_ANY, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_wait_any(scope, location, entry, awaited))
+
     # --- parallel ---
 
     def join(
@@ -272,6 +285,27 @@ class Context:
         check_branches("join", branches)
         location, entry = self._scope.place(name, EntryKind.JOIN, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_join(self._scope, location, entry, branches, on_error))
+
+    def map(
+        self,
+        name: str,
+        function: Callable[[Context, T], Awaitable[R]],
+        items: Iterable[T],
+        *,
+        limit: int = 100,
+        on_error: OnError = "wait_all",
+        repeat: bool = False,
+    ) -> Operation[list[R]]:
+        """Run a function over many items, at most `limit` at once; the results in the order of the items.
+
+        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failing items.
+        """
+        check_map(limit)
+        scope, listed = self._scope, tuple(items)
+        location, entry = scope.place(name, EntryKind.MAP, repeat=repeat)
+        return Operation(
+            scope.turn, location, lambda: run_map(scope, location, entry, function, listed, limit, on_error)
+        )
 
     def race(
         self,
@@ -314,7 +348,7 @@ class Context:
     @overload
     def child(
         self, workflow: Workflow[None, Out], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> Operation[Out]: ...
+    ) -> ChildOperation[Out]: ...
     @overload
     def child(
         self,
@@ -324,7 +358,7 @@ class Context:
         key: str | None = None,
         name: str | None = None,
         repeat: bool = False,
-    ) -> Operation[Out]: ...
+    ) -> ChildOperation[Out]: ...
     def child(
         self,
         workflow: Workflow[Any, Any],
@@ -333,11 +367,26 @@ class Context:
         key: str | None = None,
         name: str | None = None,
         repeat: bool = False,
-    ) -> Operation[Any]:
-        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete."""
+    ) -> ChildOperation[Any]:
+        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete; `outcome()` does not."""
         scope = self._scope
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, key))
+        return ChildOperation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, key))
+
+    def children(
+        self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None
+    ) -> Operation[list[Out]]:
+        """Start a child for each input and wait for all of them; their results in that order.
+
+        Raises `JoinError` with the failing ones by number, once all have ended.
+        """
+
+        async def one(ctx: Context, input: Any) -> Any:
+            return await ctx.child(workflow, input)
+
+        one.__annotations__["return"] = workflow.output_hint
+        listed = tuple(inputs)
+        return self.map(name or f"{workflow.name}s", one, listed, limit=max(1, len(listed)))
 
     @overload
     def spawn(

@@ -14,6 +14,7 @@ from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkf
 from stepwell.model.locations import check_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
+from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
 from stepwell.replay.revival import know_types
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class StepOptions:
     durability: Durability = "normal"
     repeat: bool = False
     at_most_once: bool = False
+    isolate: Isolation | None = None
+    memory_max: Size | None = None
 
 
 class Step(Generic[P, R]):
@@ -48,11 +51,12 @@ class Step(Generic[P, R]):
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self.fn = fn
+        self.fn = isolated(fn, options.isolate, options.memory_max)
         self.options_ = options
         self.signature: Signature = hints_of(fn)
         self.takes_context = takes(self.signature, "StepContext")
-        self.is_async = is_async(fn)
+        # Awaited here, and stopped by a cancel: also what runs in a process of its own.
+        self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
         _STEPS.setdefault(self.qualified, self)
         if options.compensate is not None:
@@ -81,6 +85,8 @@ class Step(Generic[P, R]):
         durability: Durability | None = None,
         repeat: bool | None = None,
         at_most_once: bool | None = None,
+        isolate: Isolation | None = None,
+        memory_max: Size | None = None,
     ) -> Step[P, R]:
         """The same step with other options for one call."""
         changes: dict[str, Any] = {
@@ -91,6 +97,8 @@ class Step(Generic[P, R]):
             "durability": durability,
             "repeat": repeat,
             "at_most_once": at_most_once,
+            "isolate": isolate,
+            "memory_max": memory_max,
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
@@ -157,6 +165,8 @@ def step(
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
+    isolate: Isolation | None = None,
+    memory_max: Size | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -171,6 +181,8 @@ def step(
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
+    isolate: Isolation | None = None,
+    memory_max: Size | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -183,12 +195,15 @@ def step(
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
+    isolate: Isolation | None = None,
+    memory_max: Size | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
 
-    `raises` names the exception types that a workflow may catch by their own `except` clause.
+    `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
+    the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
     """
     decorator = StepDecorator(given)
     return decorator if fn is None else decorator(fn)

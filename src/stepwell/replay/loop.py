@@ -34,7 +34,10 @@ class TurnLoop(asyncio.AbstractEventLoop):
             while ready:
                 handle = ready.popleft()
                 if not handle._cancelled:
-                    handle._run()
+                    try:
+                        handle._run()
+                    except SystemExit:
+                        continue  # kept by the task that raised it: it ends that run, not the worker
         finally:
             events._set_running_loop(outer)
 

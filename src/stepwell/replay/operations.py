@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from stepwell.errors import ChildFailed
+from stepwell.model.failures import FailureRecord
 from stepwell.model.locations import Location
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
 
 T = TypeVar("T", covariant=True)
+V = TypeVar("V", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[V]):
+    """How a child ended, as data: `ok` with a `value`, or with its status and failure."""
+
+    ok: bool
+    value: V | None
+    status: str
+    failure: FailureRecord | None
 
 
 class Operation(Coroutine[Any, Any, T]):
@@ -52,3 +66,20 @@ class Operation(Coroutine[Any, Any, T]):
         self._turn.unawaited.pop(self, None)
         if self._inner is not None:
             self._inner.close()
+
+
+class ChildOperation(Operation[T]):
+    """A child to await: for its result, or with `outcome()` for how it ended."""
+
+    __slots__ = ()
+
+    def outcome(self) -> Operation[Outcome[T]]:
+        """The same child, whose failure is a value instead of an exception."""
+
+        async def run() -> Outcome[T]:
+            try:
+                return Outcome(True, await self, "completed", None)
+            except ChildFailed as error:
+                return Outcome(False, None, error.status, error.failure)
+
+        return Operation(self._turn, self.location, run)

@@ -55,15 +55,22 @@ def _build(base: type[RunError], kind: type[Exception] | None, *args: object) ->
     plain = base(*args)  # type: ignore[arg-type]
     if kind is None:
         return plain
-    both = _also(base, kind)  # type: ignore[arg-type]  # classes are hashable
     try:
-        # Its own `__init__` is not called: what that wants is not known any more.
-        error = both.__new__(both)
-        error.__dict__.update(vars(plain))
+        error = _bare(_also(base, kind))  # type: ignore[arg-type]  # classes are hashable
         error.args = plain.args
-    except Exception:  # noqa: BLE001  an author's class that cannot be made without its arguments
+        for name, value in vars(plain).items():
+            setattr(error, name, value)
+    except Exception:  # noqa: BLE001  an author's class that allows none of this
         return plain
     return error
+
+
+def _bare(kind: type[RunError]) -> RunError:
+    """An instance whose own `__init__` was not called: what that wants is not known any more."""
+    try:
+        return Exception.__new__(kind)
+    except TypeError:  # a builtin with a layout of its own
+        return kind.__new__(kind)
 
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:

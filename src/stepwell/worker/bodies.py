@@ -1,4 +1,4 @@
-"""Runs step bodies: coroutines on the loop, plain functions in threads."""
+"""Runs step bodies: coroutines on the loop, plain functions in threads, isolated ones in processes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 from stepwell.clock import SECOND
 from stepwell.environment import Executor
-from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
+from stepwell.replay.bodies import Attempted, Body, Isolated, Raised, Succeeded, TimedOut
+from stepwell.worker.isolation.parent import run_isolated
 
 
 async def run_body(body: Body, executor: Executor) -> Attempted:
     """Run one attempt to its end or its timeout. Raises nothing but the cancellation of this very attempt."""
     try:
         if body.timeout is None:
-            return Succeeded(await _call(body, executor))
+            return await _attempt(body, executor)
         timer = asyncio.timeout(body.timeout / SECOND)
         try:
             async with timer:
-                return Succeeded(await _call(body, executor))
+                return await _attempt(body, executor)
         except TimeoutError as error:
-            return TimedOut(body.timeout) if timer.expired() else Raised(error)
+            return TimedOut(body.timeout, body.output) if timer.expired() else Raised(error)
     except asyncio.CancelledError as error:
         if body.is_unwanted or body.is_stopping:
             raise
@@ -31,6 +32,12 @@ async def run_body(body: Body, executor: Executor) -> Attempted:
         raise
     except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
         return Raised(error)
+
+
+async def _attempt(body: Body, executor: Executor) -> Succeeded | Raised:
+    if isinstance(body.fn, Isolated):
+        return await run_isolated(body, body.fn)
+    return Succeeded(await _call(body, executor))
 
 
 async def _call(body: Body, executor: Executor) -> Any:

@@ -44,7 +44,7 @@ async def run_receive(
     scope.saw(entry)
     if entry.status is EntryStatus.FAILED:
         raise WaitTimeout(turn.journal.names.text(location))
-    return _messages(scope, entry)[0]
+    return read_messages(scope, location, entry.value)[0]
 
 
 async def run_receive_many(
@@ -58,7 +58,7 @@ async def run_receive_many(
     else:
         await turn.in_order(entry)
     scope.saw(entry)
-    return _messages(scope, entry)
+    return read_messages(scope, location, entry.value)
 
 
 async def _arrivals(
@@ -77,18 +77,24 @@ async def _arrivals(
 
 
 def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Signal]) -> Entry:
-    header = [[signal.name, signal.sent_at, len(signal.payload)] for signal in signals]
-    for signal in signals:
-        scope.turn.journal.consume(signal.number)
-    value = pack(header, b"".join(signal.payload for signal in signals))
+    value = write_messages(scope, signals)
     return scope.turn.journal.record(location, kind, EntryStatus.DONE, value, scope.turn.now)
 
 
-def _messages(scope: Scope, entry: Entry) -> list[Message]:
-    header, payloads = unpack(entry.value)
+def write_messages(scope: Scope, signals: list[Signal]) -> bytes:
+    """What is stored of received signals; they are consumed in the commit that carries it."""
+    for signal in signals:
+        scope.turn.journal.consume(signal.number)
+    header = [[signal.name, signal.sent_at, len(signal.payload)] for signal in signals]
+    return pack(header, b"".join(signal.payload for signal in signals))
+
+
+def read_messages(scope: Scope, location: Location, value: bytes) -> list[Message]:
+    """The messages that `write_messages` stored."""
+    header, payloads = unpack(value)
     messages, at = [], 0
     for name, sent_at, size in header:
-        payload = decode_value(scope.turn, entry.location, payloads[at : at + size], Any, "the signal")
+        payload = decode_value(scope.turn, location, payloads[at : at + size], Any, "the signal")
         messages.append(Message(name, payload, to_datetime(Instant(sent_at))))
         at += size
     return messages

@@ -1,0 +1,203 @@
+"""Encryption of payloads: AES-256-GCM, by key id, each ciphertext bound to its row.
+
+A payload is `e`, the length and text of the key id, a nonce of 24 bytes, and the ciphertext with its tag. The first
+half of the nonce derives a key for this one payload, the second half is GCM's own nonce: random nonces under one key
+would otherwise be safe for some billions of payloads only.
+
+Bound to what: the namespace, the run's id, the path within the run and the field (input, output, value, undo, state).
+Whoever can write to the database cannot make one row's content pass for another's. When a value moves, it is sealed
+again for where it goes: a child's output for the parent's history, a signal for the entry that receives it. Until it is
+received, a signal is bound to its name and to the target its sender named (run id or key).
+
+Not hidden: names of workflows, steps, signals and branches, ids, keys, times, statuses, counts, the length of a
+payload, the names of functions that undo a step, the reason of a cancel, and failures: their texts, tracebacks and
+`data`. Not prevented: an older content of the *same* field put back, such as a loop's former state, and rows deleted.
+
+Needs the extra `stepwell[encryption]`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from stepwell.codec.base import ENCRYPTED, JSON_V1, Codec, Payload, PlaceLike, place_of, refuse_format
+from stepwell.codec.layers import Layer
+from stepwell.errors import CorruptRecordError, InvalidInputError, InvalidOptionError
+from stepwell.ids import random_bytes
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 24
+TAG_BYTES: Final = 16
+
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+_QUOTED: Final = re.compile(r", got .*$", re.DOTALL)
+
+
+class Keys:
+    """Keys by id, and which of them new payloads are written with; the others are for reading.
+
+    To rotate: give every process the new key, then make it the current one. The old one is needed as long as a payload
+    that was written with it is.
+    """
+
+    def __init__(self, current: str, keys: Mapping[str, bytes]) -> None:
+        for key_id, key in keys.items():
+            if not _KEY_ID.fullmatch(key_id):
+                raise InvalidOptionError(f"key id {key_id[:60]!r} is not usable", why="letters, digits and _.:- only")
+            if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+                raise InvalidOptionError(f"key {key_id!r} is not {KEY_BYTES} bytes", fix="make one: os.urandom(32)")
+        if current not in keys:
+            raise InvalidOptionError(f"the current key {current!r} is not among the keys", why=f"known: {sorted(keys)}")
+        self.current = current
+        self._keys = dict(keys)
+
+    def find(self, key_id: str) -> bytes | None:
+        """The key of that id."""
+        return self._keys.get(key_id)
+
+    def __repr__(self) -> str:
+        return f"Keys(current={self.current!r}, known={sorted(self._keys)})"
+
+
+class Encrypted(Layer):
+    """A codec whose payloads only holders of the keys can read, each in its own row only.
+
+        Engine(url, codec=Encrypted(JsonCodec(), keys=Keys("k2", {"k1": old, "k2": new})))
+
+    `namespace` separates databases that share keys. `reads_plain` accepts what was stored before encryption was turned
+    on; then whoever can write to the database can also plant values, so turn it off when no old run is left.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        keys: Keys,
+        namespace: str = "",
+        reads_plain: bool = False,
+        random: Callable[[int], bytes] = random_bytes,
+    ) -> None:
+        if _offloads(codec):
+            raise InvalidOptionError(
+                "encryption is inside out: blobs would be stored in the clear",
+                fix="write Offloaded(Encrypted(codec, keys=...), blobs)",
+            )
+        super().__init__(codec.allowing_secrets())
+        self._keys = keys
+        self._namespace = namespace
+        self._reads_plain = reads_plain
+        self._random = random
+        self._cipher, self._failures = _import_cipher()
+
+    @property
+    def conceals(self) -> bool:
+        """Always."""
+        return True
+
+    def close(self, payload: Payload, place: PlaceLike) -> Payload:
+        """The payload encrypted with the current key, for its row."""
+        key_id = self._keys.current
+        key = self._keys.find(key_id)
+        assert key is not None
+        nonce = self._random(NONCE_BYTES)
+        head = ENCRYPTED + bytes([len(key_id)]) + key_id.encode() + nonce
+        return head + self._cipher(_derive(key, nonce)).encrypt(nonce[12:], payload, self._bond(key_id, place))
+
+    def open(self, payload: Payload, place: PlaceLike) -> Payload:
+        """The payload that was encrypted; raises `CorruptRecordError` if it was not encrypted for this row."""
+        if type(payload) is not bytes or payload[:1] != ENCRYPTED:
+            return self._open_plain(payload, place)
+        key_id, nonce, body = split(payload) or ("", b"", b"")
+        if not key_id:
+            _refuse(place, "it is damaged", "it is shorter than any encrypted payload, or its key id is no id")
+        key = self._keys.find(key_id)
+        if key is None:
+            _refuse(
+                place,
+                f"it is encrypted with key {key_id!r}, which is not known here",
+                f"known: {self._keys!r}",
+                "add that key to `Keys`; without it the value is lost",
+            )
+        try:
+            return self._cipher(_derive(key, nonce)).decrypt(nonce[12:], body, self._bond(key_id, place))
+        except self._failures:
+            _refuse(
+                place,
+                "it is not what was encrypted for this place",
+                f"its authentication failed (key {key_id!r}): it was changed, or belongs to another row or namespace",
+            )
+
+    def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
+        """See `Codec.decode`. What does not fit is named, not quoted: errors are stored in the clear."""
+        try:
+            return super().decode(payload, hint, place=place)
+        except InvalidInputError as error:
+            raise _unquoted(error) from None
+
+    def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
+        """See `Codec.decode_body`. What does not fit is named, not quoted."""
+        try:
+            return super().decode_body(body, hint, place)
+        except InvalidInputError as error:
+            raise _unquoted(error) from None
+
+    def _open_plain(self, payload: Payload, place: PlaceLike) -> Payload:
+        if type(payload) is not bytes or payload[:1] != JSON_V1:
+            refuse_format(payload, place)
+        if not self._reads_plain:
+            _refuse(
+                place,
+                "it is not encrypted, and this engine takes only what is",
+                "somebody wrote it by other means, or it is older than the encryption",
+                "in the second case, let old runs end with Encrypted(..., reads_plain=True)",
+            )
+        return payload
+
+    def _bond(self, key_id: str, place: PlaceLike) -> bytes:
+        row = place_of(place).row
+        if row is None:
+            raise AssertionError(f"{place_of(place)} names no row to bind a payload to")
+        parts = [part.encode("utf-8", "surrogatepass") for part in ("stepwell 1", self._namespace, key_id, *row)]
+        return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def split(payload: Payload) -> tuple[str, bytes, bytes] | None:
+    """Key id, nonce and ciphertext of an encrypted payload; None if it is none."""
+    end = 2 + (payload[1] if len(payload) > 1 else 0)
+    key_id = payload[2:end].decode("ascii", "replace")
+    if payload[:1] != ENCRYPTED or not _KEY_ID.fullmatch(key_id) or len(payload) < end + NONCE_BYTES + TAG_BYTES:
+        return None
+    return key_id, payload[end : end + NONCE_BYTES], payload[end + NONCE_BYTES :]
+
+
+def _derive(key: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(key, b"stepwell payload key" + nonce[:12], "sha256")
+
+
+def _offloads(codec: object) -> bool:
+    return getattr(codec, "is_outermost", False) or (isinstance(codec, Layer) and _offloads(codec.inner))
+
+
+def _unquoted(error: InvalidInputError) -> InvalidInputError:
+    violations = [_QUOTED.sub("", violation) for violation in error.violations]
+    return InvalidInputError(error.title, violations, where=error.where, fix=error.fix)
+
+
+def _refuse(place: PlaceLike, what: str, why: str, fix: str = "restore the record from a backup") -> NoReturn:
+    at = place_of(place)
+    raise CorruptRecordError(f"{at.subject} cannot be read back: {what}", where=at.where, why=why, fix=fix)
+
+
+def _import_cipher() -> tuple[Any, tuple[type[Exception], ...]]:
+    """The cipher and what it raises for bytes it did not write. Imported only by those who encrypt."""
+    try:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise InvalidOptionError(
+            "encryption needs the package `cryptography`", why=str(error), fix="pip install 'stepwell[encryption]'"
+        ) from error
+    return AESGCM, (InvalidTag, ValueError, OverflowError)

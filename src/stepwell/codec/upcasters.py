@@ -1,0 +1,113 @@
+"""Up-casters: stored values of an old shape, brought to the shape that the code has now.
+
+An up-caster is a function from the plain JSON of one shape to the plain JSON of the next. Those of a type are
+registered oldest first, and asked only when a stored value does not fit:
+
+    codec.register_upcaster(Order, from_v1)   # v1 → v2
+    codec.register_upcaster(Order, from_v2)   # v2 → v3, which is `Order` now
+
+A value of version 2 then goes through `from_v2` alone, one of version 1 through both: the shortest end of the chain
+whose outcome fits is taken. So an up-caster has to fail, or give something that does not fit, for shapes it is not for.
+What is stored is left as it is.
+
+Also found inside of lists, dicts, unions and the fields of dataclasses, Structs and TypedDicts; not inside of a
+pydantic model, which has validators of its own for that.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepwell.codec.base import Upcaster
+from stepwell.codec.fields import type_name
+from stepwell.codec.violations import fits, parts_with_hints
+from stepwell.errors import InvalidOptionError
+
+CALLS_MAX: Final = 100_000
+"""Of up-casters for one payload: a recursive type may offer more combinations than anyone can wait for."""
+
+NOTES_MAX: Final = 5
+
+
+class Upcasters:
+    """The up-casters of one codec, by type."""
+
+    def __init__(self) -> None:
+        self._chains: dict[Any, list[Upcaster]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._chains)
+
+    def register(self, hint: Any, upcaster: Upcaster) -> None:
+        """Add the newest up-caster of a type."""
+        if not callable(upcaster):
+            raise InvalidOptionError(f"the up-caster of {type_name(hint)} is not callable", fix="give a function")
+        try:
+            self._chains.setdefault(hint, []).append(upcaster)
+        except TypeError:
+            raise InvalidOptionError(f"{hint!r} cannot have up-casters", fix="give a class") from None
+
+    def lift(self, data: Any, hint: Any, notes: list[str]) -> Any:
+        """Plain JSON that fits the hint, if up-casters can make it so; else the data as it was, with notes why not."""
+        return _Lift(self._chains, notes).lift(data, hint)
+
+
+class _Lift:
+    """One payload on its way."""
+
+    def __init__(self, chains: dict[Any, list[Upcaster]], notes: list[str]) -> None:
+        self._chains = chains
+        self._notes = notes
+        self._calls = 0
+
+    def lift(self, data: Any, hint: Any) -> Any:
+        if fits(data, hint):
+            return data
+        for candidate in self._candidates(data, hint):
+            lifted = self._lift_parts(candidate, hint)
+            if fits(lifted, hint):
+                return lifted
+        return data
+
+    def _candidates(self, data: Any, hint: Any) -> Iterator[Any]:
+        """The data itself, then through ever longer ends of the chain of its type."""
+        yield data
+        try:
+            chain = self._chains.get(hint, ())
+        except TypeError:  # a hint that cannot be hashed
+            return
+        for start in range(len(chain) - 1, -1, -1):
+            value = copy.deepcopy(data)
+            try:
+                for upcaster in chain[start:]:
+                    self._calls += 1
+                    if self._calls > CALLS_MAX:
+                        return
+                    value = upcaster(value)
+            except Exception as error:  # noqa: BLE001  any error of theirs means: not this one
+                self._note(f"the up-caster `{_name(upcaster)}` of {type_name(hint)} failed: {type(error).__name__}")
+                continue
+            yield value
+
+    def _lift_parts(self, data: Any, hint: Any) -> Any:
+        lifted = data
+        for segments, part, part_hint in parts_with_hints(data, hint):
+            raised = self.lift(part, part_hint)
+            if raised is part:
+                continue
+            if not segments:  # the same data as a member of a union
+                return raised
+            if lifted is data:
+                lifted = copy.copy(data)
+            lifted[segments[-1]] = raised
+        return lifted
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes and len(self._notes) < NOTES_MAX:
+            self._notes.append(text)
+
+
+def _name(upcaster: Upcaster) -> str:
+    return str(getattr(upcaster, "__qualname__", None) or type(upcaster).__qualname__)

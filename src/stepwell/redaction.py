@@ -1,0 +1,119 @@
+"""Known secret texts of this process, and how they are taken out of words before those are written anywhere.
+
+A `Secret` registers what it holds while it lives. Error texts, reasons and log lines pass through `redact` on their way
+out. That is a net, not a wall: a text that was cut, encoded or changed by somebody's code is not recognised, and texts
+shorter than four characters are let through because they would be found everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+MASK: Final = "***"
+CHARS_MIN: Final = 4
+RETIRED_MAX: Final = 256
+
+LOGGERS: Final = ("stepwell.worker", "stepwell.workflow")
+
+_lock = threading.Lock()
+_live: Counter[str] = Counter()
+# A finalizer may run in the midst of anything, so it takes no lock: it leaves its texts here.
+_gone: deque[tuple[str, ...]] = deque()
+# Code often keeps the text and drops its wrapper: the last ones stay known for a while.
+_retired: deque[str] = deque(maxlen=RETIRED_MAX)
+
+
+def register(texts: Iterable[str]) -> tuple[str, ...]:
+    """Let these texts be found by `redact`, in each spelling an error may give them; `retire` takes the answer."""
+    spellings = tuple({form for text in texts if len(text) >= CHARS_MIN for form in _spellings(text)})
+    with _lock:
+        _live.update(spellings)
+        _bury()
+    for name in LOGGERS if spellings else ():
+        logging.getLogger(name).addFilter(FILTER)  # adding it twice changes nothing
+    return spellings
+
+
+def retire(spellings: tuple[str, ...]) -> None:
+    """Their secret is gone: they stay known until enough others have gone too."""
+    _gone.append(spellings)
+
+
+def _bury() -> None:
+    while _gone:
+        for text in _gone.popleft():
+            _live[text] -= 1
+            if _live[text] <= 0:
+                del _live[text]
+                _retired.append(text)
+
+
+def redact(text: str) -> str:
+    """The text with every known secret in it replaced by asterisks."""
+    if not _live and not _retired:
+        return text
+    with _lock:
+        _bury()
+        found = {secret for secret in (*_live, *_retired) if secret in text}
+    # The longest first: one secret may be the beginning of another.
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def redact_json(body: bytes) -> bytes:
+    """JSON with every known secret in its texts and numbers replaced; still JSON."""
+    text = body.decode("utf-8", "replace")
+    if redact(text) == text:
+        return body
+    return json.dumps(_redact_plain(json.loads(text)), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _redact_plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {redact(key): _redact_plain(item) for key, item in value.items()}
+        case list():
+            return [_redact_plain(item) for item in value]
+        case str():
+            return redact(value)
+        case int() | float() if redact(str(value)) != str(value):
+            return MASK
+        case _:
+            return value
+
+
+def _spellings(text: str) -> Iterable[str]:
+    yield text
+    yield repr(text)[1:-1]
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+class RedactingFilter(logging.Filter):
+    """Takes known secrets out of log records, their tracebacks included.
+
+    Stepwell's own loggers have it as soon as there is a secret; add it to your handlers for your own.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001  a broken record is reported by the handler
+            return True
+        if redact(message) != message:
+            record.msg, record.args = redact(message), ()
+        if record.exc_info and record.exc_info[0] is not None:
+            trace = _FORMATTER.formatException(record.exc_info)
+            if redact(trace) != trace:
+                record.exc_text, record.exc_info = redact(trace), None
+        return True
+
+
+_FORMATTER: Final = logging.Formatter()
+FILTER: Final = RedactingFilter()

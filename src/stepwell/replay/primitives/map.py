@@ -1,0 +1,135 @@
+"""One function over many items, a bounded number at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from stepwell.codec.base import Place
+from stepwell.codec.signatures import hints_of
+from stepwell.errors import InvalidOptionError, JoinError, ReplayError
+from stepwell.model.entries import Entry
+from stepwell.model.failures import decode_failure, encode_failure, record_failure
+from stepwell.model.locations import Location, iteration, subtree
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.packing import pack, unpack
+from stepwell.replay.primitives.join import OnError
+from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.revival import revive
+from stepwell.replay.scopes import Scope
+
+ItemFunction = Callable[[Any, Any], Awaitable[Any]]  # takes the item's Context and the item
+
+
+def check_map(limit: int) -> None:
+    """Refuse a bound that lets nothing run."""
+    if limit < 1:
+        raise InvalidOptionError(f"limit is {limit}", fix="let at least one item run at a time")
+
+
+async def run_map(
+    scope: Scope,
+    location: Location,
+    entry: Entry | None,
+    function: ItemFunction,
+    items: Sequence[Any],
+    limit: int,
+    on_error: OnError,
+) -> list[Any]:
+    """The results in the order of the items. Raises `JoinError` with the failing items by number."""
+    turn, journal = scope.turn, scope.turn.journal
+    if entry is None:
+        started_at = scope.time
+        failed = await _run_items(scope, location, function, items, limit, on_error)
+        took = turn.now - started_at
+        if failed:
+            errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
+            failure = encode_failure(record_failure(JoinError(journal.names.text(location), errors)))
+            entry = journal.record(location, EntryKind.MAP, EntryStatus.FAILED, failure, turn.now, took)
+        else:
+            entry = journal.record(location, EntryKind.MAP, EntryStatus.DONE, pack([len(items)], b""), turn.now, took)
+    else:
+        journal.skip_below(location)
+        await turn.in_order(entry)
+    scope.saw(entry)
+    if entry.status is EntryStatus.FAILED:
+        raise revive(decode_failure(entry.value))
+    (count,), _ = unpack(entry.value)
+    hint = hints_of(function).returns
+    return [decode_recorded(turn, journal.entries[iteration(location, number)], hint) for number in range(count)]
+
+
+async def _run_items(
+    scope: Scope, location: Location, function: ItemFunction, items: Sequence[Any], limit: int, on_error: OnError
+) -> list[tuple[int, Entry]]:
+    """Run every item, at most `limit` at once; the entries of those that failed, by number."""
+    numbers, failed = iter(range(len(items))), []
+    running: dict[int, Scope] = {}
+    over: asyncio.Future[None] = scope.turn.loop.create_future()
+    left = min(limit, len(items))
+
+    async def lane() -> None:
+        nonlocal left
+        for number in numbers:
+            inner = running[number] = scope.below(iteration(location, number))
+            entry = await _run_item(inner, function, items[number])
+            del running[number]
+            if entry.status is EntryStatus.FAILED:
+                failed.append((number, entry))
+            if over.done() or (failed and on_error == "fail_fast"):
+                break
+        left -= 1
+        if not over.done() and (left == 0 or (failed and on_error == "fail_fast")):
+            over.set_result(None)
+
+    lanes = [scope.turn.loop.create_task(lane()) for _ in range(left)]
+    try:
+        if lanes:
+            await over
+        if running:
+            await _forget(scope, lanes, running)
+    finally:
+        _stop(lanes, running)
+    return sorted(failed)
+
+
+async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
+    """One item to its end; its outcome is recorded at the item's own place, whichever it is."""
+    turn, journal, location = inner.turn, inner.turn.journal, inner.location
+    inner.check_open()
+    journal.visited.add(location)
+    entry = journal.recall(location)
+    if entry is not None:
+        journal.skip_below(location)
+        await turn.in_order(entry)
+        return entry
+    started_at = inner.time
+    try:
+        value = await function(turn.context(inner), item)
+        place = Place(turn.run.workflow, journal.names.text(location), "the result")
+        stored, _ = turn.codec.settle(value, hints_of(function).returns, place=place)
+        status = EntryStatus.DONE
+    except ReplayError as problem:
+        raise turn.diverge(problem) from None
+    except Exception as error:  # noqa: BLE001  the item's failure is its result
+        stored, status = encode_failure(record_failure(error)), EntryStatus.FAILED
+    inner.check_open()
+    await turn.after_replay()
+    return journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
+
+
+def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
+    """Ask what still runs to stop, and let it record nothing any more."""
+    for inner in running.values():
+        inner.is_closed = True
+    for lane in lanes:
+        lane.cancel()
+
+
+async def _forget(scope: Scope, lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
+    """Stop what still runs; what it had recorded is forgotten, but what can be undone."""
+    _stop(lanes, running)
+    await asyncio.sleep(0)
+    for inner in running.values():
+        scope.turn.journal.trim(*subtree(inner.location))

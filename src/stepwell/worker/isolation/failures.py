@@ -1,0 +1,136 @@
+"""What went wrong in the child: described there, and made an exception again in the parent."""
+
+from __future__ import annotations
+
+import signal
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from stepwell.clock import Span, span, to_timedelta
+from stepwell.errors import Failure, Fatal, RecordedError, RetryAfter, Rollback, StepwellError
+from stepwell.model.failures import record_failure
+from stepwell.replay.revival import _KNOWN
+from stepwell.worker.isolation.frames import CODEC, Failed, Order
+
+# A record keeps 8,000 characters of trace: room for the child's own, and for the end of each stream.
+_TRACE_MAX: Final = 3_500
+_STREAM_MAX: Final = 2_000
+_LAST_WORDS_MAX: Final = 200
+
+_OURS: Final[dict[str, type[Exception]]] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind for kind in (Failure, Fatal, RetryAfter, Rollback)
+}
+
+
+# --- in the child ----------------------------------------------------------------------------
+
+
+def describe(error: BaseException, order: Order, loaded_as: str) -> Failed:
+    """An exception as an answer; `loaded_as` is what the function's module is called in this process."""
+    if isinstance(error, StepwellError):
+        return Failed(record_failure(error))
+    try:
+        data, delay = _data_of(error, order), _delay_of(error)
+    except StepwellError as broken:
+        return Failed(record_failure(broken))
+
+    def named(kind: type) -> str:
+        module = order.own_module if kind.__module__ == loaded_as else kind.__module__
+        return f"{module}.{kind.__qualname__}"
+
+    failure = record_failure(error, data=data)
+    if failure.qualified:
+        failure = msgspec.structs.replace(failure, qualified=named(type(error)))
+    if isinstance(error, MemoryError) and order.memory_max is not None:
+        words = f"the body needed more than its memory_max of {order.memory_max:,} bytes"
+        failure = msgspec.structs.replace(failure, message=": ".join(filter(None, (words, failure.message))))
+    lineage = [named(kind) for kind in type(error).__mro__ if issubclass(kind, BaseException)]
+    return Failed(failure, lineage, delay, error.to if isinstance(error, Rollback) else None)
+
+
+def _data_of(error: BaseException, order: Order) -> bytes:
+    if not isinstance(error, Failure) or error.data is None:
+        return b"null"
+    return CODEC.encode_readable(error.data, place=order.place("the data of a failure"))
+
+
+def _delay_of(error: BaseException) -> Span | None:
+    return span(error.delay, what="RetryAfter") if isinstance(error, RetryAfter) else None
+
+
+# --- in the parent ---------------------------------------------------------------------------
+
+
+def rebuild(failed: Failed, output: str) -> BaseException:
+    """The exception of a body that raised: an instance of its nearest known type, with the words of the child."""
+    failure = failed.failure
+    if failure.code:  # one of our own: final, and recorded as it is
+        return RecordedError(msgspec.structs.replace(failure, trace=join_notes(failure.trace, output)))
+    parts: dict[str, Any] = {"reason": failure.message, "to": failed.to}
+    if failed.delay is not None:
+        parts["delay"] = to_timedelta(failed.delay)
+    if failure.type == Failure.__name__:
+        parts["data"] = msgspec.json.decode(failure.data)
+    error = _instance(failure.type, failure.qualified, failed.lineage, failure.message)
+    if isinstance(error, (Failure, RetryAfter, Rollback)):
+        vars(error).update(parts)
+    error.add_note(join_notes(f"In its own process:\n{failure.trace[-_TRACE_MAX:]}" if failure.trace else "", output))
+    return error
+
+
+def crashed(code: int, output: str, last_words: str, memory_max: int | None) -> ChildProcessError:
+    """The exception of a body whose process ended without an answer."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # a real-time signal
+            name = f"signal {-code}"
+        title = f"its process was killed by {name}"
+    else:
+        title = f"its process ended with exit code {code} and without a result"
+    if memory_max is not None:
+        title += f" (memory_max is {memory_max:,} bytes)"
+    if last_words:
+        title += f"; it last wrote: {last_words[-_LAST_WORDS_MAX:]}"
+    error = ChildProcessError(title)
+    if output:
+        error.add_note(output)
+    return error
+
+
+def join_notes(*notes: str) -> str:
+    """What is there, one after the other."""
+    return "\n".join(filter(None, notes))
+
+
+def describe_output(stdout: str, stderr: str) -> str:
+    """The end of what a process wrote, as it is kept with a failure."""
+    streams = (("stdout", stdout.rstrip()), ("stderr", stderr.rstrip()))
+    return join_notes(*(f"Its {name} ended with:\n{text[-_STREAM_MAX:]}" for name, text in streams if text))
+
+
+def _instance(name: str, qualified: str, lineage: list[str], message: str) -> BaseException:
+    """An exception of a class that is called as the child's, below the nearest type that is known here."""
+    known = [_OURS.get(each) or _KNOWN.get(each) for each in lineage]
+    for base in (*filter(None, known), BaseException):
+        try:
+            kind = _named_below(base, name, qualified or f"{base.__module__}.{name}")
+            # Its own `__init__` is not called: what that wants is not known here.
+            error = kind.__new__(kind)
+            error.args = (message,)
+        except Exception:  # noqa: BLE001  a class that cannot be made without its arguments: its base can
+            continue
+        return error
+    raise AssertionError("BaseException can be made")
+
+
+@lru_cache(maxsize=256)
+def _named_below(base: type[BaseException], name: str, qualified: str) -> type[BaseException]:
+    module = qualified.removesuffix(f".{name}")
+    return type(name, (base,), {"__module__": module, "__qualname__": name, "__str__": _message_of})
+
+
+def _message_of(error: BaseException) -> str:
+    return str(error.args[0])

@@ -1,0 +1,162 @@
+"""A child process as the parent holds it: its pipes, what it wrote last, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from subprocess import PIPE
+from typing import Any, Final, cast
+
+from stepwell.worker.isolation.frames import FRAME_BYTES_MAX
+
+OUTPUT_BYTES_MAX: Final = 64 * 1024
+_STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
+
+_KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
+_DRAIN_SECONDS_MAX: Final = 1.0  # somebody outside of the group may hold a pipe open for ever
+
+
+class Tail:
+    """The last bytes of a stream; never more than twice its limit in memory."""
+
+    def __init__(self, bytes_max: int = OUTPUT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._kept = bytearray()
+        self._dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """More was written."""
+        self._kept += data[-self._bytes_max :]
+        self._dropped += max(0, len(data) - self._bytes_max)
+        if len(self._kept) > 2 * self._bytes_max:
+            self._cut()
+
+    def _cut(self) -> None:
+        excess = max(0, len(self._kept) - self._bytes_max)
+        del self._kept[:excess]
+        self._dropped += excess
+
+    @property
+    def text(self) -> str:
+        """The end of what was written, and how much is missing before it."""
+        self._cut()
+        text = self._kept.decode("utf-8", "replace")
+        return f"[{self._dropped:,} bytes before]\n{text}" if self._dropped else text
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """One process in a group of its own. Everything happens in callbacks of the event loop."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._tails = {_STDOUT: Tail(), _STDERR: Tail()}
+        self._open = {_STDOUT, _STDERR, _ANSWER}
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._answer_pipe: asyncio.ReadTransport | None = None
+        self._exited: asyncio.Future[None] = loop.create_future()
+        self._drained: asyncio.Future[None] = loop.create_future()
+        self.answer = bytearray()
+
+    @property
+    def stdout(self) -> str:
+        """The end of what it wrote to stdout."""
+        return self._tails[_STDOUT].text
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._tails[_STDERR].text
+
+    @property
+    def code(self) -> int:
+        """Its exit code; negative for a signal."""
+        code = self._transport.get_returncode() if self._transport is not None else None
+        return 0 if code is None else code
+
+    async def run(self, module: str, frame: bytes) -> None:
+        """Start the process of a module, give it a frame, and wait until it has ended."""
+        answer, answer_of_child = os.pipe()
+        try:
+            pipe, _ = await self._loop.connect_read_pipe(lambda: _AnswerPipe(self), os.fdopen(answer, "rb", 0))
+            self._answer_pipe = pipe
+            transport, _ = await self._loop.subprocess_exec(
+                lambda: self,
+                *_interpreter(),
+                *("-m", module, str(answer_of_child)),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                pass_fds=(answer_of_child,),
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+            )
+            self._transport = transport
+        finally:
+            os.close(answer_of_child)
+        orders = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        orders.write(frame)  # stays open: its end tells the child that we are gone
+        await self._exited
+
+    async def end(self) -> None:
+        """Kill whatever is left of it, with all it started in its group; wait until it is gone and all is read."""
+        try:
+            if self._transport is not None:
+                self._kill(self._transport.get_pid())
+                await asyncio.wait([self._exited], timeout=_KILLED_SECONDS_MAX)
+                await asyncio.wait([self._drained], timeout=_DRAIN_SECONDS_MAX)
+        finally:
+            for pipe in (self._transport, self._answer_pipe):
+                if pipe is not None:
+                    pipe.close()
+
+    @staticmethod
+    def _kill(group: int) -> None:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):  # nobody is left; macOS says so in its own way
+            pass
+
+    # --- called by the loop ---
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._tails[fd].add(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open and not self._drained.done():
+            self._drained.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self._exited.done():
+            self._exited.set_result(None)
+
+    def answered(self, data: bytes) -> None:
+        """A part of the answer came."""
+        self.answer += data
+        if len(self.answer) > FRAME_BYTES_MAX and self._answer_pipe is not None:
+            self._answer_pipe.close()  # nobody of ours writes this much
+
+
+class _AnswerPipe(asyncio.Protocol):
+    def __init__(self, process: ChildProcess) -> None:
+        self._process = process
+
+    def data_received(self, data: bytes) -> None:
+        self._process.answered(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.pipe_connection_lost(_ANSWER, exc)
+
+
+def search_path() -> list[str]:
+    """Where this process looks for modules, as another one would have to write it."""
+    return [str(os.path.abspath(entry)) for entry in sys.path]  # noqa: PTH100  also "", and what is no folder
+
+
+def _interpreter() -> list[Any]:
+    """This very interpreter: unbuffered, so that the words of a killed body are kept; a crash in C names its line."""
+    optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    return [sys.executable, "-u", "-P", *optimize, "-X", "faulthandler"]
