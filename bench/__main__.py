@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.measures import resume, w1, w2, w3, w8
+from bench.measures import mapping, resume, w1, w2, w3, w8
 
 
 class Report:
@@ -48,6 +48,10 @@ async def _measure(folder: Path, report: Report) -> None:
     line("W2  1,000 runs x 10 steps, steps/s", f"{many:,.0f}", f">= {goal:,.0f}", many >= goal)
     line("W2  commits per step", f"{commits:.3f}")
     line("W2  bytes of database per step", f"{bytes_w2:.0f}", "<= 400", bytes_w2 <= 400)
+    _say("map")
+    rate_map = await mapping(folder)
+    holds = rate_map >= 0.5 * many
+    line("map of 10,000 one-step items, steps/s", f"{rate_map:,.0f}", f">= {0.5 * many:,.0f} (half of W2)", holds)
     _say("W3")
     p50, p99, per_run = await w3(folder)
     line("W3  start to result of a 1-step run, p50/p99 ms", f"{p50:.2f} / {p99:.2f}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.raw import raw_commits
-from bench.workflows import WORKFLOWS, sequence, sequence_then_wait
+from bench.workflows import WORKFLOWS, mapped, sequence, sequence_then_wait
 from stepwell import Engine, Start
 from stepwell.environment import system_environment
 from stepwell.stores.sqlite.database import SqliteDatabase
@@ -67,6 +67,15 @@ async def w2(folder: Path, runs: int = 1_000, steps: int = 10) -> tuple[float, f
         per_step = (bench.database.commits - commits) / (runs * steps)
         path = bench.path
     return runs * steps / took, per_step, path.stat().st_size / (runs * steps)
+
+
+async def mapping(folder: Path, items: int = 10_000) -> float:
+    """One run that maps a one-step function over many items: steps/s."""
+    async with opened(folder / "map.db") as bench:
+        await (await bench.engine.start(mapped, 100)).result()
+        began = time.perf_counter()
+        await (await bench.engine.start(mapped, items)).result()
+        return items / (time.perf_counter() - began)
 
 
 async def w3(folder: Path, count: int = 500) -> tuple[float, float, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stepwell import Context, step, workflow
+from typing import Any
+
+from stepwell import Context, Workflow, step, workflow
 
 
 @step
@@ -33,4 +35,15 @@ async def sequence_then_wait(ctx: Context, steps: int) -> int:
     return number
 
 
-WORKFLOWS = [sequence, sequence_then_wait]
+async def one(ctx: Context, number: int) -> int:
+    """One item of a map: one trivial step."""
+    return await ctx.step(tick, number)
+
+
+@workflow
+async def mapped(ctx: Context, items: int) -> int:
+    """One trivial step for each of many items, 1,000 at once."""
+    return len(await ctx.map("all", one, range(items), limit=1_000))
+
+
+WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped]

@@ -49,6 +49,10 @@ def format_uuid7(millis: int, entropy: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+CONTINUED = "~continued"
+"""The label of the run that continues another one."""
+
+
 def derived_run_id(parent: RunId, label: str) -> RunId:
     """The one id of the run that `parent` starts at `label`: the same however often it is computed.
 

@@ -649,6 +649,7 @@ async def test_ri_35_a_late_success_beats_an_early_failure(harness: Harness, led
 
     assert await harness.result(run) == "good"
     assert ledger.counts == {"bad": 1}
+    assert await harness.paths(run) == ["first/good/pause", "first"]
 
 
 async def test_ri_35_when_all_branches_fail_the_error_has_each(harness: Harness, ledger: Ledger):

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from stepwell import Context, Engine, step, workflow
+from stepwell import Context, Engine, Workflow, step, workflow
 from stepwell.environment import system_environment
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -58,7 +59,7 @@ async def parent(ctx: Context) -> int:
 async def counted(path: Path) -> AsyncIterator[tuple[Engine, SqliteDatabase]]:
     environment, database = system_environment(), SqliteDatabase(str(path / "costs.db"))
     store = SqliteStore(environment, path / "costs.db", runner=Writer(database))
-    workflows = [sequence, deferred, fan_out, waits, parent]
+    workflows: list[Workflow[Any, Any]] = [sequence, deferred, fan_out, waits, parent]
     async with Engine(store, workflows=workflows, environment=environment) as engine:
         yield engine, database
 

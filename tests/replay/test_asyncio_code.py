@@ -329,3 +329,23 @@ async def test_the_log_is_silent_while_the_code_passes_what_it_did_before(
     assert (await harness.status(run)).status == "completed"
     logged = [record.message for record in caplog.records if record.name == "stepwell.workflow"]
     assert logged == ["begins", "between", "ends"]
+
+
+async def test_leaving_the_interpreter_fails_the_run_and_not_the_worker(harness: Harness, ledger: Ledger):
+    @workflow
+    async def leaving(ctx: Context) -> None:
+        await ctx.step("before", ledger.body("before"))
+        raise SystemExit(3)
+
+    @workflow
+    async def other(ctx: Context) -> str:
+        await ctx.sleep("pause", "1m")
+        return "still there"
+
+    worker = await harness.worker(leaving, other)
+    runs = [await worker.start(leaving), await worker.start(other)]
+    await harness.advance("2m")
+
+    view = await harness.status(runs[0])
+    assert (view.status, view.failure.summary) == ("failed", "SystemExit: 3")
+    assert await harness.result(runs[1]) == "still there"

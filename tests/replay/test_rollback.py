@@ -438,3 +438,19 @@ async def test_a_failed_run_tells_its_cause_and_place(harness: Harness, ledger: 
     failure = caught.value.failure
     assert (failure.type, failure.path, list(failure.causes)) == ("JoinError", "both", ["a"])
     assert failure.causes["a"].causes["step"].summary == "ValueError: call failed"
+
+
+async def test_a_step_may_ask_for_a_rollback_to_a_checkpoint(harness: Harness, ledger: Ledger):
+    async def give_up() -> None:
+        raise Rollback("changed", to="line")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(doing(ledger, "one"))
+        await ctx.rollback_checkpoint("line")
+        await ctx.step(doing(ledger, "two"))
+        await ctx.step(give_up)
+
+    view = await ends(harness, flow)
+    assert (view.failure.message, view.failure.path) == ("changed", "give_up")
+    assert ledger.lines == ["one", "two", "undo two"]

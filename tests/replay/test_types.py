@@ -37,7 +37,7 @@ async def takes_text(ctx: Context, text: str) -> str:
 
 @workflow
 async def continues_wrongly(ctx: Context) -> str:
-    ctx.continue_as_new(7, takes_text)  # type: ignore[arg-type]
+    ctx.continue_as_new(7, takes_text)  # type: ignore[misc]
 
 
 @pytest.fixture(params=["live", "yield"])

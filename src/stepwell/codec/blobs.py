@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -111,6 +112,10 @@ def _read(folder: int, name: str) -> bytes:
         handle = os.open(name, _READ, dir_fd=folder)
     except FileNotFoundError:
         raise LookupError(f"there is no blob {name}") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DamagedBlobError(f"blob {name} is a link") from None
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise DamagedBlobError(f"blob {name} is not a file")

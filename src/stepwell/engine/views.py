@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import msgspec
 
 from stepwell.clock import Instant, to_datetime
+from stepwell.codec.envelopes import read_plainly
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.locations import Location, format_path, undo
 from stepwell.model.runs import Run
@@ -88,13 +89,10 @@ def _time(instant: Instant | None) -> datetime | None:
 
 
 def plain(payload: bytes | None) -> Any:
-    """A payload as plain JSON values; what cannot be read is shown as text, because a view never fails."""
-    if not payload:
-        return None
-    try:
-        return msgspec.json.decode(payload[1:])
-    except msgspec.DecodeError:
-        return payload.decode("utf-8", "replace")
+    """A payload as plain JSON values. What is encrypted or offloaded is shown as a mark that says so; what cannot be read
+    as text, because a view never fails.
+    """
+    return None if not payload else read_plainly(payload)
 
 
 def run_view(run: Run) -> RunView:

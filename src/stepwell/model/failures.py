@@ -17,6 +17,7 @@ from stepwell.errors import (
     StepFailed,
     StepwellError,
 )
+from stepwell.redaction import redact, redact_json
 
 TRACE_MAX = 8_000
 
@@ -69,7 +70,7 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
     if isinstance(error, RecordedError):
         return error.failure
     if isinstance(error, Failure):
-        return FailureRecord("Failure", _clean(error.reason), path=path, data=msgspec.Raw(data))
+        return FailureRecord("Failure", _clean(error.reason), path=path, data=msgspec.Raw(redact_json(data)))
     kind = type(error)
     trace = _clean("".join(traceback.format_exception(error, limit=-20)))[-TRACE_MAX:]
     if not isinstance(error, StepwellError):
@@ -136,5 +137,5 @@ def _words(error: BaseException) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that every store can hold: no U+0000, no lone surrogates."""
-    return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    """Text that every store can hold: no U+0000, no lone surrogates; and without the secrets that are known here."""
+    return redact(text).replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")

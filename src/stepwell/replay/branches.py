@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.codec.base import Place
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, ReplayError
 from stepwell.model.failures import FailureRecord, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
-from stepwell.replay.recorded import decode_value
+from stepwell.replay.recorded import decode_value, settle_value
 from stepwell.replay.scopes import Scope
+from stepwell.replay.suspend import ContinueAsNew
 
 Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
 
@@ -44,6 +44,7 @@ class Branches:
         self._scope = scope
         self._turn = scope.turn
         self._settled: list[Settled] = []
+        self._request: ContinueAsNew | None = None
         self._arrived = scope.turn.loop.create_future()
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.scopes: dict[str, Scope] = {}
@@ -56,25 +57,28 @@ class Branches:
         """Run one branch to its end; its failure is its result. Suspension and cancellation pass through."""
         try:
             value = await branch(self._turn.context(inner))
-            self._settled.append(Finished(name, self._encode(name, branch, value, inner)))
+            self._settled.append(Finished(name, self._encode(branch, value, inner)))
         except ReplayError as problem:
             self._turn.diverge(problem)
             raise
+        except ContinueAsNew as request:
+            self._request = request
         except Exception as error:  # noqa: BLE001  the branch's failure is its result
             self._settled.append(Broken(name, record_failure(error)))
         if not self._arrived.done():
             self._arrived.set_result(None)
 
-    def _encode(self, name: str, branch: Branch, value: Any, inner: Scope) -> bytes:
-        path = self._turn.journal.names.text(inner.location)
-        place = Place(self._turn.run.workflow, path, "the result")
+    def _encode(self, branch: Branch, value: Any, inner: Scope) -> bytes:
         # Settled, not only encoded: what its annotation refuses is the branch's failure, not a later divergence.
-        stored, _ = self._turn.codec.settle(value, hints_of(branch).returns, place=place)
+        place = self._turn.place(inner.location, "the result")
+        stored, _ = settle_value(self._turn, value, hints_of(branch).returns, place)
         return stored
 
     async def next(self) -> Settled:
         """The next branch to end, in the order in which they end."""
         while not self._settled:
+            if self._request is not None:
+                raise self._request  # it ends the whole run, wherever in it the code asked for that
             self._arrived = self._turn.loop.create_future()
             await self._arrived
         return self._settled.pop(0)
@@ -108,6 +112,7 @@ def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:
             )
 
 
-def decode_branch(scope: Scope, location: Location, branch: Branch, value: bytes) -> Any:
-    """A branch's recorded result, as its function is annotated."""
-    return decode_value(scope.turn, location, value, hints_of(branch).returns)
+def decode_branch(scope: Scope, location: Location, name: str, branch: Branch, value: bytes) -> Any:
+    """A branch's recorded result, as its function is annotated; `location` is that of the join or race."""
+    inner = named(location, scope.turn.journal.names.number(name))
+    return decode_value(scope.turn, inner, value, hints_of(branch).returns)

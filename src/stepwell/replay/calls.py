@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.codec.base import Place
 from stepwell.codec.signatures import Kind, decode_call, encode_call, hints_of
 from stepwell.errors import DefinitionError, StepwellError
 from stepwell.model.entries import Entry
@@ -29,7 +28,7 @@ def describe_call(
 ) -> bytes:
     """What is stored with a step's result so that any worker can undo it."""
     assert step.options_.compensate is not None
-    place = Place(turn.run.workflow, turn.journal.names.text(location), "the input")
+    place = turn.place(location, "the input", field="undo")
     arguments = encode_call(args, kwargs, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
     return pack([step.qualified, qualified_name(step.options_.compensate)], arguments)
 
@@ -56,9 +55,9 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
         )
         raise UndoFailed(record_failure(error, path=path))
     try:
-        place = Place(turn.run.workflow, path, "the input")
+        place = turn.place(entry.location, "the input", field="undo")
         args, kwargs = decode_call(payload, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
-        result = turn.codec.decode(entry.value, step.signature.returns, place=place._replace(what="the result"))
+        result = turn.codec.decode(entry.value, step.signature.returns, place=turn.place(entry.location, "the result"))
     except StepwellError as error:
         raise UndoFailed(record_failure(error, path=path)) from error
     return compensation, _given(compensation, (*args, *kwargs.values(), result))

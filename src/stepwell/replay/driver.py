@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from stepwell.clock import Instant
-from stepwell.codec.base import Place
-from stepwell.codec.json_codec import JsonCodec
-from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError
-from stepwell.ids import derived_run_id
+from stepwell.codec.base import Codec, Place, Row
+from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
+from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import ROOT, undo
@@ -21,13 +20,16 @@ from stepwell.replay.context import Context
 from stepwell.replay.definition import Workflow
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
+from stepwell.replay.recorded import stopped
 from stepwell.replay.rollback import left_to_undo, unwind
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.turn import Turn
 
+_ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
-def begin_forward(workflow: Workflow[Any, Any], run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec) -> Turn:
+
+def begin_forward(workflow: Workflow[Any, Any], run: Run, journal: Journal, inbox: Inbox, codec: Codec) -> Turn:
     """A turn that runs the workflow's function from its beginning, over what is recorded."""
     turn = Turn(run, journal, inbox, codec, Context)
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
@@ -36,15 +38,19 @@ def begin_forward(workflow: Workflow[Any, Any], run: Run, journal: Journal, inbo
         context = Context(scope)
         if not workflow.takes_input:
             return await workflow.fn(context)
-        place = Place(run.workflow, "", "the input")
-        return await workflow.fn(context, codec.decode(run.input, workflow.input_hint, place=place))
+        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+        try:
+            input = codec.decode(run.input, workflow.input_hint, place=place)
+        except StoreError as error:
+            raise stopped(turn, "", error) from error
+        return await workflow.fn(context, input)
 
     turn.begin(main())
     return turn
 
 
 def begin_rollback(
-    workflow: Workflow[Any, Any] | None, run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec, now: Instant
+    workflow: Workflow[Any, Any] | None, run: Run, journal: Journal, inbox: Inbox, codec: Codec, now: Instant
 ) -> Turn:
     """A turn that undoes what is left to undo.
 
@@ -72,23 +78,40 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     error = turn.error
     if error is None:
         return _completed(turn, workflow)
-    if isinstance(error, ContinueAsNew):
-        return _continued(turn, workflow, error)
+    request = _request_in(error)
+    if request is not None:
+        return _continued(turn, workflow, request)
     return failed(turn, error)
+
+
+def _request_in(error: BaseException) -> ContinueAsNew | None:
+    """The wish to continue as new, also if a task group wrapped it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := _request_in(each)) is not None), None)
+    return error if isinstance(error, ContinueAsNew) else None
 
 
 def failed(turn: Turn, error: BaseException) -> Move:
     """How a run ends that failed: at once, or through its compensations."""
     failure, floor = _describe(turn, error), 0
-    if isinstance(error, Rollback) and error.to is not None:
+    line = _line_of(error)
+    if line is not None:
         try:
-            floor = checkpoint_floor(turn.journal, error.to)
+            floor = checkpoint_floor(turn.journal, line)
         except CheckpointMissingError as missing:
             failure = record_failure(missing)
     stored = encode_failure(failure)
     if left_to_undo(turn.journal, floor):
         return BeginRollback("failed", stored, floor)
     return End(RunStatus.FAILED, failure=stored)
+
+
+def _line_of(error: BaseException) -> str | None:
+    """The checkpoint that a rollback named, raised by the code itself or by a step."""
+    if isinstance(error, StepFailed) and error.failure.qualified == _ROLLBACK:
+        data = msgspec.json.decode(error.failure.data)
+        return data.get("to") if isinstance(data, dict) else None
+    return error.to if isinstance(error, Rollback) else None
 
 
 def honour_cancel(journal: Journal) -> Move:
@@ -105,16 +128,18 @@ def _describe(turn: Turn, error: BaseException) -> FailureRecord:
     data = b"null"
     if isinstance(error, Failure) and error.data is not None:
         try:
-            data = turn.codec.encode(error.data, place=Place(turn.run.workflow, "", "the data of a failure"))[1:]
+            data = turn.codec.encode_readable(error.data, place=Place(turn.run.workflow, "", "the data of a failure"))
         except StepwellError as unstorable:
             return record_failure(unstorable)
     return record_failure(error, data=data)
 
 
 def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
-    place = Place(turn.run.workflow, "", "the result")
+    place = Place(turn.run.workflow, "", "the result", row=Row(turn.run.run_id, "", "output"))
     try:
         output, _ = turn.codec.settle(turn.value, workflow.output_hint, place=place)
+    except StoreError as error:
+        return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, error)
     return End(RunStatus.COMPLETED, output=output)
@@ -123,15 +148,16 @@ def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
 def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew) -> Move:
     run = turn.run
     following: Workflow[Any, Any] = request.workflow or workflow
-    place = Place(following.name, "", "the input")
+    run_id = derived_run_id(run.run_id, CONTINUED)
+    place = Place(following.name, "", "the input", row=Row(run_id, "", "input"))
     try:
         value = turn.codec.validate(request.input, following.input_hint, place=place) if following.takes_input else None
         stored = turn.codec.encode(value, following.input_hint if following.takes_input else Any, place=place)
+    except StoreError as error:
+        return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, error)
-    successor = NewRun(
-        derived_run_id(run.run_id, "~continued"), following.name, following.version, stored, run.key, run.parent
-    )
+    successor = NewRun(run_id, following.name, following.version, stored, run.key, run.parent)
     return End(RunStatus.CONTINUED, successor=successor)
 
 

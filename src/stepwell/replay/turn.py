@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepwell.clock import Instant
-from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.base import Codec, Place, Row
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
@@ -50,7 +50,7 @@ class Turn:
     """The running code of one workflow, between the world's events."""
 
     def __init__(
-        self, run: Run, journal: Journal, inbox: Inbox, codec: JsonCodec, context: Callable[[Any], Any]
+        self, run: Run, journal: Journal, inbox: Inbox, codec: Codec, context: Callable[[Any], Any]
     ) -> None:
         self.run = run
         self.context = context  # makes the author's surface for a scope
@@ -192,6 +192,11 @@ class Turn:
             self._root.exception()  # heard: asyncio need not report it
 
     # --- for primitives: called from inside the code ---
+
+    def place(self, location: Location, what: str, *, field: str = "value") -> Place:
+        """Where a value of this run belongs: in words, and as the row and field that it is stored in."""
+        path = self.journal.names.text(location)
+        return Place(self.run.workflow, path, what, row=Row(self.run.run_id, path, field))
 
     def check_open(self) -> None:
         """Refuse operations of code that is being torn down or has diverged."""

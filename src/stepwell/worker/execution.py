@@ -7,7 +7,7 @@ import logging
 from typing import Any, Protocol, assert_never
 
 from stepwell.clock import SECOND, Instant
-from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError
@@ -35,7 +35,7 @@ class Host(Protocol):
     settings: WorkerSettings
     committer: Committer
     lease: Lease
-    codec: JsonCodec
+    codec: Codec
 
     def now(self) -> Instant: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...

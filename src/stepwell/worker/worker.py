@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, assert_never
 
 from stepwell.clock import SECOND, Instant, span
-from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.errors import LeaseLostError, StepwellError, StoreUnavailableError
@@ -37,7 +37,7 @@ class Worker:
     """Executes the runs of the workflows it knows."""
 
     def __init__(
-        self, environment: Environment, store: Store, registry: Registry, settings: WorkerSettings, codec: JsonCodec
+        self, environment: Environment, store: Store, registry: Registry, settings: WorkerSettings, codec: Codec
     ) -> None:
         self.environment = environment
         self.settings = settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.clock import Span
-from stepwell.codec.base import Place
-from stepwell.errors import ChildFailed
+from stepwell.codec.base import Place, Row
+from stepwell.errors import ChildFailed, StoreError
 from stepwell.ids import RunId, derived_run_id
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
@@ -15,7 +15,7 @@ from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.definition import Workflow
 from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import decode_value
+from stepwell.replay.recorded import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
@@ -44,12 +44,19 @@ async def run_child(
 def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int) -> Entry:
     turn = scope.turn
     if outcome.status is RunStatus.COMPLETED and outcome.output is not None:
-        value = pack([outcome.run_id], outcome.output)
+        value = pack([outcome.run_id], _own_copy(scope, location, outcome, outcome.output))
         return turn.journal.record(location, EntryKind.CHILD, EntryStatus.DONE, value, turn.now, took)
     failure = decode_failure(outcome.failure) if outcome.failure is not None else None
     error = ChildFailed(turn.journal.names.text(location), outcome.run_id, outcome.status.value, failure)
     value = encode_failure(record_failure(error))
     return turn.journal.record(location, EntryKind.CHILD, EntryStatus.FAILED, value, turn.now, took)
+
+
+def _own_copy(scope: Scope, location: Location, outcome: ChildOutcome, output: bytes) -> bytes:
+    """The child's output as it is stored in this run's history."""
+    turn, what = scope.turn, "the child's result"
+    place = Place(turn.run.workflow, turn.journal.names.text(location), what, row=Row(outcome.run_id, "", "output"))
+    return rebind_value(turn, output, place, lambda: turn.place(location, what))
 
 
 async def run_spawn(
@@ -75,15 +82,19 @@ def new_child(
     """The one child of this place, whose id is the same however often it is computed."""
     turn = scope.turn
     path = turn.journal.names.text(location)
-    place = Place(turn.run.workflow, path, "the input")
+    run_id = derived_run_id(turn.run.run_id, path)
+    place = Place(turn.run.workflow, path, "the input", row=Row(run_id, "", "input"))
     hint = child.input_hint if child.takes_input else Any
+    value = turn.codec.validate(input, hint, place=place) if child.takes_input else None
+    try:
+        stored = turn.codec.encode(value, hint, place=place)
+    except StoreError as error:
+        raise stopped(turn, path, error) from error
     return NewRun(
-        derived_run_id(turn.run.run_id, path),
+        run_id,
         child.name,
         child.version,
-        turn.codec.encode(
-            turn.codec.validate(input, hint, place=place) if child.takes_input else None, hint, place=place
-        ),
+        stored,
         None if key is None else normal_key(key),
         Parent(turn.run.run_id, location, detached),
         Span(0),

@@ -70,6 +70,6 @@ def _results(scope: Scope, location: Location, entry: Entry, branches: Mapping[s
     results, at = {}, 0
     for name, size in header:
         value = payloads[at : at + size]
-        results[name] = decode_branch(scope, location, branches[name], value) if name in branches else None
+        results[name] = decode_branch(scope, location, name, branches[name], value) if name in branches else None
         at += size
     return results

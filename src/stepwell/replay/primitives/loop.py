@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
-from stepwell.codec.base import Place
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, NonDeterministicError
 from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, iteration, iterations
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import decode_recorded, decode_value
+from stepwell.replay.recorded import decode_recorded, decode_value, settle_value
 from stepwell.replay.scopes import Scope
 
 S = TypeVar("S")
@@ -70,13 +69,13 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
     hint = _state_hint(body)
     cursor = journal.cursors.get(location)
     if cursor is None:
-        number, trimmed, stored = 0, 0, _encode(scope, location, state, hint)
+        number, trimmed, stored = 0, 0, _encode(scope, location, state, hint, "state")
     else:
         number, trimmed = cursor.iteration, cursor.trimmed
         journal.skip(*iterations(location, 0, number))
         (time,), stored = unpack(cursor.state)
         scope.time = max(scope.time, time)
-    state = decode_value(turn, location, stored, hint, "the loop's state")
+    state = decode_value(turn, location, stored, hint, "the loop's state", field="state")
     while True:
         inner = scope.below(iteration(location, number))
         outcome = await body(turn.context(inner), state)
@@ -86,14 +85,14 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
             outcome = Continue(None)
         match outcome:
             case Break(value):
-                stored = _encode(scope, location, value, _break_hint(body))
+                stored = _encode(scope, location, value, _break_hint(body), "value")
                 _trim(scope, location, trimmed, number - options.keep)
                 journal.end_cursor(location)
                 took = turn.now - started_at
                 return journal.record(location, EntryKind.LOOP, EntryStatus.DONE, stored, turn.now, took, number)
             case Continue(following):
-                stored = _encode(scope, location, following, hint)
-                state = decode_value(turn, location, stored, hint, "the loop's state")
+                stored = _encode(scope, location, following, hint, "state")
+                state = decode_value(turn, location, stored, hint, "the loop's state", field="state")
             case _:
                 raise _bad_outcome(scope, location, outcome)
         before = trimmed
@@ -126,11 +125,9 @@ def _break_hint(body: LoopBody) -> Any:
     return Any
 
 
-def _encode(scope: Scope, location: Location, value: Any, hint: Any) -> bytes:
+def _encode(scope: Scope, location: Location, value: Any, hint: Any, field: str) -> bytes:
     turn = scope.turn
-    stored, _ = turn.codec.settle(
-        value, hint, place=lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the state")
-    )
+    stored, _ = settle_value(turn, value, hint, lambda: turn.place(location, "the state", field=field))
     return stored
 
 

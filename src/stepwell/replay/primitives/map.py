@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from stepwell.codec.base import Place
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, JoinError, ReplayError
 from stepwell.model.entries import Entry
@@ -15,9 +14,10 @@ from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.join import OnError
-from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.recorded import decode_recorded, settle_value
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
+from stepwell.replay.suspend import ContinueAsNew
 
 ItemFunction = Callable[[Any, Any], Awaitable[Any]]  # takes the item's Context and the item
 
@@ -73,7 +73,12 @@ async def _run_items(
         nonlocal left
         for number in numbers:
             inner = running[number] = scope.below(iteration(location, number))
-            entry = await _run_item(inner, function, items[number])
+            try:
+                entry = await _run_item(inner, function, items[number])
+            except ContinueAsNew as request:
+                if not over.done():
+                    over.set_exception(request)
+                return
             del running[number]
             if entry.status is EntryStatus.FAILED:
                 failed.append((number, entry))
@@ -107,8 +112,8 @@ async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
     started_at = inner.time
     try:
         value = await function(turn.context(inner), item)
-        place = Place(turn.run.workflow, journal.names.text(location), "the result")
-        stored, _ = turn.codec.settle(value, hints_of(function).returns, place=place)
+        hint = hints_of(function).returns
+        stored, _ = settle_value(turn, value, hint, lambda: turn.place(location, "the result"))
         status = EntryStatus.DONE
     except ReplayError as problem:
         raise turn.diverge(problem) from None

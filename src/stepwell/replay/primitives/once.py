@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.codec.base import Place
 from stepwell.codec.signatures import hints_of
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.recorded import decode_recorded, settle_value
 from stepwell.replay.scopes import Scope
 
 
@@ -20,8 +19,7 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
     hint = hints_of(producer).returns
     if entry is None:
         await turn.after_replay()
-        place = lambda: Place(turn.run.workflow, turn.journal.names.text(location), "the value")  # noqa: E731
-        stored, _ = turn.codec.settle(producer(), hint, place=place)
+        stored, _ = settle_value(turn, producer(), hint, lambda: turn.place(location, "the value"))
         entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)
     else:
         await turn.in_order(entry)

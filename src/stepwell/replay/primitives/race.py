@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from stepwell.errors import RaceError
 from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
-from stepwell.model.locations import Location
+from stepwell.model.locations import Location, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Branch, Branches, Finished, decode_branch
 from stepwell.replay.packing import pack, unpack
@@ -48,7 +48,7 @@ async def run_race(
     if entry.status is EntryStatus.FAILED:
         raise revive(decode_failure(entry.value))
     (name,), stored = unpack(entry.value)
-    return Winner(name, decode_branch(scope, location, branches[name], stored) if name in branches else None)
+    return Winner(name, decode_branch(scope, location, name, branches[name], stored) if name in branches else None)
 
 
 async def _compete(
@@ -61,6 +61,8 @@ async def _compete(
             settled = await running.next()
             if isinstance(settled, Finished):
                 await running.cancel()
+                for name in failures:
+                    scope.turn.journal.trim(*subtree(running.scopes[name].location))
                 return settled
             if first == "settled":
                 await running.cancel()

@@ -10,7 +10,7 @@ import msgspec
 
 from stepwell.clock import Instant, to_timedelta
 from stepwell.codec.base import Place
-from stepwell.errors import Failure, OutcomeUnknown, Rollback, StepwellError
+from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepwellError, StoreError
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
@@ -19,7 +19,7 @@ from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
-from stepwell.replay.recorded import decode_recorded
+from stepwell.replay.recorded import decode_recorded, settle_value, stopped
 from stepwell.replay.revival import step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
@@ -166,8 +166,12 @@ def _store(
     """Record a value; one that cannot be stored is a failure that no retry can mend."""
     options, hint = step.options_, step.signature.returns
     try:
-        stored, decoded = turn.codec.settle(value, hint, place=lambda: _place(turn, location))
+        stored, decoded = settle_value(turn, value, hint, lambda: turn.place(location, "the result"))
         undo = describe_call(turn, location, step, args, kwargs) if options.compensate is not None else None
+    except ReplayError:
+        raise
+    except StoreError as error:
+        raise stopped(turn, error.where, error) from error
     except StepwellError as error:
         return Raised(error)
     is_urgent = options.durability == "normal"
@@ -176,10 +180,6 @@ def _store(
         location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
     )
     return entry, decoded
-
-
-def _place(turn: Turn, location: Location) -> Place:
-    return Place(turn.run.workflow, turn.journal.names.text(location), "the result")
 
 
 def _after_failure(
@@ -207,7 +207,7 @@ def _data_of(turn: Turn, error: BaseException | None) -> bytes:
     match error:
         case Failure() if error.data is not None:
             place = Place(turn.run.workflow, "", "the data of a failure")
-            return bytes(turn.codec.encode(error.data, place=place))[1:]
+            return turn.codec.encode_readable(error.data, place=place)
         case Rollback():
             return msgspec.json.encode({"to": error.to, "reason": error.reason})
         case _:

@@ -71,7 +71,7 @@ async def run_wait_any(
     if entry is None:
         label, arrival = await _first(scope, location, awaited)
         if isinstance(arrival, Signal):
-            value = write_messages(scope, [arrival])
+            value = write_messages(scope, location, [arrival])
         else:
             value = pack([], b"")
         stored = pack([label], value)

@@ -83,8 +83,8 @@ def _outcome(order: Order, fn: Isolated, process: ChildProcess) -> Succeeded | R
         case Failed() as failed:
             return Raised(rebuild(failed, output))
         case None:
-            lines = (process.stderr.rstrip() or process.stdout.rstrip()).splitlines()
-            return Raised(crashed(process.code, output, lines[-1] if lines else "", fn.memory_max))
+            last = (process.stderr.rstrip() or process.stdout.rstrip()).rpartition("\n")[2]
+            return Raised(crashed(process.code, output, last, fn.memory_max))
 
 
 def _log_output(body: Body, process: ChildProcess, level: int, end: str) -> None:
