@@ -191,3 +191,28 @@ def walk(node: Any) -> list[Node]:
         for part in node:
             found += walk(part)
     return found
+
+
+def longest(part: Any) -> float:
+    """A bound, in seconds, of what a program (or a node of it) waits and works when nothing goes wrong."""
+    if "body" in part and "continues" in part:
+        return longest(part["body"]) * (part["continues"] + 1)
+    match part["op"]:
+        case "sleep":
+            return float(part["seconds"])
+        case "receive" | "receive_many":
+            return 2.0 + (part["timeout"] or 0.0)
+        case "step" | "try_step":
+            return 4.0 + 3 * float(part["lasts"])
+        case "loop":
+            return part["times"] * longest(part["body"])
+        case "child" | "spawn":
+            return 2.0 + longest(part["program"])
+        case "try":
+            return longest(part["body"])
+        case "seq" | "gather":
+            return sum(longest(item) for item in part["items"])
+        case "join" | "race":
+            return sum(longest(item) for item in part["branches"].values())
+        case _:
+            return 0.0

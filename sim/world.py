@@ -21,11 +21,11 @@ from sim.ledger import Ledger
 from sim.loop import Deadlock, SimLoop, Spinning
 from sim.mix import MODES, STORES, Mix, Shape, draw_mix, draw_shape
 from sim.process import Process
-from sim.programs import Maker, walk
+from sim.programs import Maker, longest, walk
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 
-SECONDS_TO_END = 400.0  # of virtual time, once all faults have stopped
+SECONDS_TO_END = 120.0  # of virtual time, once all faults have stopped, besides what the programs themselves take
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class World:
         await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain())
         self.stats["calls while it ran"] = self._calls["*"]
         await self._stop_faults()
-        await self.clients.operators.settle(SECONDS_TO_END)
+        await self.clients.operators.settle(SECONDS_TO_END + 2 * max(map(longest, self.programs)))
         if not self.checker.violations:
             await self._close()
 

@@ -84,7 +84,8 @@ def _check_bodies(world: World) -> None:
     if not world.mix.is_calm or world.stats["poisonings"]:
         return
     for (run_id, path, attempt), count in counts.items():
-        if count > 1:
+        # A retried race begins anew, with the branches that had lost.
+        if count > 1 and not world.checker.shadow(run_id).retries:
             world.checker.violate(
                 "I1", run_id, f"attempt {attempt} of {path} ran {count} times, and nothing had failed"
             )

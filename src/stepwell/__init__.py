@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.sleep import Slept
     from stepwell.replay.primitives.wait_any import Arrived, signal, timer
     from stepwell.replay.step_context import StepContext
+    from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
 __all__ = [
@@ -87,6 +88,8 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "StepwellError",
+    "SyncEngine",
+    "SyncHandle",
     "Tried",
     "UnserialisableError",
     "WaitTimeout",
@@ -102,6 +105,7 @@ __all__ = [
 
 # Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
 _HOMES = {
+    "stepwell.sync": ["SyncEngine", "SyncHandle"],
     "stepwell.replay.operations": ["ChildOperation", "Operation", "Outcome"],
     "stepwell.replay.primitives.wait_any": ["Arrived", "signal", "timer"],
     "stepwell.clock": ["Duration"],

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from stepwell.codec.base import Codec
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
 from stepwell.engine.facade import Facade
@@ -36,7 +37,7 @@ class Engine(Facade):
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
-        codec: JsonCodec | None = None,
+        codec: Codec | None = None,
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)

@@ -1,8 +1,8 @@
 """Signals under encryption: sealed by a sender who knows a target and a name, opened by the run that it reaches.
 
-A sender may name a run by its key, or by the id of a run that has been continued since; so the target it named goes
-with the payload, in the clear: `t`, the length and text of the target, and the payload that is bound to target and name.
-The receiver opens it only if that target means itself.
+A sender may name a run by its key, or by the id of a run that has been continued since. So the target it named goes
+with the payload, in the clear: `t`, the length and text of the target, and the payload, bound to target and name. The
+receiver opens it only if that target means itself.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _read(folder: int, name: str) -> bytes:
         if error.errno != errno.ELOOP:
             raise
         raise DamagedBlobError(f"blob {name} is a link") from None
-    with open(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise DamagedBlobError(f"blob {name} is not a file")
         content = file.read()
@@ -129,7 +129,7 @@ def _write(folder: int, name: str, content: bytes) -> None:
     temporary = f".{random_bytes(12).hex()}.new"
     handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
     try:
-        with open(handle, "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(handle)

@@ -44,7 +44,8 @@ class Keys:
     """
 
     def __init__(self, current: str, keys: Mapping[str, bytes]) -> None:
-        for key_id, key in keys.items():
+        given: Mapping[str, Any] = keys  # they come from files and variables: do not believe the annotation
+        for key_id, key in given.items():
             if not _KEY_ID.fullmatch(key_id):
                 raise InvalidOptionError(f"key id {key_id[:60]!r} is not usable", why="letters, digits and _.:- only")
             if not isinstance(key, bytes) or len(key) != KEY_BYTES:
@@ -104,7 +105,8 @@ class Encrypted(Layer):
         assert key is not None
         nonce = self._random(NONCE_BYTES)
         head = ENCRYPTED + bytes([len(key_id)]) + key_id.encode() + nonce
-        return head + self._cipher(_derive(key, nonce)).encrypt(nonce[12:], payload, self._bond(key_id, place))
+        sealed: bytes = self._cipher(_derive(key, nonce)).encrypt(nonce[12:], payload, self._bond(key_id, place))
+        return head + sealed
 
     def open(self, payload: Payload, place: PlaceLike) -> Payload:
         """The payload that was encrypted; raises `CorruptRecordError` if it was not encrypted for this row."""
@@ -122,13 +124,14 @@ class Encrypted(Layer):
                 "add that key to `Keys`; without it the value is lost",
             )
         try:
-            return self._cipher(_derive(key, nonce)).decrypt(nonce[12:], body, self._bond(key_id, place))
+            opened: bytes = self._cipher(_derive(key, nonce)).decrypt(nonce[12:], body, self._bond(key_id, place))
         except self._failures:
             _refuse(
                 place,
                 "it is not what was encrypted for this place",
                 f"its authentication failed (key {key_id!r}): it was changed, or belongs to another row or namespace",
             )
+        return opened
 
     def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
         """See `Codec.decode`. What does not fit is named, not quoted: errors are stored in the clear."""

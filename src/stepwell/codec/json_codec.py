@@ -46,10 +46,9 @@ class JsonCodec:
     Not promised: the order of sets; the fields that a subclass adds to the class its hint names; types without a hint.
     """
 
-    conceals: Final = False
-
     def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
         self.payload_bytes_max = payload_bytes_max
+        self.conceals = False
         self._write = _write
         self._upcasters = Upcasters()
 

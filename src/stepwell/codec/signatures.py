@@ -214,9 +214,7 @@ def _encode_argument(codec: Codec, value: Any, parameter: Parameter | None, name
     return codec.encode_body(value, hint, _argument_place(parameter, name, place))
 
 
-def _decode_argument(
-    codec: Codec, raw: msgspec.Raw, parameter: Parameter | None, name: str, place: PlaceLike
-) -> Any:
+def _decode_argument(codec: Codec, raw: msgspec.Raw, parameter: Parameter | None, name: str, place: PlaceLike) -> Any:
     hint = ANY if parameter is None else parameter.hint
     return codec.decode_body(bytes(raw), hint, _argument_place(parameter, name, place))
 

@@ -17,7 +17,7 @@ pydantic model, which has validators of its own for that.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from stepwell.codec.base import Upcaster
@@ -54,6 +54,10 @@ class Upcasters:
         return _Lift(self._chains, notes).lift(data, hint)
 
 
+class _Unsuited(Exception):  # noqa: N818  control flow
+    """An up-caster was not made for this value."""
+
+
 class _Lift:
     """One payload on its way."""
 
@@ -79,17 +83,22 @@ class _Lift:
         except TypeError:  # a hint that cannot be hashed
             return
         for start in range(len(chain) - 1, -1, -1):
-            value = copy.deepcopy(data)
+            self._calls += len(chain) - start
+            if self._calls > CALLS_MAX:
+                return
             try:
-                for upcaster in chain[start:]:
-                    self._calls += 1
-                    if self._calls > CALLS_MAX:
-                        return
-                    value = upcaster(value)
-            except Exception as error:  # noqa: BLE001  any error of theirs means: not this one
-                self._note(f"the up-caster `{_name(upcaster)}` of {type_name(hint)} failed: {type(error).__name__}")
+                yield self._cast(copy.deepcopy(data), chain[start:], hint)
+            except _Unsuited:
                 continue
-            yield value
+
+    def _cast(self, data: Any, chain: Sequence[Upcaster], hint: Any) -> Any:
+        for upcaster in chain:
+            try:
+                data = upcaster(data)
+            except Exception as error:  # any error of theirs means: not this one
+                self._note(f"the up-caster `{_name(upcaster)}` of {type_name(hint)} failed: {type(error).__name__}")
+                raise _Unsuited from error
+        return data
 
     def _lift_parts(self, data: Any, hint: Any) -> Any:
         lifted = data

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from stepwell.clock import Duration, Instant, span
-from stepwell.codec.base import Place
-from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.addressed import encode_signal
+from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
@@ -20,6 +21,7 @@ from stepwell.errors import (
     InvalidInputError,
     InvalidOptionError,
     NotFoundError,
+    StoreError,
     StoreUnavailableError,
 )
 from stepwell.ids import RunId, SignalId
@@ -29,6 +31,7 @@ from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
+from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter
@@ -51,7 +54,7 @@ class Local(Protocol):
     def offer(self) -> Claimant | None: ...
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
-    def doubt(self) -> None: ...
+    def awaiting(self) -> AbstractContextManager[None]: ...
 
 
 class Start(NamedTuple):
@@ -81,7 +84,7 @@ class Recovered(NamedTuple):
 class Facade:
     """What a caller may ask. Every verb is durable before it returns."""
 
-    def __init__(self, environment: Environment, store: Store, registry: Registry, codec: JsonCodec) -> None:
+    def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:
         self._environment = environment
         self._store = store
         self._registry = registry
@@ -159,7 +162,7 @@ class Facade:
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         return await self._start(
             Started(definition.name, definition.version, definition.output_hint),
-            [(self._encode_input(definition, start.input), start) for start in starts],
+            [self._new(definition, start) for start in starts],
             on_conflict,
             dedup,
             delay,
@@ -177,15 +180,15 @@ class Facade:
         delay: Duration = 0,
     ) -> Handle[Any]:
         """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
-        stored = self._codec.encode(input, place=Place(workflow, "", "the input"))
-        name = check_name(workflow, what="workflow name")
+        name, run_id = check_name(workflow, what="workflow name"), self._run_id(None)
+        stored = self._codec.encode(input, place=_input_place(workflow, run_id))
         started = Started(name, version, Any)
-        return (await self._start(started, [(stored, Start(input, key))], on_conflict, dedup, delay))[0]
+        return (await self._start(started, [(run_id, stored, Start(input, key))], on_conflict, dedup, delay))[0]
 
     async def _start(
         self,
         started: Started,
-        inputs: Sequence[tuple[bytes, Start]],
+        inputs: Sequence[tuple[RunId, bytes, Start]],
         on_conflict: OnConflict,
         dedup: Duration,
         delay: Duration,
@@ -193,7 +196,7 @@ class Facade:
         window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
         new = [
             NewRun(
-                self._run_id(start.run_id),
+                run_id,
                 started.name,
                 started.version,
                 stored,
@@ -202,15 +205,31 @@ class Facade:
                 dedup=window,
                 own_id=start.run_id is None,
             )
-            for stored, start in inputs
+            for run_id, stored, start in inputs
         ]
         created = await self._create(new)
         for item, run in zip(created, new, strict=True):
             self._check_conflict(item, run, on_conflict)
+        same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
         return [
-            Handle(self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=started.output_hint)
-            for item in created
+            Handle(self, item.run_id, is_new=item.is_new, same_input=is_same, output_hint=started.output_hint)
+            for item, is_same in zip(created, same, strict=True)
         ]
+
+    async def _has_same_input(self, created: Created, new: NewRun) -> bool:
+        """The store compares stored inputs; encrypted ones are never equal, so those are opened."""
+        if created.is_new or not self._codec.conceals:
+            return created.same_input
+        found = await self._get(created.run_id)
+        try:
+            theirs = self._codec.unseal(found.input, place=_input_place(found.workflow, found.run_id))
+        except StoreError:
+            return False
+        return theirs == self._codec.unseal(new.input, place=_input_place(new.workflow, new.run_id))
+
+    def _new(self, definition: Workflow[Any, Any], start: Start) -> tuple[RunId, bytes, Start]:
+        run_id = self._run_id(start.run_id)
+        return run_id, self._encode_input(definition, start.input, run_id), start
 
     def _run_id(self, given: str | None) -> RunId:
         if given is None:
@@ -222,7 +241,7 @@ class Facade:
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
         created = await self._surely(
-            lambda again: self._claiming(self._store.runs.create(_again(new, again), self._offer()))
+            lambda again: self._claiming(lambda offer: self._store.runs.create(_again(new, again), offer))
         )
         self._adopt(item.claimed for item in created if item.claimed is not None)
         return created
@@ -235,8 +254,8 @@ class Facade:
                 f"key {run.key!r} belongs to run {created.run_id}", fix='use on_conflict="get", or another key'
             )
 
-    def _encode_input(self, definition: Workflow[Any, Any], value: Any) -> bytes:
-        place = Place(definition.name, "", "the input")
+    def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes:
+        place = _input_place(definition.name, run_id)
         if not definition.takes_input:
             if value is not None:
                 raise InvalidInputError(f"workflow {definition.name!r} takes no input", where=definition.name)
@@ -270,12 +289,12 @@ class Facade:
         if if_missing not in ("raise", "hold", "drop"):
             raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
         check_name(name, what="signal name")
-        stored = self._codec.encode(payload, place=Place("", name, "the signal"))
+        stored = encode_signal(self._codec, payload, target=_target(target), name=name)
         signal = NewSignal(
             SignalId(self._environment.ids.uuid()), _target(target), name, stored, dedup_key, hold=if_missing == "hold"
         )
         (delivered,), claimed = await self._surely(
-            lambda _: self._claiming(self._store.signals.deliver([signal], self._offer()))
+            lambda _: self._claiming(lambda offer: self._store.signals.deliver([signal], offer))
         )
         self._adopt(claimed)
         if delivered.delivery is Delivery.MISSING and if_missing == "raise":
@@ -328,7 +347,10 @@ class Facade:
         hint = output_hint if known is None or ended.run_id == run.run_id else known.output_hint
         if hint is None:
             hint = known.output_hint if known is not None else Any
-        return self._codec.decode(ended.output or b"jnull", hint, place=Place(ended.workflow, "", "the result"))
+        place = Place(ended.workflow, "", "the result", row=Row(ended.run_id, "", "output"))
+        if ended.output is None:
+            return self._codec.decode_body(b"null", hint, place)
+        return self._codec.decode(ended.output, hint, place=place)
 
     # --- steering ---
 
@@ -342,7 +364,7 @@ class Facade:
         while run.successor is not None:
             run = await self._get(run.successor)
         cancelled = await self._surely(
-            lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=reason)
+            lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=redact(reason))
         )
         return cancelled.changed
 
@@ -397,14 +419,13 @@ class Facade:
         recent = await self._store.views.list_runs(RunFilter(), limit=200)
         return nearest(target, [name for run in recent for name in (run.key, run.run_id) if name])
 
-    async def _claiming(self, request: Coroutine[Any, Any, T]) -> T:
-        """Make a request that may claim runs for this process. Without its answer, the worker must ask what it owns."""
-        try:
-            return await request
-        except BaseException:
-            if self._local is not None:
-                self._local.doubt()
-            raise
+    async def _claiming(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T:
+        """Make a request that may claim runs for this process."""
+        offer = self._offer()
+        if self._local is None or offer is None:
+            return await ask(None)
+        with self._local.awaiting():
+            return await ask(offer)
 
     def _offer(self) -> Claimant | None:
         return self._local.offer() if self._local is not None else None
@@ -430,6 +451,10 @@ class Facade:
 def _again(new: list[NewRun], is_repeated: bool) -> list[NewRun]:
     """A repeated start may find its own run id: that is its own doing."""
     return [run._replace(own_id=True) for run in new] if is_repeated else new
+
+
+def _input_place(workflow: str, run_id: RunId) -> Place:
+    return Place(workflow, "", "the input", row=Row(run_id, "", "input"))
 
 
 def _target(target: str) -> str:

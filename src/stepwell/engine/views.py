@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
 
-import msgspec
-
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
 from stepwell.model.failures import FailureRecord, decode_failure
@@ -89,8 +87,8 @@ def _time(instant: Instant | None) -> datetime | None:
 
 
 def plain(payload: bytes | None) -> Any:
-    """A payload as plain JSON values. What is encrypted or offloaded is shown as a mark that says so; what cannot be read
-    as text, because a view never fails.
+    """A payload as plain JSON values; as a mark if it is encrypted or offloaded; as text if it cannot be read, because
+    a view never fails.
     """
     return None if not payload else read_plainly(payload)
 

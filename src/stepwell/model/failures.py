@@ -75,7 +75,12 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
     trace = _clean("".join(traceback.format_exception(error, limit=-20)))[-TRACE_MAX:]
     if not isinstance(error, StepwellError):
         return FailureRecord(
-            kind.__name__, _clean(_words(error)), f"{kind.__module__}.{kind.__qualname__}", path=path, trace=trace
+            kind.__name__,
+            _clean(_words(error)),
+            f"{kind.__module__}.{kind.__qualname__}",
+            path=path,
+            trace=trace,
+            data=msgspec.Raw(data),
         )
     return msgspec.structs.replace(
         _describe(error),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.codec.base import Payload, Place, PlaceLike
+from stepwell.codec.base import Payload, Place, PlaceLike, place_of
 from stepwell.codec.envelopes import show_payload
 from stepwell.errors import HistoryDivergedError, StepwellError, StoreError
 from stepwell.model.entries import Entry
@@ -50,7 +50,7 @@ def settle_value(turn: Turn, value: Any, hint: Any, place: PlaceLike) -> tuple[P
     try:
         return turn.codec.settle(value, hint, place=place)
     except StoreError as error:
-        raise stopped(turn, error.where, error) from error
+        raise stopped(turn, place_of(place).path, error) from error
 
 
 def rebind_value(turn: Turn, payload: Payload, place: Place, to: PlaceLike) -> Payload:
@@ -58,11 +58,9 @@ def rebind_value(turn: Turn, payload: Payload, place: Place, to: PlaceLike) -> P
     try:
         return turn.codec.rebind(payload, place=place, to=to)
     except StoreError as error:
-        raise stopped(turn, error.where, error) from error
+        raise stopped(turn, place.path, error) from error
 
 
 def stopped(turn: Turn, path: str, error: StoreError) -> StepwellError:
     """Stop the turn because a value is out of reach; the run can go on when that is mended."""
-    return turn.diverge(
-        HistoryDivergedError(error.title, where=path, why=f"{error.code}: {error.why}", fix=error.fix)
-    )
+    return turn.diverge(HistoryDivergedError(error.title, where=path, why=f"{error.code}: {error.why}", fix=error.fix))

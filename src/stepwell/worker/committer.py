@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError
@@ -32,6 +33,7 @@ class Committer:
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
+        self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext  # an answer that may bring claims
         self.on_doubt: Callable[[], None] = lambda: (
             None
         )  # an acknowledgement was lost: the store may have done more than we know
@@ -75,7 +77,9 @@ class Committer:
         pause = BACKOFF_FIRST
         while not self._is_closed:
             try:
-                return await self._runs.apply(commits, self._offer())
+                offer = self._offer()
+                with self.awaiting() if offer is not None else nullcontext():
+                    return await self._runs.apply(commits, offer)
             except StoreUnavailableError as error:
                 _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), error.title)
                 self.on_doubt()

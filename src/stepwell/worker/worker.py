@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
@@ -53,6 +54,8 @@ class Worker:
         self._wake = asyncio.Event()
         self._is_draining = False
         self._in_doubt = False
+        self._is_settling = False  # asking the store to free what we do not know of
+        self._answers_due = 0  # requests on their way that may claim runs for us
         self._loops: list[asyncio.Task[None]] = []
         self._unlisten: Callable[[], None] = lambda: None
 
@@ -107,9 +110,21 @@ class Worker:
     def offer(self) -> Claimant | None:
         """A claim that a start, signal or commit may make for this worker in its own transaction."""
         free = self.settings.runs_max - len(self._executions) - len(self._loading)
-        if self._is_draining or free <= 0 or not self.lease.is_live():
+        if self._is_draining or self._in_doubt or self._is_settling or free <= 0 or not self.lease.is_live():
             return None
         return Claimant(self.lease.incarnation, free, self._registry.definitions)
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """An answer is on its way that may bring claims; without it, the store must be asked to free them again."""
+        self._answers_due += 1
+        try:
+            yield
+        except BaseException:
+            self.doubt()
+            raise
+        finally:
+            self._answers_due -= 1
 
     def adopt(self, claimed: Iterable[Claimed]) -> None:
         """Execute runs that were claimed for this worker."""
@@ -204,7 +219,8 @@ class Worker:
     async def _claim_once(self) -> float | None:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
-            self._in_doubt = False
+            if self._answers_due:
+                return PAUSE  # what they bring is ours, and would be freed under our feet
             await self._relinquish()
         offer = self.offer()
         if offer is None:
@@ -221,12 +237,15 @@ class Worker:
         return 0.0
 
     async def _relinquish(self) -> None:
+        self._in_doubt, self._is_settling = False, True
         keep = {*self._executions, *self._loading, *self._later}
         try:
             await self._store.runs.relinquish(self.lease.incarnation, keep)
         except StoreUnavailableError:
             self._in_doubt = True
             raise
+        finally:
+            self._is_settling = False
 
     async def _renew_loop(self) -> None:
         every = self.settings.lease_span / SECOND / 3
@@ -302,6 +321,7 @@ class Worker:
     def _new_committer(self) -> Committer:
         committer = Committer(self.environment, self._store.runs, self.offer)
         committer.on_doubt = self.doubt
+        committer.awaiting = self.awaiting
         return committer
 
     async def _register(self) -> None:

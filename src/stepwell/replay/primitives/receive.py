@@ -90,9 +90,7 @@ def write_messages(scope: Scope, location: Location, signals: list[Signal]) -> b
     payloads = [_own_copy(scope.turn, location, number, signal) for number, signal in enumerate(signals)]
     for signal in signals:
         scope.turn.journal.consume(signal.number)
-    header = [
-        [signal.name, signal.sent_at, len(payload)] for signal, payload in zip(signals, payloads, strict=True)
-    ]
+    header = [[signal.name, signal.sent_at, len(payload)] for signal, payload in zip(signals, payloads, strict=True)]
     return pack(header, b"".join(payloads))
 
 

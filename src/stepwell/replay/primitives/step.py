@@ -171,7 +171,7 @@ def _store(
     except ReplayError:
         raise
     except StoreError as error:
-        raise stopped(turn, error.where, error) from error
+        raise stopped(turn, turn.journal.names.text(location), error) from error
     except StepwellError as error:
         return Raised(error)
     is_urgent = options.durability == "normal"

@@ -1,0 +1,58 @@
+"""The engine without asyncio: the same verbs, from any thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stepwell import Context, NotFoundError, RunFailed, Start, SyncEngine, workflow
+
+
+@workflow
+async def greets(ctx: Context, name: str) -> str:
+    return f"hello {name}, {(await ctx.receive('mood')).payload}"
+
+
+@workflow
+async def fails(ctx: Context) -> None:
+    ctx.fail("no")
+
+
+def test_a_run_is_started_signalled_and_awaited(tmp_path: Path) -> None:
+    with SyncEngine(f"sqlite:///{tmp_path}/sync.db", workflows=[greets]) as engine:
+        run = engine.start(greets, "ann", key="K")
+        run.signal("mood", "cheerful")
+
+        assert run.result("5s") == "hello ann, cheerful"
+        assert engine.status("k").status == "completed"
+        assert [entry.kind for entry in engine.history("k")] == ["receive"]
+        assert "completed" in engine.explain("k").sentence
+        assert [view.run_id for view in engine.list_runs()] == [run.run_id]
+        assert engine.handle(greets, "k").result("5s") == "hello ann, cheerful"
+
+
+def test_errors_reach_the_caller_as_they_are() -> None:
+    with SyncEngine("memory:", workflows=[fails, greets]) as engine:
+        with pytest.raises(RunFailed, match="Failure: no"):
+            engine.start(fails).result("5s")
+        with pytest.raises(NotFoundError):
+            engine.signal("nobody", "hello")
+        assert engine.cancel(engine.start(greets, "bo").run_id) is True
+
+
+def test_many_threads_may_call_it_at_once() -> None:
+    def one(number: int) -> str:
+        run = engine.start(greets, str(number))
+        engine.signal(run.run_id, "mood", number)
+        return run.result("20s")
+
+    with SyncEngine("memory:", workflows=[greets]) as engine, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(40))) == [f"hello {n}, {n}" for n in range(40)]
+        assert len(engine.start_many(greets, [Start("a"), Start("b")])) == 2
+
+
+def test_an_engine_that_is_not_open_says_so() -> None:
+    with pytest.raises(RuntimeError, match="with"):
+        SyncEngine("memory:", workflows=[greets]).status("k")
