@@ -51,7 +51,13 @@ SWITCHES: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    return "memory" if name in STORE_SWITCHES or name in FOUND_SWITCHES else "sqlite" if name in SQLITE_SWITCHES else "both"
+    return (
+        "memory"
+        if name in STORE_SWITCHES or name in FOUND_SWITCHES
+        else "sqlite"
+        if name in SQLITE_SWITCHES
+        else "both"
+    )
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sim.ledger import draw_here
 from stepwell.clock import Instant
-from stepwell.engine.facade import Facade
 from stepwell.ids import Incarnation
 from stepwell.model.commits import Applied, Verdict
 from stepwell.model.states import WaitKind
@@ -180,10 +180,11 @@ def fenced_goes_on() -> Patches:
 def start_not_doubted() -> Patches:
     """A start whose answer was lost leaves a run that its worker never hears of."""
 
-    async def claiming(self: Facade, request: Any) -> Any:
-        return await request
+    @contextmanager
+    def awaiting(self: Worker) -> Iterator[None]:
+        yield
 
-    return [(Facade, "_claiming", claiming)]
+    return [(Worker, "awaiting", awaiting)]
 
 
 def loop_cursor_lags() -> Patches:

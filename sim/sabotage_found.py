@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.model.commits import Applied, Verdict
+from stepwell.model.failures import poisoned
 from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
 from stepwell.stores.memory import ends, rescues
@@ -89,7 +90,21 @@ def cursor_lost_at_failure() -> Patches:
 
 def poison_hides_failure() -> Patches:
     """A rollback that is set aside forgets why the run had failed."""
-    return [(rescues, "keep_own", lambda failure, stored: failure)]
+    return [(rescues, "poisoned", lambda run_id, stalls, path, own: poisoned(run_id, stalls, path, None))]
+
+
+def freed_under_our_feet() -> Patches:
+    """What we own is settled while an answer that brings claims is on its way."""
+    original = Worker._claim_once
+
+    async def claim_once(self: Worker) -> Any:
+        self._answers_due, due = 0, self._answers_due
+        try:
+            return await original(self)
+        finally:
+            self._answers_due += due
+
+    return [(Worker, "_claim_once", claim_once)]
 
 
 FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
@@ -103,5 +118,6 @@ FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
         later_claims_forgotten,
         cursor_lost_at_failure,
         poison_hides_failure,
+        freed_under_our_feet,
     )
 }

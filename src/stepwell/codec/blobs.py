@@ -116,10 +116,13 @@ def _read(folder: int, name: str) -> bytes:
         if error.errno != errno.ELOOP:
             raise
         raise DamagedBlobError(f"blob {name} is a link") from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise DamagedBlobError(f"blob {name} is not a file")
-        content = file.read()
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read()
+    finally:
+        os.close(handle)
     if hashlib.sha256(content).hexdigest() != name:
         raise DamagedBlobError(f"blob {name} has another content than its name says")
     return content

@@ -138,7 +138,8 @@ def _unknown_types(hint: Any) -> list[Any]:
         seen.add(id(node))
         if isinstance(node, msgspec.inspect.CustomType):
             if is_secret_type(node.cls):
-                stack.extend(msgspec.inspect.type_info(inner) for inner in typing.get_args(node.cls))
+                # msgspec does not say what it is a secret of.
+                stack.extend(msgspec.inspect.type_info(inner) for inner in _contents_of_secrets(hint))
             elif node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
                 found.append(node.cls)
         elif isinstance(node, tuple):
@@ -149,16 +150,25 @@ def _unknown_types(hint: Any) -> list[Any]:
 
 
 def _mentions_model(hint: Any) -> bool:
+    return any(pydantic_bridge.is_model_type(item) for item in _within(hint))
+
+
+def _contents_of_secrets(hint: Any) -> Iterator[Any]:
+    for item in _within(hint):
+        if typing.get_origin(item) is Secret:
+            yield from typing.get_args(item)
+
+
+def _within(hint: Any) -> Iterator[Any]:
+    """The hint and every hint that it is made of."""
     seen: list[Any] = []
     stack = [hint]
     while stack:
         item = stack.pop()
-        if pydantic_bridge.is_model_type(item):
-            return True
+        yield item
         if not any(item is other for other in seen):
             seen.append(item)
             stack.extend(parts_of(item))
-    return False
 
 
 def parts_of(hint: Any) -> Iterator[Any]:

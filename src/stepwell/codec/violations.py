@@ -103,7 +103,7 @@ def _sentence(child: _Child, error: Exception, names: _Names) -> str:
     text, inner = located["text"], located["inner"] or ""
     field = show_field(names.root, names.prefix, child.path, inner)
     expected = _EXPECTED.match(text)
-    if is_secret_type(child.hint):
+    if any(is_secret_type(hint) for hint in (child.hint, *typing.get_args(child.hint))):
         return f"`{field}`: expected {expected['expected'] if expected else type_name(child.hint)}, got something else"
     if expected is None:
         text = text[:1].lower() + text[1:] if isinstance(error, msgspec.ValidationError) else f"{error!r}"

@@ -80,7 +80,7 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
             f"{kind.__module__}.{kind.__qualname__}",
             path=path,
             trace=trace,
-            data=msgspec.Raw(data),
+            data=msgspec.Raw(redact_json(data)),
         )
     return msgspec.structs.replace(
         _describe(error),

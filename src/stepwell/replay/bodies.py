@@ -93,7 +93,7 @@ class Isolated(functools.partial[Any]):
     memory_max: int | None
 
 
-def isolated(fn: Callable[..., Any], isolate: Isolation | None, memory_max: Size | None) -> Callable[..., Any]:
+def isolated(fn: Callable[..., Any], isolate: str | None, memory_max: Size | None) -> Callable[..., Any]:
     """The body that a step with these options has. Raises `InvalidOptionError` for one that cannot be isolated."""
     fn = fn.func if isinstance(fn, Isolated) else fn
     name = getattr(fn, "__qualname__", repr(fn))
@@ -114,7 +114,7 @@ def isolated(fn: Callable[..., Any], isolate: Isolation | None, memory_max: Size
         )
     body = Isolated(fn)
     functools.update_wrapper(body, fn)
-    home = inspect.unwrap(fn).__globals__  # type: ignore[attr-defined]
+    home = inspect.unwrap(fn).__globals__
     body.module = _spec_name(home) if fn.__module__ == "__main__" else fn.__module__
     body.file = str(Path(home["__file__"]).resolve()) if home.get("__file__") else ""
     body.memory_max = bytes_max

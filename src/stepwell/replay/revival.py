@@ -36,6 +36,11 @@ def know_types(types: Iterable[type[Exception]]) -> None:
             _KNOWN.setdefault(f"{kind.__module__}.{kind.__qualname__}", kind)
 
 
+def known_type(qualified: str) -> type[Exception] | None:
+    """The exception type of that module and name, if it is in the registry."""
+    return _KNOWN.get(qualified)
+
+
 @cache
 def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
     """A class that is both: `except StepFailed` and `except KeyError` catch it."""
@@ -75,7 +80,7 @@ def _bare(kind: type[RunError]) -> RunError:
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:
     """The exception of a step that failed for good."""
-    return _build(StepFailed, _KNOWN.get(failure.qualified), path, failure, attempts)
+    return _build(StepFailed, known_type(failure.qualified), path, failure, attempts)
 
 
 def revive(failure: FailureRecord) -> RunError:
@@ -92,4 +97,4 @@ def revive(failure: FailureRecord) -> RunError:
         case WaitTimeout.code:
             return WaitTimeout(failure.path)
         case _:
-            return _build(RecordedError, _KNOWN.get(failure.qualified), failure)
+            return _build(RecordedError, known_type(failure.qualified), failure)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell.codec.addressed import encode_signal, rebind_signal, split
-from stepwell.codec.base import ANY, Place, Row
+from stepwell.codec.base import ANY, Place
 from stepwell.codec.encryption import Encrypted, Keys
 from stepwell.codec.envelopes import read_plainly, show_payload
 from stepwell.codec.json_codec import JsonCodec
@@ -35,7 +35,7 @@ def test_nothing_of_the_value_is_in_the_payload_and_no_two_are_alike() -> None:
     assert {payload[:4] for payload in payloads} == {b"e\x02k2"}
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.permutations(ROWS, 2))
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(ROWS, 2)))
 def test_a_payload_in_another_row_is_refused(one: Place, other: Place) -> None:
     codec = encrypted()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from stepwell.errors import (
     InvalidInputError,
     InvalidOptionError,
     PayloadTooLargeError,
-    StepwellError,
     UnserialisableError,
 )
 from tests.unit.codec.layered import KEYS, DictBlobs, at, encrypted, layered
@@ -81,7 +81,9 @@ def test_a_payload_that_moves_is_read_where_it_went(name: str, value: Any) -> No
 @pytest.mark.parametrize("name", CODECS)
 @given(value=PLAIN, cut=st.integers(0, 300), flips=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 255))))
 @settings(max_examples=150)
-def test_damaged_payloads_raise_typed_errors_only(name: str, value: Any, cut: int, flips: list[tuple[int, int]]) -> None:
+def test_damaged_payloads_raise_typed_errors_only(
+    name: str, value: Any, cut: int, flips: list[tuple[int, int]]
+) -> None:
     codec = CODECS[name]
     damaged = bytearray(codec.encode(value, place=at()))
     for index, bits in flips:
@@ -89,20 +91,16 @@ def test_damaged_payloads_raise_typed_errors_only(name: str, value: Any, cut: in
             damaged[index] ^= bits
     del damaged[len(damaged) - cut :]
 
-    try:
+    with contextlib.suppress(CorruptRecordError):
         codec.decode(bytes(damaged), ANY, place=at())
-    except StepwellError as error:
-        assert isinstance(error, CorruptRecordError)
 
 
 @pytest.mark.parametrize("name", CODECS)
 @given(payload=st.sampled_from([b"j", b"e", b"r", b"t", b"e\x02k2"]).flatmap(lambda tag: st.binary().map(tag.__add__)))
 @settings(max_examples=200)
 def test_poisoned_payloads_raise_typed_errors_only(name: str, payload: bytes) -> None:
-    try:
+    with contextlib.suppress(CorruptRecordError, InvalidInputError):
         CODECS[name].decode(payload, dict, place=at())
-    except (CorruptRecordError, InvalidInputError):
-        pass
 
 
 @pytest.mark.parametrize("payload", [None, "j1", 7, bytearray(b"j1"), b""])

@@ -45,8 +45,10 @@ def decide(
 ) -> RetryAt | GiveUp:
     """Say what happens after a failed attempt; the caller only carries it out."""
     match attempted:
-        case TimedOut(after):
+        case TimedOut(after, output):
             error: BaseException = TimeoutError(f"it ran longer than its limit of {to_timedelta(after)}")
+            if output:
+                error.add_note(output)
             may_retry = policy.on_timeout
         case Raised(error):
             may_retry = isinstance(error, Exception) and policy.may_retry(error)

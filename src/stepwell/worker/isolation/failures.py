@@ -11,7 +11,7 @@ import msgspec
 from stepwell.clock import Span, span, to_timedelta
 from stepwell.errors import Failure, Fatal, RecordedError, RetryAfter, Rollback, StepwellError
 from stepwell.model.failures import record_failure
-from stepwell.replay.revival import _KNOWN
+from stepwell.replay.revival import known_type
 from stepwell.worker.isolation.frames import CODEC, Failed, Order
 
 # A record keeps 8,000 characters of trace: room for the child's own, and for the end of each stream.
@@ -113,7 +113,7 @@ def describe_output(stdout: str, stderr: str) -> str:
 
 def _instance(name: str, qualified: str, lineage: list[str], message: str) -> BaseException:
     """An exception of a class that is called as the child's, below the nearest type that is known here."""
-    known = [_OURS.get(each) or _KNOWN.get(each) for each in lineage]
+    known = [_OURS.get(each) or known_type(each) for each in lineage]
     for base in (*filter(None, known), BaseException):
         try:
             kind = _named_below(base, name, qualified or f"{base.__module__}.{name}")
