@@ -54,6 +54,7 @@ class Checker:
         self.owners: set[str] = set()  # incarnations that ever owned a run
         self.children: dict[tuple[str, bytes], str] = {}
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
+        self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.signals = Signals(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
@@ -122,6 +123,8 @@ class Checker:
             for commit, applied in zip(args[0], answer, strict=True):
                 if applied.verdict is Verdict.FENCED:
                     self.lost[process].add((commit.run_id, commit.fence.epoch))
+                elif applied.cancelling:
+                    self.cancelling[process].add((commit.run_id, commit.fence.epoch))
 
     def body(self, process: Process, body: Body, execution: Any) -> None:
         """A worker starts a body."""

@@ -24,6 +24,8 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     if row is None or (row.epoch, row.owner) != (fence.epoch, fence.incarnation):
         checker.stats["zombie bodies"] += 1
         return
+    if (run_id, fence.epoch) in checker.cancelling[process] and "~undo" not in path:
+        checker.violate("I13", run_id, f"{process.name} starts {path} after it was told that the run is cancelled")
     shadow = checker.shadow(run_id)
     if body.location in shadow.ever:
         checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")

@@ -13,7 +13,21 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from stepwell import Break, Context, Continue, Engine, Failure, Handle, Retry, RunFailed, RunPaused, step, workflow
+from stepwell import (
+    Break,
+    Context,
+    Continue,
+    Engine,
+    Failure,
+    Handle,
+    Retry,
+    RunFailed,
+    RunPaused,
+    signal,
+    step,
+    timer,
+    workflow,
+)
 from stepwell.codec.base import Codec
 from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.encryption import Encrypted, Keys
@@ -115,7 +129,10 @@ def make_everything(ledger: Ledger) -> Any:
         once = await ctx.once("once", lambda: CANARY)
         heard = [(await ctx.receive("go")).payload]
         await ctx.sleep("until the others are there", "1s")
-        heard += [message.payload for message in await ctx.receive_many("more", count=2)]
+        while len(heard) < 3:
+            heard += [message.payload for message in await ctx.receive_many("more", count=2, repeat=True)]
+        first = await ctx.wait_any(answer=signal("answer"), late=timer("1d"))
+        heard.append(first.value.payload)
         looped = await ctx.loop("loop", count, Paid(0, CANARY))
         joined = await ctx.join("join", {"one": branch, "two": branch})
         raced = await ctx.race("race", {"one": branch})
@@ -135,7 +152,7 @@ EXPECTED = {
     "values": [
         {"amount": 2, "note": BIG},
         CANARY,
-        [CANARY, BIG, 3],
+        [CANARY, BIG, 3, CANARY],
         {"amount": 3, "note": BIG},
         {"one": {"amount": 7, "note": CANARY}, "two": {"amount": 7, "note": CANARY}},
         {"amount": 7, "note": CANARY},
@@ -146,7 +163,7 @@ EXPECTED = {
 
 
 async def send_all(node: Node, target: str) -> None:
-    for name, payload in [("go", CANARY), ("more", BIG), ("more", 3)]:
+    for name, payload in [("go", CANARY), ("more", BIG), ("more", 3), ("answer", CANARY)]:
         await node.signal(target, name, payload, if_missing="hold")
 
 

@@ -57,7 +57,9 @@ class Retry:
             return span(error.delay, what="RetryAfter")
         if self.delay is not None:
             return span(self.delay(attempt, error), what="delay")
-        base = min(span(self.max_delay), span(self.initial) * self.factor ** min(attempt - 1, 64))
+        first = span(self.initial)
+        # A first wait that is longer than the cap was asked for in so many words.
+        base = min(max(first, span(self.max_delay)), first * self.factor ** min(attempt - 1, 64))
         return Span(round(base * (1 + self.jitter * chance)))
 
 

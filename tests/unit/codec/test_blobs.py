@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.codec import blobs as module
 from stepwell.codec.blobs import DamagedBlobError, FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
@@ -132,8 +131,8 @@ def test_a_blob_is_forced_to_disk_before_it_has_its_name_and_its_name_before_put
         order.append("rename")
         rename(*args, **kwargs)
 
-    monkeypatch.setattr(module.os, "fsync", noted_fsync)
-    monkeypatch.setattr(module.os, "rename", noted_rename)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
     blobs.put(CONTENT)
     assert order == ["sync file", "rename", "sync folder"]
     blobs.put(CONTENT)
@@ -204,7 +203,7 @@ def test_a_failed_write_leaves_nothing(blobs: FolderBlobs, folder: Path, monkeyp
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError):
         blobs.put(CONTENT)
     assert list(folder.iterdir()) == []
@@ -257,7 +256,7 @@ def test_a_disk_that_does_not_answer_is_the_stores_trouble(
         return call
 
     for code, kind in [(errno.ENOSPC, StoreFullError), (errno.EIO, StoreUnavailableError)]:
-        monkeypatch.setattr(module.os, "open", fail(code))
+        monkeypatch.setattr(os, "open", fail(code))
         with pytest.raises(kind):
             codec.encode("x" * 2_000, place=at())
     with pytest.raises(StoreUnavailableError, match="cannot be opened"):

@@ -26,6 +26,11 @@ def test_waits_double_up_to_the_cap() -> None:
     ]
 
 
+def test_a_first_wait_above_the_cap_is_kept() -> None:
+    assert Retry(initial="1h", jitter=0).wait_after(1, ERROR, 0) == 3_600_000_000
+    assert Retry(initial="1h", jitter=0).wait_after(5, ERROR, 0) == 3_600_000_000
+
+
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_jitter_only_lengthens_a_wait(attempt: int, chance: float) -> None:
     plain, jittery = Retry(jitter=0), Retry(jitter=0.5)

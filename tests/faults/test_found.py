@@ -1,0 +1,147 @@
+"""Defects that the simulation found and that too few seeds show: each as a direct test."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sim.interpreter import WORKFLOWS
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.config import WorkerSettings
+from stepwell.environment import system_environment
+from stepwell.errors import LeaseLostError
+from stepwell.ids import RunId
+from stepwell.model.commits import Applied, Verdict
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, poisoned
+from stepwell.replay.definition import Registry
+from stepwell.replay.journal import Pending
+from stepwell.stores.memory.store import MemoryStore
+from stepwell.worker.execution import Execution
+from stepwell.worker.worker import Worker
+
+
+class Host:
+    """A worker that only notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.lease = SimpleNamespace(incarnation="i")
+
+    def adopt(self, claimed: Any) -> None:
+        self.told.append(f"adopt {len(claimed)}")
+
+    def left(self, _: Execution) -> None:
+        self.told.append("left")
+
+    def doubt(self) -> None:
+        self.told.append("doubt")
+
+
+def make_execution(host: Host, **attributes: Any) -> Any:
+    execution: Any = object.__new__(Execution)
+    given = {"_host": host, "_sent": object(), "_is_over": False, "_running": {}, "_held": [], "_turn": None}
+    for name, value in {**given, "_timer": None, **attributes}.items():
+        setattr(execution, name, value)
+    return execution
+
+
+def make_worker() -> Worker:
+    environment = system_environment()
+    return Worker(environment, MemoryStore(environment), Registry(WORKFLOWS), WorkerSettings(), JsonCodec())
+
+
+def test_children_claimed_by_the_last_commit_of_a_run_given_up_are_adopted() -> None:
+    host = Host()
+
+    make_execution(host, _is_over=True)._answered(Applied(Verdict.APPLIED, claimed=(object(),)))  # type: ignore[arg-type]
+
+    assert host.told == ["adopt 1"]
+
+
+def test_a_fenced_worker_asks_what_it_owns() -> None:
+    host = Host()
+
+    make_execution(host)._answered(Applied(Verdict.FENCED))
+
+    assert host.told == ["left", "doubt"]
+
+
+def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_the_claim_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Execution, "begin", lambda self: None)
+    execution = make_execution(Host(), _held=[(7, "body")], _journal=SimpleNamespace(pending=Pending()))
+
+    execution.reclaim(SimpleNamespace(run=SimpleNamespace(status=None, epoch=2), inbox=None))
+
+    assert execution._held == [(0, "body")]
+
+
+async def test_a_lease_that_is_being_taken_anew_is_not_asked_for() -> None:
+    assert await make_worker()._renew() is False
+
+
+async def test_a_worker_whose_lease_ran_out_before_it_heard_of_it_takes_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = make_worker()
+    register, asked = worker._store.workers.register, []
+
+    async def register_slowly(new: Any) -> Any:
+        asked.append(new.incarnation)
+        if len(asked) == 1:
+            raise LeaseLostError("it is over already")
+        return await register(new)
+
+    monkeypatch.setattr(worker._store.workers, "register", register_slowly)
+
+    await worker._register()
+
+    assert len(set(asked)) == 2
+    assert worker.lease.is_live()
+
+
+async def test_what_was_claimed_again_while_it_was_loaded_under_a_lost_lease_is_adopted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, adopted = make_worker(), []
+    claimed: Any = SimpleNamespace(run=SimpleNamespace(run_id=RunId("r")))
+    again: Any = object()
+    worker._later[RunId("r")] = again
+    monkeypatch.setattr(worker, "adopt", lambda claims: adopted.extend(claims))
+
+    await worker._load([claimed], worker._new_lease())
+
+    assert adopted == [again]
+
+
+async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, freed = make_worker(), []
+
+    async def relinquish(*_: Any) -> list[RunId]:
+        freed.append(worker.offer())
+        return []
+
+    monkeypatch.setattr(worker._store.runs, "relinquish", relinquish)
+    await worker._register()
+    worker.doubt()
+
+    with worker.awaiting():
+        await worker._claim_once()
+        assert (freed, worker.offer()) == ([], None)
+    await worker._claim_once()
+
+    assert freed == [None]
+    assert worker.offer() is not None
+
+
+def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed() -> None:
+    own = FailureRecord("Failure", "out of stock")
+
+    record = decode_failure(poisoned("r", 3, "charge", encode_failure(own)))
+
+    assert record.causes["run"] == own
