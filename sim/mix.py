@@ -65,14 +65,14 @@ def draw_mix(rng: random.Random) -> Mix:
         ("calm", "deaf", "single", "acks", "crashes", "zombies", "clock", "flaky", "slow", "drains", "storm"),
         (6, 6, 16, 12, 14, 14, 8, 4, 4, 6, 14),
     )[0]
-    mix = Mix(kind, budget=rng.randint(2, 12))
+    mix = Mix(kind, budget=rng.randint(3, 16))
     if kind != "calm":
         mix.hints_dropped = rng.choice((0.0, 0.1, 0.5))
         mix.hints_delayed = rng.choice((0.0, 0.2))
         mix.hints_doubled = rng.choice((0.0, 0.2))
     match kind:
         case "deaf":
-            mix.hints_dropped = rng.choice((1.0, 1.0, 0.9))
+            mix.hints_dropped, mix.slow, mix.slow_max = rng.choice((1.0, 1.0, 0.9)), 0.2, 0.1
         case "single":
             # What many faults mend by accident, one fault shows.
             methods = ("apply", "apply", "apply", "create", "create", "deliver", "deliver", "claim", "cancel", "load")
@@ -84,10 +84,10 @@ def draw_mix(rng: random.Random) -> Mix:
             mix.rates = {"ack_lost": rng.choice((0.03, 0.1, 0.25)), "duplicate": 0.03, "not_done": 0.02}
             mix.cancelled_calls = rng.choice((0.0, 0.2))
         case "crashes":
-            mix.rates = {"crash_before": rng.choice((0.005, 0.02)), "crash_after": rng.choice((0.01, 0.03))}
+            mix.rates = {"crash_before": rng.choice((0.01, 0.04)), "crash_after": rng.choice((0.02, 0.06))}
             mix.fuses = rng.choice((0.0, 0.6))
         case "zombies":
-            mix.rates = {"pause_before": rng.choice((0.01, 0.03)), "pause_after": rng.choice((0.01, 0.03))}
+            mix.rates = {"pause_before": rng.choice((0.02, 0.08)), "pause_after": rng.choice((0.02, 0.08))}
             mix.fuses = rng.choice((0.0, 0.5))
         case "clock":
             mix.clock_jumps = rng.randint(1, 6)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
-from sim.sabotage_found import FOUND_SWITCHES
+from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -28,6 +28,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **STORE_SWITCHES,
     **SQLITE_SWITCHES,
     **FOUND_SWITCHES,
+    **RARE_SWITCHES,
 }
 
 
@@ -46,18 +47,15 @@ def _switch(name: str) -> Switch:
     return lambda: _broken(name)
 
 
-SWITCHES: dict[str, Switch] = {name: _switch(name) for name in _ALL}
+EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
+SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_SWITCHES}
 
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    return (
-        "memory"
-        if name in STORE_SWITCHES or name in FOUND_SWITCHES
-        else "sqlite"
-        if name in SQLITE_SWITCHES
-        else "both"
-    )
+    if name in SQLITE_SWITCHES:
+        return "sqlite"
+    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
@@ -68,7 +66,7 @@ def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
     prepare()
     for count, seed in enumerate(itertools.islice(itertools.count(first_seed), seeds), 1):
         place = place_of(seed, store_of(name))
-        with SWITCHES[name]():
+        with EVERY[name]():
             report = simulate(seed, *place)
         if report.violations and not simulate(seed, *place).violations:
             return count, report

@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepwell.clock import Duration
+    from stepwell.codec.blobs import FolderBlobs
+    from stepwell.codec.encryption import Encrypted, Keys
+    from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.offload import Offloaded
+    from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered, Start
@@ -57,18 +62,23 @@ __all__ = [
     "Context",
     "Continue",
     "Duration",
+    "Encrypted",
     "Engine",
     "EntryView",
     "Explanation",
     "Failure",
     "FailureRecord",
     "Fatal",
+    "FolderBlobs",
     "Handle",
     "HistoryDivergedError",
     "InvalidInputError",
     "JoinError",
+    "JsonCodec",
+    "Keys",
     "Message",
     "NotFoundError",
+    "Offloaded",
     "Operation",
     "Outcome",
     "RaceError",
@@ -82,6 +92,7 @@ __all__ = [
     "RunFailed",
     "RunPaused",
     "RunView",
+    "Secret",
     "Slept",
     "Start",
     "Step",
@@ -105,6 +116,11 @@ __all__ = [
 
 # Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
 _HOMES = {
+    "stepwell.codec.encryption": ["Encrypted", "Keys"],
+    "stepwell.codec.offload": ["Offloaded"],
+    "stepwell.codec.blobs": ["FolderBlobs"],
+    "stepwell.codec.secret": ["Secret"],
+    "stepwell.codec.json_codec": ["JsonCodec"],
     "stepwell.sync": ["SyncEngine", "SyncHandle"],
     "stepwell.replay.operations": ["ChildOperation", "Operation", "Outcome"],
     "stepwell.replay.primitives.wait_any": ["Arrived", "signal", "timer"],

@@ -83,7 +83,7 @@ async def test_a_lease_that_is_being_taken_anew_is_not_asked_for() -> None:
     assert await make_worker()._renew() is False
 
 
-async def test_a_worker_whose_lease_ran_out_before_it_heard_of_it_takes_another(
+async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = make_worker()

@@ -27,6 +27,8 @@ class Secret(Generic[T_co]):
     As a field, an input or a result it needs an engine with an encrypting codec; any other refuses to store it. While
     it lives, its text is taken out of recorded failures and of stepwell's own log lines (see `stepwell.redaction` for
     what that does not catch).
+
+    Needs its annotation to come back as a secret: stored under `Any`, it comes back as the plain value.
     """
 
     __slots__ = ("__weakref__", "_value")

@@ -49,9 +49,7 @@ class _Armed:
 class Turn:
     """The running code of one workflow, between the world's events."""
 
-    def __init__(
-        self, run: Run, journal: Journal, inbox: Inbox, codec: Codec, context: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, run: Run, journal: Journal, inbox: Inbox, codec: Codec, context: Callable[[Any], Any]) -> None:
         self.run = run
         self.context = context  # makes the author's surface for a scope
         self.journal = journal
