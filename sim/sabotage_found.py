@@ -71,16 +71,17 @@ def asks_before_granted() -> Patches:
 
 def later_claims_forgotten() -> Patches:
     """What was claimed again while its history was loaded under a lost lease is forgotten."""
-    original = Worker.adopt
+    original = Worker._load
 
-    def adopt(self: Worker, claimed: Any) -> None:
-        known = list(claimed)
-        for each in known:
-            if each.run.run_id in self._loading and each.run.epoch > 1:
-                self._later[each.run.run_id] = each
-        original(self, [each for each in known if each.run.run_id not in self._later])
+    async def load(self: Worker, claimed: list[Claimed], lease: Lease) -> None:
+        adopt = self.adopt
+        self.adopt = lambda again: adopt(again) if lease is self.lease else None  # type: ignore[method-assign,assignment]
+        try:
+            await original(self, claimed, lease)
+        finally:
+            del self.adopt
 
-    return [(Worker, "adopt", adopt)]
+    return [(Worker, "_load", load)]
 
 
 def cursor_lost_at_failure() -> Patches:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sim.interpreter import WORKFLOWS
+from stepwell.clock import SECOND, Instant
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
-from stepwell.ids import RunId
-from stepwell.model.commits import Applied, Verdict
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, poisoned
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.commits import Applied, BeginRollback, Commit, Verdict
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.model.runs import NewRun
+from stepwell.model.states import RunStatus
+from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.definition import Registry
 from stepwell.replay.journal import Pending
 from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
 from stepwell.worker.worker import Worker
 
@@ -139,9 +145,32 @@ async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_
     assert worker.offer() is not None
 
 
-def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed() -> None:
-    own = FailureRecord("Failure", "out of stock")
+class HandClock:
+    """A clock that is set by hand."""
 
-    record = decode_failure(poisoned("r", 3, "charge", encode_failure(own)))
+    instant = 1_000_000
 
-    assert record.causes["run"] == own
+    def now(self) -> Instant:
+        return Instant(self.instant)
+
+    def monotonic(self) -> float:
+        return self.instant / SECOND
+
+
+@pytest.mark.parametrize("store_of", [MemoryStore, lambda environment: SqliteStore(environment, ":memory:")])
+async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed(store_of: Any) -> None:
+    clock, own = HandClock(), FailureRecord("Failure", "out of stock")
+    store = store_of(replace(system_environment(), clock=clock))
+    await store.open()
+    await store.workers.register(NewWorker(Incarnation("w"), "w", SECOND, ("program@1",)))
+    claimant = Claimant(Incarnation("w"), 1, ("program@1",))
+    await store.runs.create([NewRun(RunId("r"), "program", 1, b"jnull")], claimant)
+    move = BeginRollback("failed", encode_failure(own))
+    await store.runs.apply([Commit(RunId("r"), Fence(Incarnation("w"), 1), 1, move=move)])
+    clock.instant += 10 * SECOND
+
+    assert await store.runs.rescue(stalls_max=1) == ["r"]
+
+    run = await store.views.find("r")
+    assert (run.status, decode_failure(run.failure).causes["run"]) == (RunStatus.PAUSED, own)
+    await store.close()
