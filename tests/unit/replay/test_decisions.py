@@ -63,5 +63,5 @@ def test_the_wait_is_never_shorter_than_computed_and_never_above_the_cap_and_its
     decision = decide(Raised(ValueError()), attempt=attempt, policy=policy, now=NOW, chance=chance)
 
     assert isinstance(decision, RetryAt)
-    base = min(cap * 1e6, initial * 1e6 * factor ** min(attempt - 1, 64))
+    base = min(max(cap, initial) * 1e6, initial * 1e6 * factor ** min(attempt - 1, 64))
     assert base - 1 <= decision.at - NOW <= base * (1 + jitter) + 1
