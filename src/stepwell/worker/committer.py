@@ -33,10 +33,10 @@ class Committer:
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
-        self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext  # an answer that may bring claims
-        self.on_doubt: Callable[[], None] = lambda: (
-            None
-        )  # an acknowledgement was lost: the store may have done more than we know
+        # Entered while an answer is on its way that may bring claims.
+        self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext
+        # An acknowledgement was lost: the store may have done more than we know.
+        self.on_doubt: Callable[[], None] = lambda: None
 
     def submit(self, commit: Commit, answer: Answer) -> None:
         """Write this commit with the next batch; `answer` is called with what became of it."""
