@@ -46,10 +46,12 @@ def worker(settings: Settings, module: str | None, name: str, lease: str, concur
 
     from stepwell.cli.loading import load_workflows
     from stepwell.config import WorkerSettings
+    from stepwell.environment import tune_process
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     workflows = load_workflows(module)
     how = WorkerSettings(name=name, lease=lease, runs_max=concurrency)
+    tune_process()
     asyncio.run(_serve(settings, workflows, how, grace))
 
 
