@@ -81,9 +81,7 @@ async def _measure(folder: Path, report: Report) -> None:
 def main() -> int:
     """Measure, print, and say whether every target was met."""
     report = Report()
-    print(
-        "stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, a process settled as `stepwell worker` does"
-    )
+    print("stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, settled as `stepwell worker` is")
     tune_process()
     with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
         asyncio.run(_measure(Path(folder), report))

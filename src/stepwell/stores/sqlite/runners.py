@@ -26,8 +26,11 @@ class Runner(Protocol):
         """Open the database and be ready for this event loop."""
         ...
 
-    async def write(self, operation: Operation[T]) -> T:
-        """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told."""
+    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
+        """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told.
+
+        One that is a batch itself need not wait for others to share its transaction.
+        """
         ...
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
@@ -61,7 +64,7 @@ class InlineRunner:
         self.database.open(clock)
         self.database.handles.append(tell)
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
         assert self._clock is not None
         result, hints = self.database.transact(operation, self._clock)
         if self.database.needs_checkpoint:

@@ -104,7 +104,7 @@ class SqliteRuns:
         return await self._runner.read(partial(_inbox, run_id=run_id))
 
     async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
-        return await self._runner.write(lambda tx: apply(tx, commits, claimant))
+        return await self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
 
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
         return await self._runner.write(lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason))

@@ -169,15 +169,19 @@ class Writer:
 
     # --- writes ----------------------------------------------------------------------------
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
         if self._beside is None or self._is_closing:
             raise self._closed()
         answer: asyncio.Future[T] = self._loop.create_future()
         self._queue.append((operation, answer))
         if not self._is_busy:
             self._is_busy = True
-            # Not at once: whoever is ready in this round of the loop shares the transaction.
-            self._loop.call_soon(self._begin)
+            if is_batch:
+                # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
+                self._begin()
+            else:
+                # Not at once: whoever is ready in this round of the loop shares the transaction.
+                self._loop.call_soon(self._begin)
         return await answer
 
     def _begin(self) -> None:
