@@ -13,6 +13,7 @@ from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
 from stepwell.replay.definition import Step, Workflow, step, workflow
 from stepwell.replay.primitives.loop import Break, Continue
+from stepwell.replay.primitives.wait_any import signal, timer
 from stepwell.replay.step_context import StepContext
 
 ATTEMPTS_MAX = 3
@@ -124,6 +125,8 @@ class Interpreter:
                     return ["caught", type(error).__name__]
             case "join":
                 return await self._join(ctx, node, path)
+            case "map":
+                return await self._map(ctx, node, path)
             case "race":
                 return await self._race(ctx, node, path)
             case "loop":
@@ -153,6 +156,11 @@ class Interpreter:
             case "receive":
                 message = await ctx.receive(*node["names"], timeout=node["timeout"], name=name)
                 value = ["got", message.name, message.payload]
+            case "wait_any":
+                late = timer(node["timeout"])
+                arrived = await ctx.wait_any(name, got=signal(*node["names"]), late=late)
+                came = arrived.value
+                value = ["any", arrived.label, came and came.name, came and came.payload]
             case "receive_many":
                 messages = await ctx.receive_many(
                     *node["names"], count=node["count"], timeout=node["timeout"], name=name
@@ -198,6 +206,15 @@ class Interpreter:
         value = ["joined", await ctx.join(node["id"], self._branches(node, path), on_error=node["on_error"])]
         self.seen.append(path)
         return value
+
+    async def _map(self, ctx: Context, node: Node, path: str) -> Any:
+        async def item(inner: Context, number: int) -> Any:
+            return await self.run(inner, node["items"][number], f"{path}/~{number}")
+
+        numbers = range(len(node["items"]))
+        values = await ctx.map(node["id"], item, numbers, limit=node["limit"], on_error=node["on_error"])
+        self.seen.append(path)
+        return ["mapped", values]
 
     async def _race(self, ctx: Context, node: Node, path: str) -> Any:
         winner = await ctx.race(node["id"], self._branches(node, path), first=node["first"])

@@ -37,7 +37,7 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
                 return _all(parts)
             can_fail = any if node["first"] == "settled" else all
             return _set(any(OK in part for part in parts), can_fail(FAIL in part for part in parts))
-        case "seq" | "gather":
+        case "seq" | "gather" | "map":
             return _all(outcomes(item, are_cancels) for item in node["items"])
         case "loop":
             return outcomes(node["body"], are_cancels)
@@ -99,6 +99,8 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None if FAIL in outcomes(node["body"], are_cancels) else wrong
         case "join", ["joined", dict() as parts] if list(parts) == list(node["branches"]):
             return _first(refuse(node["branches"][name], part, are_cancels) for name, part in parts.items())
+        case "map", ["mapped", list(parts)] if len(parts) == len(node["items"]):
+            return _first(refuse(item, part, are_cancels) for item, part in zip(node["items"], parts, strict=True))
         case "race", ["won", str(name), part] if name in node["branches"]:
             return refuse(node["branches"][name], part, are_cancels)
         case "loop", ["looped", times, part] if times == node["times"]:
@@ -114,6 +116,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
         case "sleep", ["slept", str(due), str(woke)]:
             return None if due <= woke else wrong
         case "receive", ["got", str(name), {"mark": str()}]:
+            return None if not node["names"] or name in node["names"] else wrong
+        case "wait_any", ["any", "late", None, None]:
+            return None
+        case "wait_any", ["any", "got", str(name), {"mark": str()}]:
             return None if not node["names"] or name in node["names"] else wrong
         case "receive_many", ["many", list(messages)]:
             return _refuse_many(node, messages)

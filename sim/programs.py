@@ -46,6 +46,8 @@ class Maker:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        # A stream of its own, so that what is chosen by it leaves the programs of old seeds alike.
+        self._side = random.Random(rng.getstate()[1][0])
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -94,7 +96,11 @@ class Maker:
         count = rng.randint(2, 3)
         branches = {f"b{index}": self._any(depth - 1, max(1, budget // count)) for index in range(count)}
         if kind == "join":
-            return self._node("join", branches=branches, on_error=rng.choice(("wait_all", "wait_all", "fail_fast")))
+            on_error = rng.choice(("wait_all", "wait_all", "fail_fast"))
+            if self._side.random() < 0.4:
+                items, limit = list(branches.values()), self._side.randint(1, count)
+                return self._node("map", items=items, limit=limit, on_error=on_error)
+            return self._node("join", branches=branches, on_error=on_error)
         return self._node("race", branches=branches, first=rng.choice(("success", "success", "settled")))
 
     def _loop(self, depth: int, budget: int) -> Node:
@@ -148,6 +154,9 @@ class Maker:
         rng = self._rng
         names = rng.choice((["a"], ["b"], ["a", "b"], ["c"], []))
         timeout = rng.choice((None, None, 0.3, 2.0, 6.0))
+        if kind == "receive" and timeout is not None and self._side.random() < 0.5:
+            rng.choice((1, 2, 10))
+            return self._node("wait_any", names=names, timeout=timeout)
         return self._node(kind, names=names, timeout=timeout, count=rng.choice((1, 2, 10)))
 
     def _step(self, op: str, kinds: tuple[str, ...] = ()) -> Node:
@@ -200,7 +209,7 @@ def longest(part: Any) -> float:
     match part["op"]:
         case "sleep":
             return float(part["seconds"])
-        case "receive" | "receive_many":
+        case "receive" | "receive_many" | "wait_any":
             return 2.0 + (part["timeout"] or 0.0)
         case "step" | "try_step":
             return 4.0 + 3 * float(part["lasts"])
@@ -210,7 +219,7 @@ def longest(part: Any) -> float:
             return 2.0 + longest(part["program"])
         case "try":
             return longest(part["body"])
-        case "seq" | "gather":
+        case "seq" | "gather" | "map":
             return sum(longest(item) for item in part["items"])
         case "join" | "race":
             return sum(longest(item) for item in part["branches"].values())

@@ -43,7 +43,7 @@ class Shadow:
         self.last_seq = entry.seq
         if entry.undo is not None:
             self.undoable[undo(entry.location)] = entry
-        if entry.kind in (EntryKind.JOIN, EntryKind.RACE, EntryKind.LOOP):
+        if entry.kind in (EntryKind.JOIN, EntryKind.RACE, EntryKind.LOOP, EntryKind.MAP, EntryKind.ITEM):
             self.closed.append(entry.location)
 
     def trim(self, low: Location, high: Location) -> None:

@@ -88,10 +88,14 @@ class Signals:
             checker.violate("I16", commit.run_id, f"{len(expected - moved)} signals were lost on the way")
 
 
+_CONSUMERS = (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.WAIT_ANY)
+
+
 def _marks(entry: Any) -> list[tuple[str, str]]:
-    if entry.kind not in (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY) or entry.status is not EntryStatus.DONE:
+    if entry.kind not in _CONSUMERS or entry.status is not EntryStatus.DONE:
         return []
-    header, payloads = unpack(entry.value)
+    value = unpack(entry.value)[1] if entry.kind is EntryKind.WAIT_ANY else entry.value
+    header, payloads = unpack(value)
     marks, at = [], 0
     for name, _, size in header:
         marks.append((name, _mark(payloads[at : at + size])))

@@ -172,6 +172,19 @@ async def test_the_first_failure_stops_the_others_if_asked_to(harness: Harness, 
     assert ledger.counts == {"bad": 1}
 
 
+async def test_a_combined_wait_that_was_stored_does_not_make_new_code_look_old(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        arrived = await ctx.wait_any(answer=signal("answer"), late=timer("1h"))
+        return [arrived.label, ctx.version("gate", 3)]
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("2h")
+
+    assert await harness.result(run) == ["late", 3]
+
+
 async def test_nothing_to_wait_for_and_nonsense_are_refused():
     @workflow
     async def flow(ctx: Context, which: int) -> None:

@@ -91,6 +91,7 @@ async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited
 
     async def wait(label: str, each: Awaited) -> None:
         at = named(location, turn.journal.names.number(label))
+        turn.journal.visited.add(at)
         match each:
             case SignalAwaited(names):
                 arrival = await turn.wait(at, WaitKind.SIGNAL, None, names)
