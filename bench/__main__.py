@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.measures import mapping, resume, w1, w2, w3, w8
-from stepwell.environment import tune_process
 
 
 class Report:
@@ -39,10 +38,13 @@ def _inside(folder: Path, name: str) -> Path:
 async def _measure(folder: Path, report: Report) -> None:
     line: Callable[..., None] = report.line
     _say("W1 beside raw commits")
-    rate, raw, ratio = await w1(folder)
-    line("raw durable single-row commits/s", f"{raw:,.0f}", "the limit of this file system")
+    one = await w1(folder)
+    rate = one.rate
+    line("raw durable single-row commits/s", f"{one.raw:,.0f}", "the limit: checkpoints as the store's")
+    line("raw with SQLite's own checkpoints", f"{one.raw_default:,.0f}")
     line("W1  one run, 1,000 sequential steps, steps/s", f"{rate:,.0f}")
-    line("W1  ratio to raw commits", f"{ratio:.2f}", ">= 0.70", ratio >= 0.70)
+    line("W1  ratio to the limit", f"{one.ratio:.2f}", ">= 0.70", one.ratio >= 0.70)
+    line("W1  ratio to raw with SQLite's checkpoints", f"{one.ratio_default:.2f}")
     _say("W2")
     many, commits, bytes_w2 = sorted([await w2(_inside(folder, f"w2-{n}")) for n in range(3)])[1]
     goal = min(10_000, 8 * rate)
@@ -81,8 +83,7 @@ async def _measure(folder: Path, report: Report) -> None:
 def main() -> int:
     """Measure, print, and say whether every target was met."""
     report = Report()
-    print("stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, settled as `stepwell worker` is")
-    tune_process()
+    print("stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, Python's default garbage collection")
     with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
         asyncio.run(_measure(Path(folder), report))
     print("all targets met" if report.is_good else "some targets were missed")

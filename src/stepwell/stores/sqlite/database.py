@@ -29,7 +29,7 @@ _FLOOR = SQL["meta.floor"]
 # not written with every commit.
 FLOOR_LAG = 1_000
 # Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
-_CHECKPOINT_PAGES = 250
+CHECKPOINT_PAGES = 250
 _PAUSE_SECONDS_MIN = 0.000_1
 _PAUSE_SECONDS_MAX = 0.001
 
@@ -57,7 +57,7 @@ class SqliteDatabase:
         self._connection: apsw.Connection | None = None
         self._floor = Instant(0)
         self._log_pages = 0
-        self._checkpoint_due = _CHECKPOINT_PAGES
+        self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
         self._version_heeded = -1
 
@@ -218,7 +218,7 @@ class SqliteDatabase:
     def checkpoint(self) -> None:
         """Write the log back into the file, as far as no reader needs it. What it cannot do is done next time."""
         # A reader may keep the log from starting over; then it grows, and is looked at again when it has grown as much.
-        self._checkpoint_due = self._log_pages + _CHECKPOINT_PAGES
+        self._checkpoint_due = self._log_pages + CHECKPOINT_PAGES
         try:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
@@ -235,6 +235,6 @@ class SqliteDatabase:
 
     def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
         if pages < self._log_pages:
-            self._checkpoint_due = _CHECKPOINT_PAGES
+            self._checkpoint_due = CHECKPOINT_PAGES
         self._log_pages = pages
         return apsw.SQLITE_OK
