@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -67,17 +66,12 @@ class SimIds:
 class SimExecutor:
     """Tasks of one process. Blocking calls run on the loop, a little later, and cannot be cancelled."""
 
-    def __init__(self, loop: SimLoop, rng: random.Random, on_body: Callable[[Body, Any], None]) -> None:
+    def __init__(self, loop: SimLoop, rng: random.Random) -> None:
         self._loop = loop
         self._rng = rng
-        self._on_body = on_body
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine in the process of the caller."""
-        body = work.cr_frame.f_locals.get("body")  # type: ignore[attr-defined]
-        if isinstance(body, Body):
-            # A body is about to start. Who starts it, and under which fence, only its execution knows.
-            self._on_body(body, sys._getframe(1).f_locals.get("self"))
         return self._loop.create_task(work, name=name)
 
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -106,5 +100,5 @@ def make_environment(
     """The environment of a process that starts now."""
     clock = SimClock(host, loop, origin=rng.uniform(0, 1e6))
     ids = SimIds(clock, random.Random(rng.getrandbits(64)))
-    executor = SimExecutor(loop, random.Random(rng.getrandbits(64)), on_body)
-    return Environment(clock, ids, random.Random(rng.getrandbits(64)), executor, process)
+    executor = SimExecutor(loop, random.Random(rng.getrandbits(64)))
+    return Environment(clock, ids, random.Random(rng.getrandbits(64)), executor, process, on_body)

@@ -92,6 +92,8 @@ class Environment:
     random: random.Random
     executor: Executor
     process: str = field(default="")
+    # Told of every step body that is about to start, and of the execution that starts it: a simulation checks its right.
+    on_body: Callable[[Any, Any], None] | None = None
 
 
 def tune_process() -> None:

@@ -117,8 +117,10 @@ class JsonCodec:
 
         Equal to `encode` and then `decode`, and raises as they do, but does not parse what cannot change.
         """
-        payload = self.encode(value, hint, place=place)
         kind = type(value)
+        if kind is int and (hint is int or hint is ANY) and INT_MIN <= value <= INT_MAX:
+            return JSON_V1 + b"%d" % value, value
+        payload = self.encode(value, hint, place=place)
         if kind in _UNCHANGED and (hint is ANY or hint is kind):
             return payload, value
         return payload, self.decode(payload, hint, place=place)

@@ -12,17 +12,35 @@ import asyncio
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, NoReturn
 
 from stepwell.errors import NonDeterministicError
+
+
+class _Call:
+    """What `call_soon` gives: as asyncio's handle, without what only a debugger or a timer needs."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context if context is not None else copy_context()
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
 
 
 class TurnLoop(asyncio.AbstractEventLoop):
     """Runs the coroutines of one workflow until all of them wait."""
 
     def __init__(self) -> None:
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Call] = deque()
         self.problem: BaseException | None = None
 
     def run_until_idle(self) -> None:
@@ -32,12 +50,17 @@ class TurnLoop(asyncio.AbstractEventLoop):
         events._set_running_loop(self)
         try:
             while ready:
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    try:
-                        handle._run()
-                    except SystemExit:
-                        continue  # kept by the task that raised it: it ends that run, not the worker
+                call = ready.popleft()
+                if call.is_cancelled:
+                    continue
+                try:
+                    call.context.run(call.callback, *call.args)
+                except SystemExit:
+                    continue  # kept by the task that raised it: it ends that run, not the worker
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001  of a plain callback: kept, as asyncio does it
+                    self.call_exception_handler({"exception": error})
         finally:
             events._set_running_loop(outer)
 
@@ -45,10 +68,10 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self.ready.append(handle)
-        return handle
+    ) -> _Call:
+        call = _Call(callback, args, context)
+        self.ready.append(call)
+        return call
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -27,7 +27,7 @@ _WAITS_OF: dict[WaitKind, frozenset[EntryKind]] = {
 class Scope:
     """Where operations stand: the workflow itself, a branch, or one iteration of a loop."""
 
-    __slots__ = ("_draws", "_kinds", "_uses", "is_closed", "location", "parent", "time", "turn")
+    __slots__ = ("_draws", "_kinds", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
 
     def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
         self.turn = turn
@@ -35,7 +35,8 @@ class Scope:
         self.parent = parent
         self.time = time  # when the last result reached code in this scope: what `ctx.now()` says
         self.is_closed = False  # its branch lost or was cancelled: nothing may be recorded in it any more
-        self._uses: dict[int, int] = {}
+        self._places: dict[str, Location] = {}
+        self._uses: dict[str, int] = {}
         self._draws = 0
         self._kinds: dict[Location, EntryKind] = {}
 
@@ -54,14 +55,18 @@ class Scope:
 
     def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
         """Fix the path of an operation that the code calls now, and look up what is recorded there."""
-        self.check_open()
         turn = self.turn
+        if self.parent is not None or self.is_closed:
+            self.check_open()
+        else:
+            turn.check_open()
         journal = turn.journal
-        number = journal.names.number(name)
-        location = named(self.location, number)
+        location = self._places.get(name)
+        if location is None:
+            location = self._places[name] = named(self.location, journal.names.number(name))
         if repeat:
-            nth = self._uses.get(number, 0)
-            self._uses[number] = nth + 1
+            nth = self._uses.get(name, 0)
+            self._uses[name] = nth + 1
             location = use(location, nth)
         if location in journal.visited:
             first = self._kinds.get(location, kind)

@@ -86,15 +86,21 @@ class Turn:
         self.now = now
         root = self._root
         assert root is not None
+        loop = self.loop
         while True:
-            self.loop.run_until_idle()
-            if root.done() or self.problem is not None:
+            if loop.ready:
+                loop.run_until_idle()
+            if self._settled:
                 # Results of bodies that outlived the code are still recorded, so that they can be undone.
-                if not self._settle_next():
-                    break
-            elif not (self._replay_next() or self._settle_next() or self._arrive_next()):
+                is_over = root.done() or self.problem is not None
+                if (not is_over and self._replays and self._replay_next()) or self._settle_next():
+                    continue
+            if root.done() or self.problem is not None:
                 break
-        self._check()
+            if not ((self._replays and self._replay_next()) or self._arrive_next()):
+                break
+        if not self.bodies or root.done() or self.problem is not None or loop.problem is not None:
+            self._check()
 
     def settle(self, body: Body, attempted: Attempted) -> None:
         """A body has ended; the code hears of it at the next `advance`."""
@@ -152,6 +158,11 @@ class Turn:
         return self._deadlines[0][0] if self._deadlines else None
 
     @property
+    def has_deadlines(self) -> bool:
+        """Whether there may be one."""
+        return bool(self._deadlines)
+
+    @property
     def waits_for_time_only(self) -> bool:
         """Whether no message can wake the run: a short wait may then be sat out in memory."""
         return all(armed.wait.kind in (WaitKind.TIMER, WaitKind.RETRY) for armed in self._armed.values())
@@ -163,6 +174,8 @@ class Turn:
 
     def take_waits(self) -> tuple[Wait, ...] | None:
         """The whole set of waits if it differs from what is stored; it counts as stored from now on."""
+        if not self._armed and not self._stored_waits:
+            return None
         waits = tuple(armed.wait for armed in self._armed.values())
         stored = frozenset(waits)
         if stored == self._stored_waits:
@@ -227,19 +240,14 @@ class Turn:
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
 
-    async def run_body(self, body: Body) -> Attempted:
-        """Ask for a body to be run, and wait for what comes of it."""
-        self.bodies.append(body)
-        try:
-            return await body.settled
-        except asyncio.CancelledError:
-            body.is_unwanted = True
-            if body in self._in_flight:
-                self._in_flight.discard(body)
-                self.unwanted.append(body)
-            elif body in self.bodies:
-                self.bodies.remove(body)
-            raise
+    def abandon(self, body: Body) -> None:
+        """Nobody waits for this body any more."""
+        body.is_unwanted = True
+        if body in self._in_flight:
+            self._in_flight.discard(body)
+            self.unwanted.append(body)
+        elif body in self.bodies:
+            self.bodies.remove(body)
 
     async def wait(
         self, location: Location, kind: WaitKind, due_at: Instant | None, names: tuple[str, ...] = ()

@@ -33,6 +33,8 @@ class Committer:
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
+        # Whoever set it calls `write_now` before it gives the loop back.
+        self.is_attended = False
         # Entered while an answer is on its way that may bring claims.
         self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext
         # An acknowledgement was lost: the store may have done more than we know.
@@ -41,10 +43,26 @@ class Committer:
     def submit(self, commit: Commit, answer: Answer) -> None:
         """Write this commit with the next batch; `answer` is called with what became of it."""
         self._queue.append((commit, answer))
-        if not self._is_busy:
-            self._is_busy = True
-            # It begins in the next round of the loop: whoever submits in this one shares the batch.
-            self._environment.executor.spawn(self._write(), name="stepwell-commit")
+        if not self._is_busy and not self.is_attended:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._is_busy = True
+        # It begins in the next round of the loop: whoever submits in this one shares the batch.
+        self._environment.executor.spawn(self._write(), name="stepwell-commit")
+
+    async def write_now(self) -> None:
+        """Write what was submitted while this was attended, unless somebody is writing: then it goes with the next."""
+        self.is_attended = False
+        if not self._queue or self._is_busy or self._is_closed:
+            return
+        self._is_busy = True
+        try:
+            await self._write_batch()
+        finally:
+            self._is_busy = False
+            if self._queue:
+                self._begin()
 
     def close(self) -> None:
         """Write nothing more; whoever waits for an answer gets none."""
@@ -57,28 +75,34 @@ class Committer:
     async def _write(self) -> None:
         """Write batch after batch until nothing is left."""
         while self._queue and not self._is_over():
-            batch, self._queue = self._queue, []
-            answers = await self._apply([commit for commit, _ in batch])
-            if self._is_over():
-                return
-            for (commit, answer), applied in zip(batch, answers, strict=True):
-                try:
-                    answer(applied)
-                except Exception:  # noqa: BLE001  one run's defect must not keep the others from their answers
-                    _LOG.exception("run %s stopped by a defect", commit.run_id)
-                    self.on_doubt()
+            await self._write_batch()
             if not self._queue:
                 # The answers started bodies; what ends at once joins the next batch without a new unit of work.
                 await asyncio.sleep(0)
         self._is_busy = False
+
+    async def _write_batch(self) -> None:
+        batch, self._queue = self._queue, []
+        answers = await self._apply([commit for commit, _ in batch])
+        if self._is_over():
+            return
+        for (commit, answer), applied in zip(batch, answers, strict=True):
+            try:
+                answer(applied)
+            except Exception:  # noqa: BLE001  one run's defect must not keep the others from their answers
+                _LOG.exception("run %s stopped by a defect", commit.run_id)
+                self.on_doubt()
 
     async def _apply(self, commits: list[Commit]) -> list[Applied]:
         """Apply until the store has answered; numbers make repeating safe."""
         pause = BACKOFF_FIRST
         while not self._is_closed:
             try:
-                offer = self._offer()
-                with self.awaiting() if offer is not None else nullcontext():
+                # Only children that begin here can be claimed by a commit.
+                offer = self._offer() if any([commit.children for commit in commits]) else None
+                if offer is None:
+                    return await self._runs.apply(commits)
+                with self.awaiting():
                     return await self._runs.apply(commits, offer)
             except StoreUnavailableError as error:
                 _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), error.title)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, Protocol, assert_never
 
 from stepwell.clock import SECOND, Instant
@@ -27,6 +29,9 @@ from stepwell.worker.lease import Lease
 
 _LOG = logging.getLogger("stepwell.worker")
 
+# How long one task may run body after body before the rest of the loop gets its turn.
+_INLINE_SECONDS, _INLINE_MAX = 0.002, 32
+
 
 class Host(Protocol):
     """What an execution needs of its worker."""
@@ -37,7 +42,11 @@ class Host(Protocol):
     lease: Lease
     codec: Codec
 
-    def now(self) -> Instant: ...
+    now: Callable[[], Instant]  # the store's time
+
+    @property
+    def active(self) -> int: ...
+    def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
     def left(self, execution: Execution) -> None: ...
     def doubt(self) -> None: ...
@@ -59,6 +68,8 @@ class Execution:
         self._sent: Commit | None = None  # the commit in flight
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
         self._running: dict[Body, asyncio.Task[None]] = {}
+        self._free_runner: asyncio.Task[None] | None = None  # a task that takes the next body
+        self._next: Body | None = None  # the body it took
         self._timer: asyncio.TimerHandle | None = None
         self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
         self._is_over = False
@@ -154,7 +165,7 @@ class Execution:
             return
         turn = self._turn
         self._advance(turn)
-        if turn.problem is None and not turn.is_ended:
+        if turn.bodies and turn.problem is None and not turn.is_ended:
             barrier = self._number + int(self._journal.pending.is_urgent)
             self._held += [(barrier, body) for body in turn.take_bodies()]
         if self._sent is None:
@@ -179,8 +190,10 @@ class Execution:
         move = self._next_move(turn)
         if move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
             self._submit(move, turn.take_waits())
-        self._start_bodies()
-        self._set_timer()
+        if self._held:
+            self._start_bodies()
+        if self._timer is not None or turn.has_deadlines:
+            self._set_timer()
 
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
@@ -212,12 +225,17 @@ class Execution:
 
     def _answered(self, applied: Applied) -> None:
         commit, self._sent = self._sent, None
-        if applied.claimed:
+        verdict, is_cancelling, _, _, claimed = applied
+        if claimed:
             # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
-            self._host.adopt(applied.claimed)
+            self._host.adopt(claimed)
         if self._is_over or commit is None:
             return
-        match applied.verdict:
+        if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_cancelling):
+            self._acknowledged = self._number
+            self._commit_or_start()
+            return
+        match verdict:
             case Verdict.FENCED:
                 self.drop()
                 self._host.left(self)
@@ -232,11 +250,10 @@ class Execution:
             case Verdict.APPLIED:
                 self._applied(commit.move, applied)
             case _:
-                assert_never(applied.verdict)
+                assert_never(verdict)
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
-        self.run = self.run._replace(revision=applied.revision)
         match move:
             case None if self._is_cancelling:
                 if not self._running:
@@ -264,7 +281,11 @@ class Execution:
     def _start_bodies(self) -> None:
         """Start what is held back, if everything before it is durable and the lease is live."""
         host = self._host
-        if not self._held or self._is_leaving or not host.lease.is_live():
+        if not self._held or self._is_leaving:
+            return
+        if len(self._held) == 1 and self._held[0][0] > self._acknowledged:
+            return  # the most frequent case: its own commit is on its way
+        if not host.lease.is_live():
             return
         held, self._held = self._held, []
         for barrier, body in held:
@@ -273,15 +294,44 @@ class Execution:
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
                 continue
-            self._running[body] = host.environment.executor.spawn(self._run(body), name="stepwell-step")
+            if host.environment.on_body is not None:
+                host.environment.on_body(body, self)
+            if self._free_runner is not None:
+                self._next, self._running[body] = body, self._free_runner
+                self._free_runner = None
+            else:
+                self._running[body] = host.spawn_body(self._run(body))
 
     async def _run(self, body: Body) -> None:
-        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop."""
-        attempted: Attempted | None = None
-        try:
-            attempted = await run_body(body, self._host.environment.executor)
-        finally:
-            self._body_ended(body, attempted)
+        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
+
+        Of a run that executes here alone nobody could share the commit, so it is written at once, and the body that
+        comes next runs in this task too, unless this one has left traces in it.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        host, clean, monotonic = self._host, copy_context(), self._host.environment.clock.monotonic
+        began, count = monotonic(), 0
+        following: Body | None = body
+        while following is not None:
+            body, attempted = following, None
+            committer = host.committer
+            try:
+                attempted = await run_body(body, host.environment.executor)
+                if host.active == 1 and len(self._running) == 1 and not task.cancelling() and copy_context() == clean:
+                    committer.is_attended = True
+            finally:
+                self._body_ended(body, attempted)
+            if not committer.is_attended:
+                return
+            self._free_runner = task
+            await committer.write_now()
+            self._free_runner = None
+            following, self._next = self._next, None
+            count += 1
+            if following is not None and (count >= _INLINE_MAX or monotonic() - began > _INLINE_SECONDS):
+                await asyncio.sleep(0)
+                began, count = monotonic(), 0
 
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""

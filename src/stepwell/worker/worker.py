@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-from stepwell.clock import SECOND, Instant, span
+from stepwell.clock import SECOND, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
@@ -44,6 +45,7 @@ class Worker:
         self.settings = settings
         self.codec = codec
         self._store = store
+        self.now = store.now
         self._registry = registry
         self._executions: dict[RunId, Execution] = {}
         self._parking = Parking(settings.cache_size)
@@ -58,6 +60,7 @@ class Worker:
         self._answers_due = 0  # requests on their way that may claim runs for us
         self._loops: list[asyncio.Task[None]] = []
         self._unlisten: Callable[[], None] = lambda: None
+        self._context = copy_context()
 
     # --- lifecycle ---
 
@@ -174,11 +177,11 @@ class Worker:
         if self._is_draining:
             execution.leave()
 
-    # --- what executions tell ---
+    # --- what executions ask and tell ---
 
-    def now(self) -> Instant:
-        """The store's time."""
-        return self._store.now()
+    def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a body with the context variables of the worker, whatever the bodies before it did to theirs."""
+        return self._context.copy().run(self.environment.executor.spawn, work, name="stepwell-step")
 
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None:
         """An execution gave its run up until something happens."""

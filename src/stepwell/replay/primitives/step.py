@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -98,20 +99,40 @@ async def perform(
     `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
-    past = turn.journal.attempts.get(location) or []
-    number = len(past)
-    counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
-    if counted and past[-1].failure is None:
-        return _unknown(turn, location, number), None
-    if counted and past[-1].next_at is not None:
-        await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
-    first_at = scope.time if past else turn.now
+    past = turn.journal.attempts.get(location)
+    number = counted = 0
+    first_at = turn.now
+    if past:
+        number, first_at = len(past), scope.time
+        counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
+        if counted and past[-1].failure is None:
+            return _unknown(turn, location, number), None
+        if counted and past[-1].next_at is not None:
+            await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
     while True:
         number, counted = number + 1, counted + 1
         if options.at_most_once:
             turn.journal.record_attempt(Attempt(location, number, turn.now, None, None))
-        body = _body(turn, location, step, args, kwargs, number, counted >= options.retry.max_attempts)
-        attempted = await turn.run_body(body)
+        body = Body(
+            turn.run,
+            turn.journal.names,
+            location,
+            step.fn,
+            args,
+            kwargs,
+            step.is_async,
+            step.takes_context,
+            options.timeout,
+            number,
+            counted >= options.retry.max_attempts,
+            turn.loop.create_future(),
+        )
+        turn.bodies.append(body)
+        try:
+            attempted: Attempted = await body.settled
+        except asyncio.CancelledError:
+            turn.abandon(body)
+            raise
         if isinstance(attempted, Succeeded):
             stored = _store(turn, location, kind, step, attempted.value, first_at, number, args, kwargs)
             if not isinstance(stored, Raised):
@@ -127,31 +148,6 @@ async def perform(
         if next_at is None:
             raise UndoFailed(decision.failure)
         await turn.wait(location, WaitKind.RETRY, next_at)
-
-
-def _body(
-    turn: Turn,
-    location: Location,
-    step: Step[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    number: int,
-    is_final: bool,
-) -> Body:
-    return Body(
-        turn.run,
-        turn.journal.names,
-        location,
-        step.fn,
-        args,
-        kwargs,
-        step.is_async,
-        step.takes_context,
-        step.options_.timeout,
-        number,
-        is_final,
-        turn.loop.create_future(),
-    )
 
 
 def _store(

@@ -23,7 +23,7 @@ Query = Callable[[apsw.Connection], T]
 Tell = Callable[[Hint], None]
 
 _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
-_FLOOR = SQL["meta.floor"]
+_FLOOR, _RAISE_FLOOR = SQL["meta.floor"], SQL["meta.raise_floor"]
 
 # How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
 # not written with every commit.
@@ -56,6 +56,8 @@ class SqliteDatabase:
         self._synchronous: Synchronous = synchronous
         self._connection: apsw.Connection | None = None
         self._floor = Instant(0)
+        self._stored = Instant(0)  # the floor that is stored, as of this version of the data
+        self._stored_version = -1
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
@@ -121,11 +123,14 @@ class SqliteDatabase:
 
     def _show_now(self, clock: Clock) -> Instant:
         """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
-        stored = self._stored_floor()
-        self._heed_others(clock, stored)
+        connection = self.connection
+        if connection.data_version() != self._stored_version:
+            self._stored, self._stored_version = self._stored_floor(), connection.data_version()
+        self._heed_others(clock, self._stored)
         now = self.now(clock)
-        if now > stored + FLOOR_LAG:
-            self.connection.execute(SQL["meta.raise_floor"], (now,))
+        if now > self._stored + FLOOR_LAG:
+            connection.execute(_RAISE_FLOOR, (now,))
+            self._stored = now
         return now
 
     # --- transactions ----------------------------------------------------------------------
@@ -181,12 +186,18 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         """Make the transaction durable; what is committed survives a loss of power."""
-        with translated(self.path):
-            self.connection.execute(_COMMIT)
+        connection = self.connection
+        try:
+            connection.execute(_COMMIT)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
         self.commits += 1
+        # Whoever finds another version later knows that others have written.
+        self._stored_version = connection.data_version()
 
     def rollback(self) -> None:
         """Undo the transaction, if SQLite has not done so by itself."""
+        self._stored_version = -1
         with translated(self.path):
             if self.connection.in_transaction:
                 self.connection.execute(_ROLLBACK)
@@ -195,18 +206,24 @@ class SqliteDatabase:
         """One operation in a transaction of its own."""
         if not self.try_begin():
             self.begin()
+        return self.finish(operation, clock)
+
+    def finish(self, operation: Operation[T], clock: Clock) -> tuple[T, list[Hint]]:
+        """Run one operation in the begun transaction and commit; roll back if that raises."""
         try:
-            [outcome], hints = self.perform([operation], clock)
-            if outcome.error is not None:
-                raise outcome.error
+            tx = Transaction(self.connection, self._show_now(clock))
+            result = operation(tx)
             self.commit()
-        except Disturbed as disturbed:
+        except apsw.ConstraintError as error:
             self.rollback()
-            raise disturbed.__cause__ or disturbed from None
+            raise ValueError(f"the database refuses this: {error}") from error
+        except apsw.Error as error:
+            self.rollback()
+            raise translate(error, self.path) from error
         except BaseException:
             self.rollback()
             raise
-        return outcome.result, hints
+        return result, tx.hints()
 
     # --- the log, and other processes ---------------------------------------------------------
 

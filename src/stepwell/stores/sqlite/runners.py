@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock
 from stepwell.stores.sqlite.database import Operation, Query, SqliteDatabase, Tell
@@ -26,7 +27,7 @@ class Runner(Protocol):
         """Open the database and be ready for this event loop."""
         ...
 
-    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
+    def write(self, operation: Operation[T], *, is_batch: bool = False) -> Coroutine[Any, Any, T]:
         """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told.
 
         One that is a batch itself need not wait for others to share its transaction.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -103,8 +104,8 @@ class SqliteRuns:
     async def inbox(self, run_id: RunId) -> Inbox:
         return await self._runner.read(partial(_inbox, run_id=run_id))
 
-    async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
-        return await self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
+    def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
+        return self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
 
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
         return await self._runner.write(lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason))

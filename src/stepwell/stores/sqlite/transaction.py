@@ -58,7 +58,7 @@ class Transaction:
 
     def hints(self) -> list[Hint]:
         """What to tell."""
-        return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()]
+        return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()] if self._hints else []
 
 
 def rows_of(connection: apsw.Connection, statement: str, **parameters: Any) -> list[Row]:

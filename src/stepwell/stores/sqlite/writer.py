@@ -172,17 +172,36 @@ class Writer:
     async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
         if self._beside is None or self._is_closing:
             raise self._closed()
+        if is_batch and not self._is_busy and self._is_quick and self.database.try_begin():
+            # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
+            return self._write_here(operation)
         answer: asyncio.Future[T] = self._loop.create_future()
         self._queue.append((operation, answer))
         if not self._is_busy:
             self._is_busy = True
-            if is_batch:
-                # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
-                self._begin()
-            else:
-                # Not at once: whoever is ready in this round of the loop shares the transaction.
-                self._loop.call_soon(self._begin)
+            # Not at once: whoever is ready in this round of the loop shares the transaction.
+            self._loop.call_soon(self._begin)
         return await answer
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether a commit is expected to take no longer than the way to the thread."""
+        return self._expected_seconds < self._quick_seconds or self._commits_beside >= _PROBE_EVERY
+
+    def _write_here(self, operation: Operation[T]) -> T:
+        """One operation in the transaction that has begun, from beginning to end on the loop's thread."""
+        self._is_busy = True
+        begun = self._clock.monotonic()
+        try:
+            result, hints = self.database.finish(operation, self._clock)
+        except BaseException:
+            self._go_on()
+            raise
+        self._note_seconds(self._clock.monotonic() - begun)
+        self._rest()
+        for hint in hints:
+            self._tell(hint)
+        return result
 
     def _begin(self) -> None:
         try:
@@ -227,7 +246,7 @@ class Writer:
 
     def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
         report = partial(self._committed, outcomes, hints)
-        if self._expected_seconds >= self._quick_seconds and self._commits_beside < _PROBE_EVERY:
+        if not self._is_quick:
             self._commits_beside += 1
             self._use_thread(self.database.commit, report)
             return
@@ -241,7 +260,9 @@ class Writer:
     def _commit_here(self) -> None:
         begun = self._clock.monotonic()
         self.database.commit()
-        took = self._clock.monotonic() - begun
+        self._note_seconds(self._clock.monotonic() - begun)
+
+    def _note_seconds(self, took: float) -> None:
         weight = 1.0 if self._commits_beside else _SMOOTHING
         self._commits_beside = 0
         self._expected_seconds += (took - self._expected_seconds) * weight
@@ -253,12 +274,16 @@ class Writer:
         batch, self._batch = self._batch, []
         for (_, answer), outcome in zip(batch, outcomes, strict=True):
             settle(answer, outcome)
+        self._rest()
+        for hint in hints:
+            self._tell(hint)
+
+    def _rest(self) -> None:
+        """After a commit: write the log back if it is time, and go on."""
         if self.database.needs_checkpoint:
             self._use_thread(self.database.checkpoint, lambda _: self._go_on())
         else:
             self._go_on()
-        for hint in hints:
-            self._tell(hint)
 
     def _disturb(self, disturbed: Disturbed) -> None:
         """Undo the whole batch; alone, each operation can hurt none but itself."""

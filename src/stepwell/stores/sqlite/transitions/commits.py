@@ -132,10 +132,10 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         tx.execute(_CONSUME, (signal, run))
         if tx.connection.changes() != 1:
             raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
-    started = [_start_child(tx, run, new, quota, claimant) for new in commit.children]
+    started = [_start_child(tx, run, new, quota, claimant) for new in commit.children] if commit.children else ()
     if commit.waits is not None:
         _replace_waits(tx, run, commit.waits)
-    return tuple(claimed for claimed in started if claimed is not None)
+    return tuple([claimed for claimed in started if claimed is not None]) if started else ()
 
 
 def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:
