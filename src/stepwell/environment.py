@@ -92,7 +92,7 @@ class Environment:
     random: random.Random
     executor: Executor
     process: str = field(default="")
-    # Told of every step body that is about to start, and of the execution that starts it: a simulation checks its right.
+    # Told of every step body that is about to start, and of the execution that starts it.
     on_body: Callable[[Any, Any], None] | None = None
 
 

@@ -318,10 +318,13 @@ class Execution:
             committer = host.committer
             try:
                 attempted = await run_body(body, host.environment.executor)
-                if host.active == 1 and len(self._running) == 1 and not task.cancelling() and copy_context() == clean:
-                    committer.is_attended = True
-            finally:
+                is_alone = host.active == 1 and len(self._running) == 1
+                committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
                 self._body_ended(body, attempted)
+            except BaseException:
+                committer.is_attended = False
+                self._body_ended(body, None)
+                raise
             if not committer.is_attended:
                 return
             self._free_runner = task
