@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.measures import mapping, resume, w1, w2, w3, w8
+from bench.waiting import signal_to_step, waiting_runs
 
 
 class Report:
@@ -74,6 +75,14 @@ async def _measure(folder: Path, report: Report) -> None:
         ">= 0.80",
         rates[10_000] >= 0.8 * rates[100],
     )
+    _say("10,000 waiting runs")
+    idle = await asyncio.to_thread(waiting_runs, folder)
+    line("10,000 runs waiting, bytes of memory each", f"{idle.bytes_each:,.0f}", "<= 1,000", idle.bytes_each <= 1_000)
+    line(f"  statements in {idle.seconds_idle:.0f} s of idling", f"{idle.statements_idle}")
+    line("  rows scanned by them", f"{idle.scanned_idle}", "0", idle.scanned_idle == 0)
+    _say("signals")
+    p50, p99 = await signal_to_step(folder)
+    line("signal to resumed step, p50/p99 ms", f"{p50:.2f} / {p99:.2f}", "p50 <= 5", p50 <= 5)
     _say("resume")
     seconds = await resume(folder)
     line("W8  resume a run with 10k recorded steps, s", f"{seconds:.3f}", "<= 0.5", seconds <= 0.5)

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.raw import raw_commits
 from bench.workflows import WORKFLOWS, mapped, sequence, sequence_then_wait
-from stepwell import Engine, Start
+from stepwell import Engine, Start, WorkerSettings
 from stepwell.environment import system_environment
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -30,12 +30,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Bench]:
+async def opened(path: Path, **settings: Any) -> AsyncIterator[Bench]:
     """An engine with a worker on a SQLite file."""
     environment = system_environment()
     database = SqliteDatabase(str(path))
     store = SqliteStore(environment, path, runner=Writer(database))
-    async with Engine(store, workflows=WORKFLOWS, environment=environment) as engine:
+    told = WorkerSettings(**settings)
+    async with Engine(store, workflows=WORKFLOWS, environment=environment, settings=told) as engine:
         yield Bench(engine, database, path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from stepwell import Context, Workflow, step, workflow
@@ -46,4 +47,20 @@ async def mapped(ctx: Context, items: int) -> int:
     return len(await ctx.map("all", one, range(items), limit=1_000))
 
 
-WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped]
+RESUMED: list[float] = []  # when a step of `waiting` began
+
+
+@step
+async def note_resumed() -> None:
+    """Note the time."""
+    RESUMED.append(time.perf_counter())
+
+
+@workflow
+async def waiting(ctx: Context) -> None:
+    """Waits for a signal, then one step."""
+    await ctx.receive("go")
+    await ctx.step(note_resumed)
+
+
+WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped, waiting]
