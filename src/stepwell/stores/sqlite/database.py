@@ -10,12 +10,13 @@ import apsw
 
 from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreUnavailableError
+from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transaction import Left, Transaction
 
 T = TypeVar("T")
 Operation = Callable[[Transaction], T]
@@ -58,6 +59,7 @@ class SqliteDatabase:
         self._floor = Instant(0)
         self._stored = Instant(0)  # the floor that is stored, as of this version of the data
         self._stored_version = -1
+        self._left: dict[RunId, Left] = {}
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
@@ -166,7 +168,7 @@ class SqliteDatabase:
         """
         try:
             connection = self.connection
-            tx = Transaction(connection, self._show_now(clock))
+            tx = Transaction(connection, self._show_now(clock), self._left)
             outcomes: list[Outcome] = []
             for operation in operations:
                 before = connection.total_changes()
@@ -211,7 +213,7 @@ class SqliteDatabase:
     def finish(self, operation: Operation[T], clock: Clock) -> tuple[T, list[Hint]]:
         """Run one operation in the begun transaction and commit; roll back if that raises."""
         try:
-            tx = Transaction(self.connection, self._show_now(clock))
+            tx = Transaction(self.connection, self._show_now(clock), self._left)
             result = operation(tx)
             self.commit()
         except apsw.ConstraintError as error:

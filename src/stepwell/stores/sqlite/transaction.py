@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -14,15 +14,23 @@ from stepwell.stores.sqlite.texts import SQL
 Row = tuple[Any, ...]
 
 
+class Left(NamedTuple):
+    """How a commit of this process left a run. It may have changed since, so whoever uses it makes sure."""
+
+    run: int
+    revision: int
+
+
 class Transaction:
     """What happens in it happens whole or not at all; `now` is one instant throughout."""
 
-    __slots__ = ("_definitions", "_hints", "connection", "execute", "now")
+    __slots__ = ("_definitions", "_hints", "connection", "execute", "left", "now")
 
-    def __init__(self, connection: apsw.Connection, now: Instant) -> None:
+    def __init__(self, connection: apsw.Connection, now: Instant, left: dict[RunId, Left]) -> None:
         self.connection = connection
         self.execute = connection.execute
         self.now = now
+        self.left = left
         # Numbers given in this transaction only: one that is rolled back takes them with it.
         self._definitions: dict[tuple[str, int], int] = {}
         self._hints: dict[HintKind, dict[RunId, None]] = {}

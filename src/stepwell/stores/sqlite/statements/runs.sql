@@ -5,6 +5,14 @@ from stepwell_runs as r
 left join stepwell_workers as w on w.id = r.owner
 where r.run_id = :run_id;
 
+-- name: advance_known
+-- The hot path: one statement that judges and advances, if the run is as it was left. No column of any index.
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0
+where id = :id and run_id = :run_id and revision = :revision - 1 and number = :number - 1 and last_seq = :before
+    and epoch = :epoch and status <> 'cancelling'
+    and owner = (select id from stepwell_workers where incarnation = :incarnation);
+
 -- name: advance
 -- The hot path: one row, and no column of any index.
 update stepwell_runs

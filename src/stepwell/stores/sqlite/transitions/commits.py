@@ -18,13 +18,14 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transaction import Left, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
 _FIND = SQL["runs.find_for_commit"]
+_ADVANCE_KNOWN = SQL["runs.advance_known"]
 _ADVANCE = SQL["runs.advance"]
 _TOUCH = SQL["runs.touch"]
 _APPEND = SQL["entries.append"]
@@ -36,13 +37,30 @@ _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED = Applied(Verdict.FENCED)
 _CANCELLING = RunStatus.CANCELLING.value
+_LEFT_MAX = 10_000
 _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
 
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence."""
     quota = Quota(tx, claimant)
-    return [_apply_one(tx, commit, quota, claimant) for commit in commits]
+    return [_advance(tx, commit, quota, claimant) or _apply_one(tx, commit, quota, claimant) for commit in commits]
+
+
+def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
+    """What nearly every commit is: entries of a run that is as the last commit left it. None if this one is not."""
+    left = tx.left.get(commit.run_id)
+    if left is None or commit.move is not None or not commit.entries:
+        return None
+    number, revision, before = commit.number, left.revision + 1, commit.entries[0].seq - 1
+    incarnation, epoch = commit.fence
+    last_seq = _check_entries(commit, before)
+    tx.execute(_ADVANCE_KNOWN, (number, revision, last_seq, left.run, commit.run_id, before, epoch, incarnation))
+    if tx.connection.changes() != 1:
+        return None
+    claimed = _write(tx, left.run, commit, quota, claimant)
+    tx.left[commit.run_id] = Left(left.run, revision)
+    return Applied(Verdict.APPLIED, False, revision, False, claimed)
 
 
 def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:
@@ -68,6 +86,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     revision += 1
     has_progress = bool(commit.entries or commit.attempts or commit.cursors)
     if move is not None:
+        tx.left.pop(commit.run_id, None)
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress)
         is_awake = move_run(tx, step, move)
         return Applied(
@@ -77,6 +96,9 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         tx.execute(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
         tx.execute(_TOUCH, (commit.number, revision, run))
+    if len(tx.left) >= _LEFT_MAX:
+        tx.left.clear()
+    tx.left[commit.run_id] = Left(run, revision)
     return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed)
 
 
