@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from contextvars import ContextVar
 
-from stepwell import Context, step, workflow
+from stepwell import Context, Engine, step, workflow
 from tests.cases.harness import Harness
 
 _MARK: ContextVar[str] = ContextVar("mark", default="none")
@@ -49,6 +49,48 @@ async def test_a_body_that_cancels_its_task_and_returns_does_not_hurt_the_next(h
     await harness.drain()
 
     assert await harness.result(run) == ["returned", "waited"]
+
+
+async def test_a_body_that_cancels_its_task_later_does_not_lose_the_commit(harness: Harness):
+    tasks: list[asyncio.Task[object]] = []
+
+    async def keep_its_task(number: int) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
+        return number
+
+    @workflow
+    async def flow(ctx: Context) -> int:
+        return sum([await ctx.step(f"s{n}", keep_its_task, n) for n in range(6)])
+
+    worker = await harness.worker(flow)
+
+    async def cancel(name: str) -> None:
+        if name == "runs.apply" and len(tasks) in (2, 4):
+            tasks[-1].cancel()
+            await asyncio.sleep(0.001)
+
+    worker.wire.before = cancel
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await harness.result(run) == 15
+
+
+async def test_tasks_of_bodies_begin_with_the_workers_context_variables():
+    async def mark(text: str) -> str:
+        before = _MARK.get()
+        _MARK.set(text)
+        return before
+
+    @workflow
+    async def flow(ctx: Context) -> list[str]:
+        one = [await ctx.step(f"s{n}", mark, str(n)) for n in range(3)]
+        return one + list(await asyncio.gather(*[ctx.step(f"t{n}", mark, str(n)) for n in range(3)]))
+
+    async with Engine("memory://", workflows=[flow]) as engine:
+        assert await (await engine.start(flow)).result() == ["none"] * 6
 
 
 async def test_a_long_row_of_steps_that_never_wait_leaves_the_loop_to_others(harness: Harness):

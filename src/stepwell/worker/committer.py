@@ -61,7 +61,7 @@ class Committer:
             await self._write_batch()
         finally:
             self._is_busy = False
-            if self._queue:
+            if self._queue and not self._is_closed:
                 self._begin()
 
     def close(self) -> None:
@@ -83,7 +83,12 @@ class Committer:
 
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []
-        answers = await self._apply([commit for commit, _ in batch])
+        try:
+            answers = await self._apply([commit for commit, _ in batch])
+        except BaseException:
+            # Cancelled half-way, by a body that kept the task it ran in: whoever writes next repeats it.
+            self._queue = batch + self._queue
+            raise
         if self._is_over():
             return
         for (commit, answer), applied in zip(batch, answers, strict=True):

@@ -328,8 +328,10 @@ class Execution:
             if not committer.is_attended:
                 return
             self._free_runner = task
-            await committer.write_now()
-            self._free_runner = None
+            try:
+                await committer.write_now()
+            finally:
+                self._free_runner = None
             following, self._next = self._next, None
             count += 1
             if following is not None and (count >= _INLINE_MAX or monotonic() - began > _INLINE_SECONDS):
