@@ -47,7 +47,7 @@ class Body:
         return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, f"{run_id}:{path}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Succeeded:
     """The body returned."""
 

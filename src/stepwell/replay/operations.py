@@ -50,7 +50,10 @@ class Operation(Coroutine[Any, Any, T]):
         return self._inner
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._coroutine().__await__()
+        if self._inner is None:
+            self._turn.unawaited.pop(self, None)
+            self._inner = self._begin()
+        return self._inner.__await__()
 
     def send(self, value: Any) -> Any:
         """As a coroutine's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -14,11 +14,9 @@ from stepwell.stores.sqlite.texts import SQL
 Row = tuple[Any, ...]
 
 
-class Left(NamedTuple):
-    """How a commit of this process left a run. It may have changed since, so whoever uses it makes sure."""
-
-    run: int
-    revision: int
+# The number and the revision that a commit of this process left a run with. It may have changed since: whoever uses it
+# makes sure.
+Left = tuple[int, int]
 
 
 class Transaction:

@@ -18,7 +18,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Left, Transaction
+from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
@@ -49,17 +49,18 @@ def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None)
 
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
     """What nearly every commit is: entries of a run that is as the last commit left it. None if this one is not."""
-    left = tx.left.get(commit.run_id)
-    if left is None or commit.move is not None or not commit.entries:
+    run_id, (incarnation, epoch), number, _, entries, *_ = commit
+    left = tx.left.get(run_id)
+    if left is None or commit.move is not None or not entries:
         return None
-    number, revision, before = commit.number, left.revision + 1, commit.entries[0].seq - 1
-    incarnation, epoch = commit.fence
+    run, revision = left
+    revision, before = revision + 1, entries[0].seq - 1
     last_seq = _check_entries(commit, before)
-    tx.execute(_ADVANCE_KNOWN, (number, revision, last_seq, left.run, commit.run_id, before, epoch, incarnation))
+    tx.execute(_ADVANCE_KNOWN, (number, revision, last_seq, run, run_id, before, epoch, incarnation))
     if tx.connection.changes() != 1:
         return None
-    claimed = _write(tx, left.run, commit, quota, claimant)
-    tx.left[commit.run_id] = Left(left.run, revision)
+    claimed = _write(tx, run, commit, quota, claimant)
+    tx.left[run_id] = run, revision
     return Applied(Verdict.APPLIED, False, revision, False, claimed)
 
 
@@ -98,7 +99,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         tx.execute(_TOUCH, (commit.number, revision, run))
     if len(tx.left) >= _LEFT_MAX:
         tx.left.clear()
-    tx.left[commit.run_id] = Left(run, revision)
+    tx.left[commit.run_id] = run, revision
     return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed)
 
 
