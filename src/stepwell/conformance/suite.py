@@ -12,6 +12,7 @@ from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
+from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
@@ -44,5 +45,10 @@ class StoreSuite(
     TimeSuite,
     HintSuite,
     ConcurrencySuite,
+    PrioritySuite,
+    DeadlineSuite,
+    ConflictSuite,
+    DebounceSuite,
+    TiedSuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

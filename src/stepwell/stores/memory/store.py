@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
-from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
@@ -20,7 +20,8 @@ from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
-from stepwell.stores.memory.runs import claim, create, read_inbox
+from stepwell.stores.memory.runs import claim, read_inbox
+from stepwell.stores.memory.starts import create, debounce
 from stepwell.stores.memory.transaction import Transaction
 from stepwell.stores.memory.views import MemoryViews
 from stepwell.stores.memory.workers import register, renew
@@ -78,6 +79,9 @@ class MemoryRuns:
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
         return self._store.transact(lambda tx: create(tx, runs, claimant))
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        return self._store.transact(lambda tx: debounce(tx, new, quiet, max_wait))
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         return self._store.transact(lambda tx: claim(tx, claimant))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import apsw
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
-from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
@@ -90,6 +90,9 @@ class SqliteRuns:
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
         return await self._runner.write(lambda tx: starts.create(tx, runs, claimant))
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        return await self._runner.write(lambda tx: starts.debounce(tx, new, quiet, max_wait))
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         return await self._runner.write(lambda tx: claims.claim(tx, claimant))
