@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
+from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
@@ -69,8 +71,10 @@ class SyncEngine:
         workflows: Iterable[Workflow[Any, Any]] = (),
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
+        codec: Codec | None = None,
+        offload: Literal["database"] | Path | None = None,
     ) -> None:
-        self._engine = Engine(url, workflows=workflows, worker=worker, settings=settings)
+        self._engine = Engine(url, workflows=workflows, worker=worker, settings=settings, codec=codec, offload=offload)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:

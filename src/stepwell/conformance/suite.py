@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
 from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
 from stepwell.conformance.commits import CommitSuite
@@ -50,5 +51,6 @@ class StoreSuite(
     ConflictSuite,
     DebounceSuite,
     TiedSuite,
+    BlobSuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

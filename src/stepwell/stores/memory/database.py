@@ -146,6 +146,7 @@ class MemoryDatabase:
     # A heap per definition and priority. An item counts only while it says what its row says, so none need ever be
     # taken out early.
     ready: defaultdict[str, dict[int, list[tuple[Instant, RunId]]]] = field(default_factory=lambda: defaultdict(dict))
+    blobs: dict[str, bytes] = field(default_factory=dict)
     signals_sent: int = 0
     floor: Instant = _BEGINNING  # the latest instant ever shown
     hubs: list[Hub] = field(default_factory=list)

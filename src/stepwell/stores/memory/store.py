@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from stepwell.clock import Instant, Span
+from stepwell.codec.blobs import DamagedBlobError
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
@@ -42,6 +44,7 @@ class MemoryStore:
         self.signals = MemorySignals(self)
         self.workers = MemoryWorkers(self)
         self.views = MemoryViews(self.database, self.now)
+        self.blobs = MemoryBlobs(self.database)
 
     def now(self) -> Instant:
         """The store's clock: never behind any instant that any handle has shown."""
@@ -125,6 +128,31 @@ class MemorySignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return self._store.transact(lambda tx: deliver(tx, signals, claimant))
+
+
+class MemoryBlobs:
+    """`Blobs` in a dict."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._contents = database.blobs
+
+    def put(self, content: bytes) -> str:
+        """See `Blobs.put`."""
+        name = hashlib.sha256(content).hexdigest()
+        self._contents.setdefault(name, content)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """See `Blobs.get`."""
+        if name not in self._contents:
+            raise LookupError(f"there is no blob {name[:80]}")
+        content = self._contents[name]
+        if hashlib.sha256(content).hexdigest() != name:
+            raise DamagedBlobError(f"blob {name} has another content than its name says")
+        return content
+
+    def __repr__(self) -> str:
+        return "memory"
 
 
 class MemoryWorkers:

@@ -132,6 +132,14 @@ create table stepwell_cursors (
     primary key (run, location)
 ) without rowid, strict;
 
+-- Large payloads by the SHA-256 of their content; rows refer to them. With a rowid: large values do badly in an index.
+create table stepwell_blobs (
+    id integer primary key,
+    hash blob not null unique,
+    content blob not null,
+    stored_at integer not null
+) strict;
+
 -- `names` is a JSON list of signal names; the empty list means any.
 create table stepwell_waits (
     run integer not null,

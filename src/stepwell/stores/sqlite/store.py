@@ -17,6 +17,7 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.connections import Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.histories import read_history, read_inbox
@@ -66,6 +67,7 @@ class SqliteStore:
         self.signals = SqliteSignals(runner)
         self.workers = SqliteWorkers(runner)
         self.views = SqliteViews(runner, self.now)
+        self.blobs = SqliteBlobs(runner)
 
     def now(self) -> Instant:
         """The clock, but never behind an instant that was written to this database or shown by this process."""
@@ -157,6 +159,25 @@ class SqliteWorkers:
             rescues.retire(tx, incarnation)
 
         await self._runner.write(operation)
+
+
+class SqliteBlobs:
+    """`Blobs` in the database. A blob is written by the next transaction of this store, before anything else in it."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def put(self, content: bytes) -> str:
+        """See `Blobs.put`; it is durable as soon as any row is that refers to it."""
+        return self._runner.database.blobs.put(content)
+
+    def get(self, name: str) -> bytes:
+        """See `Blobs.get`."""
+        content = self._runner.database.blobs.find(name)
+        return self._runner.look(lambda c: read_blob(c, name)) if content is None else content
+
+    def __repr__(self) -> str:
+        return f"the database {self._runner.database.path!r}"
 
 
 def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:
