@@ -460,7 +460,8 @@ async def test_a_debounced_start_without_sense_is_refused(harness: Harness):
     bad: dict[str, Any]
     for bad in ({"quiet": 0}, {"quiet": -1}, {"quiet": "soon"}, {"max_wait": 0}, {"max_wait": "-1s"}):
         with pytest.raises(InvalidOptionError, match=next(iter(bad))):
-            await worker.do(worker.engine.start_debounced(checkout, order, **{"key": "k", "quiet": "1s", **bad}))
+            options: dict[str, Any] = {"key": "k", "quiet": "1s", **bad}
+            await worker.do(worker.engine.start_debounced(checkout, order, **options))
     for key in ("", "k" * 201):
         with pytest.raises(InvalidKeyError):
             await worker.do(worker.engine.start_debounced(checkout, order, key=key, quiet="1s"))

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import Context, Engine, step, workflow
+from stepwell import Context, Engine, ResultTimeout, step, workflow
 from stepwell.codec.base import REFERENCE
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.codec.json_codec import JsonCodec
@@ -156,8 +156,9 @@ async def test_what_a_run_needs_again_is_read_from_the_database(tmp_path: Path) 
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     async with Engine(url, workflows=[flow], offload="database") as engine:
         run = await engine.start(flow, "x" * 200_000, key="k")
-        while (await run.status()).status != "waiting":
-            await asyncio.sleep(0.01)
+        with pytest.raises(ResultTimeout):
+            await run.result(timeout="300ms")
+        assert (await run.status()).status == "waiting"
     async with Engine(url, workflows=[flow], offload="database") as engine:
         await engine.signal("k", "go", "y" * 150_000)
         assert await engine.result("k", timeout="20s") == 550_000
@@ -221,7 +222,19 @@ def references(file: Path) -> set[str]:
     return found
 
 
-async def test_killed_at_any_point_no_row_refers_to_what_is_not_there(tmp_path: Path) -> None:
+async def read_all(file: Path) -> None:
+    store = SqliteStore(system_environment(), file)
+    await store.open()
+    try:
+        names = references(file)
+        assert names
+        for name in names:
+            assert store.blobs.get(name)
+    finally:
+        await store.close()
+
+
+def test_killed_at_any_point_no_row_refers_to_what_is_not_there(tmp_path: Path) -> None:
     file, rng = tmp_path / "shop.db", random.Random(7)
     for round in range(6):
         process = subprocess.Popen(
@@ -233,13 +246,4 @@ async def test_killed_at_any_point_no_row_refers_to_what_is_not_there(tmp_path: 
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-
-        store = SqliteStore(system_environment(), file)
-        await store.open()
-        try:
-            names = references(file)
-            assert names
-            for name in names:
-                assert store.blobs.get(name)
-        finally:
-            await store.close()
+        asyncio.run(read_all(file))
