@@ -181,6 +181,7 @@ class FaultyStore:
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
         self.capabilities = inner.capabilities
+        self.blobs = inner.blobs
 
     def now(self) -> Instant:
         """The store's clock."""

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
     from stepwell.engine.explain import Explanation
-    from stepwell.engine.facade import Recovered, Start
+    from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
+    from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
         ChildFailed,
+        DeadlineExceeded,
         Failure,
         Fatal,
         HistoryDivergedError,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         StepFailed,
         StepwellError,
         UnserialisableError,
+        WaitedTooLong,
         WaitTimeout,
     )
     from stepwell.model.failures import FailureRecord
@@ -61,6 +64,7 @@ __all__ = [
     "ChildOperation",
     "Context",
     "Continue",
+    "DeadlineExceeded",
     "Duration",
     "Encrypted",
     "Engine",
@@ -105,6 +109,7 @@ __all__ = [
     "UnserialisableError",
     "WaitTimeout",
     "WaitView",
+    "WaitedTooLong",
     "Winner",
     "WorkerSettings",
     "Workflow",
@@ -127,12 +132,14 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],
-    "stepwell.engine.facade": ["Recovered", "Start"],
+    "stepwell.engine.facade": ["Recovered"],
+    "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
         "ChildFailed",
+        "DeadlineExceeded",
         "Failure",
         "Fatal",
         "HistoryDivergedError",
@@ -151,6 +158,7 @@ _HOMES = {
         "StepwellError",
         "UnserialisableError",
         "WaitTimeout",
+        "WaitedTooLong",
     ],
     "stepwell.model.failures": ["FailureRecord"],
     "stepwell.model.retries": ["Retry"],

@@ -25,6 +25,8 @@
     │   ├── RunPaused                   SW458
     │   ├── RecordedError               SW460
     │   ├── OutcomeUnknown              SW461
+    │   ├── DeadlineExceeded            SW471
+    │   ├── WaitedTooLong               SW472
     │   ├── RollbackIncomplete          SW701
     │   ├── CheckpointMissingError      SW702
     │   └── ResultTimeout               SW459
@@ -295,6 +297,18 @@ class OutcomeUnknown(RunError):  # noqa: N818
     """An at-most-once step was started and its worker died: whether it took effect is not known."""
 
     code = "SW461"
+
+
+class DeadlineExceeded(RunError):  # noqa: N818
+    """A run had not ended when its deadline came. It is the failure of that run, never raised inside it."""
+
+    code = "SW471"
+
+
+class WaitedTooLong(RunError):  # noqa: N818
+    """A run waited at one place for longer than its `max_suspend`. It is the failure of that run."""
+
+    code = "SW472"
 
 
 class RollbackIncomplete(RunError):  # noqa: N818

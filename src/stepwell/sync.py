@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
+from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.explain import Explanation
-from stepwell.engine.facade import ALL_RUNS, Start
+from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
+from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.views import EntryView, RunView
 from stepwell.environment import LoopThread
-from stepwell.model.runs import OnConflict
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.replay.definition import Workflow
 from stepwell.stores.base.views import RunFilter
@@ -34,6 +36,7 @@ class SyncHandle(Generic[Result]):
         self.run_id = handle.run_id
         self.is_new = handle.is_new
         self.same_input = handle.same_input
+        self.replaced = handle.replaced
 
     def result(self, timeout: Duration | None = None) -> Result:
         """Wait for the end of the run; raises what `Handle.result` raises."""
@@ -68,8 +71,10 @@ class SyncEngine:
         workflows: Iterable[Workflow[Any, Any]] = (),
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
+        codec: Codec | None = None,
+        offload: Literal["database"] | Path | None = None,
     ) -> None:
-        self._engine = Engine(url, workflows=workflows, worker=worker, settings=settings)
+        self._engine = Engine(url, workflows=workflows, worker=worker, settings=settings, codec=codec, offload=offload)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
@@ -91,38 +96,33 @@ class SyncEngine:
 
     @overload
     def start(
-        self,
-        workflow: Workflow[None, Out],
-        input: None = None,
-        *,
-        key: str | None = None,
-        run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
+        self, workflow: Workflow[None, Out], input: None = None, **options: Unpack[StartOptions]
     ) -> SyncHandle[Out]: ...
     @overload
-    def start(
-        self,
-        workflow: Workflow[In, Out],
-        input: In,
-        *,
-        key: str | None = None,
-        run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
-    ) -> SyncHandle[Out]: ...
+    def start(self, workflow: Workflow[In, Out], input: In, **options: Unpack[StartOptions]) -> SyncHandle[Out]: ...
     def start(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> SyncHandle[Any]:
         """Start a run, or get the one that has this key; see `Engine.start`."""
         return SyncHandle(self, self._wait(self._engine.start(workflow, input, **options)))
 
     def start_many(
-        self, workflow: Workflow[Any, Out], starts: Sequence[Start], **options: Any
+        self, workflow: Workflow[Any, Out], starts: Sequence[Start], **options: Unpack[StartManyOptions]
     ) -> list[SyncHandle[Out]]:
         """Start many runs in one transaction; see `Engine.start_many`."""
         handles = self._wait(self._engine.start_many(workflow, starts, **options))
         return [SyncHandle(self, handle) for handle in handles]
+
+    def start_debounced(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        key: str,
+        quiet: Duration,
+        max_wait: Duration | None = None,
+    ) -> SyncHandle[Out]:
+        """Start a run once it has been quiet for a while; see `Engine.start_debounced`."""
+        started = self._engine.start_debounced(workflow, input, key=key, quiet=quiet, max_wait=max_wait)
+        return SyncHandle(self, self._wait(started))
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncHandle[Out]:
         """A handle on a run that exists already, by id or key."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from stepwell.codec.base import Codec
+from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
 from stepwell.engine.facade import Facade
 from stepwell.environment import Environment, system_environment
@@ -27,6 +29,8 @@ class Engine(Facade):
             receipt = await run.result()
 
     With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store.
+    `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
+    them must say the same.
     """
 
     def __init__(
@@ -38,12 +42,13 @@ class Engine(Facade):
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
         codec: Codec | None = None,
+        offload: Literal["database"] | Path | None = None,
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)
         registry = Registry(workflows)
         store = open_store(url, environment) if isinstance(url, str) else url
-        super().__init__(environment, store, registry, codec or JsonCodec())
+        super().__init__(environment, store, registry, _offloading(codec or JsonCodec(), store, offload))
         self._settings = settings
         self._stalls_max = settings.stalls_max
         self._serves = bool(registry.definitions) if worker is None else worker
@@ -69,6 +74,18 @@ class Engine(Facade):
             await worker.stop(grace)
         await self._store.close()
         self._environment.executor.close()
+
+
+def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path | None) -> Codec:
+    if offload is None:
+        return codec
+    if isinstance(codec, Offloaded):
+        raise InvalidOptionError("the codec offloads already", fix="leave offload out, or give the codec without it")
+    if offload == "database":
+        return Offloaded(codec, store.blobs)
+    if isinstance(offload, Path):
+        return Offloaded(codec, FolderBlobs(offload))
+    raise InvalidOptionError(f"offload is {offload!r}", fix='"database", or a folder as a pathlib.Path')
 
 
 def open_store(url: str, environment: Environment) -> Store:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.clock import Instant
+from stepwell.codec.blobs import Blobs
 from stepwell.errors import StoreUnavailableError
 from stepwell.stores.base.store import Capabilities, Store
 from stepwell.stores.base.wakeups import Hint, Hub
@@ -39,6 +40,10 @@ class Wire:
         self.workers: Any = _Noun(self, "workers")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None
+
+    @property
+    def blobs(self) -> Blobs:
+        return self._store.blobs
 
     @property
     def capabilities(self) -> Capabilities:

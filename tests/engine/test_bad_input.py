@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +12,11 @@ from stepwell import (
     AlreadyExistsError,
     Context,
     Engine,
+    Failure,
     InvalidInputError,
     NotFoundError,
     Retry,
+    RetryAfter,
     RunFailed,
     Start,
     WorkerSettings,
@@ -368,3 +370,182 @@ def test_settings_without_sense_are_refused(options: dict[str, Any]):
 def test_a_url_that_names_no_store_is_refused(url: str, harness_environment: Any):
     with pytest.raises(InvalidOptionError, match="cannot open a store"):
         open_store(url, harness_environment)
+
+
+# --- how a run is started ---
+
+
+@pytest.mark.parametrize("option", ["deadline", "max_suspend"])
+@pytest.mark.parametrize("value", [-1, 0, "-1s", timedelta(seconds=-1), "soon", "", [], True])
+async def test_limits_without_meaning_are_refused(harness: Harness, option: str, value: Any):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match=option):
+        await worker.start(no_input, **{option: value})
+    with pytest.raises(InvalidOptionError, match=option):
+        await worker.do(worker.engine.start_many(no_input, [Start(), Start(**{option: value})]))
+    await nothing_is_stored(worker)
+
+
+@pytest.mark.parametrize("value", [datetime(2030, 1, 1), datetime(1999, 1, 1, tzinfo=UTC)])
+async def test_a_deadline_without_a_zone_or_in_the_past_is_refused(harness: Harness, value: datetime):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match="deadline") as caught:
+        await worker.start(no_input, deadline=value)
+    assert caught.value.fix
+    await nothing_is_stored(worker)
+
+
+async def test_a_deadline_before_the_run_begins_is_refused(harness: Harness):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match="would not even begin"):
+        await worker.start(no_input, delay="1h", deadline="1h")
+    await nothing_is_stored(worker)
+
+
+@pytest.mark.parametrize("priority", ["high", 1.5, True, 101, -101, []])
+async def test_a_priority_that_is_no_small_whole_number_is_refused(harness: Harness, priority: Any):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match="priority") as caught:
+        await worker.start(no_input, priority=priority)
+    assert (caught.value.where, bool(caught.value.why), bool(caught.value.fix)) == ("no_input", True, True)
+    with pytest.raises(InvalidOptionError, match="priority"):
+        await worker.do(worker.engine.start_many(no_input, [Start(), Start(priority=priority)]))
+    await nothing_is_stored(worker)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "vip",
+        7,
+        ["vip"],
+        {"team": 7},
+        {7},
+        {""},
+        {" vip"},
+        {"a=b"},
+        {"line\nbreak"},
+        {"x" * 61},
+        {"team": "x" * 201},
+        {"team": "\x00"},
+        {f"tag {number}" for number in range(21)},
+    ],
+)
+async def test_tags_that_cannot_be_stored_are_refused(harness: Harness, tags: Any):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match="tags") as caught:
+        await worker.start(no_input, tags=tags)
+    assert (caught.value.where, bool(caught.value.why), bool(caught.value.fix)) == ("no_input", True, True)
+    await nothing_is_stored(worker)
+
+
+async def test_options_that_do_not_exist_are_refused(harness: Harness):
+    worker = await harness.worker(no_input)
+
+    with pytest.raises(InvalidOptionError, match="on_conflict"):
+        await worker.start(no_input, key="k", on_conflict="kill")
+    with pytest.raises(TypeError, match="prio"):
+        await worker.start(no_input, prio=1)
+    await nothing_is_stored(worker)
+
+
+async def test_a_debounced_start_without_sense_is_refused(harness: Harness):
+    worker = await harness.worker(checkout)
+    order = Order("ann", 1, [])
+    bad: dict[str, Any]
+    for bad in ({"quiet": 0}, {"quiet": -1}, {"quiet": "soon"}, {"max_wait": 0}, {"max_wait": "-1s"}):
+        with pytest.raises(InvalidOptionError, match=next(iter(bad))):
+            options: dict[str, Any] = {"key": "k", "quiet": "1s", **bad}
+            await worker.do(worker.engine.start_debounced(checkout, order, **options))
+    for key in ("", "k" * 201):
+        with pytest.raises(InvalidKeyError):
+            await worker.do(worker.engine.start_debounced(checkout, order, key=key, quiet="1s"))
+    wrong: Any = {"customer": 7}
+    with pytest.raises(InvalidInputError):
+        await worker.do(worker.engine.start_debounced(checkout, wrong, key="k", quiet="1s"))
+    await nothing_is_stored(worker)
+
+
+# --- what code may get wrong while it runs ---
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "\n"])
+async def test_a_failure_without_a_reason_is_a_failure_that_says_so(harness: Harness, ledger: Ledger, reason: str):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("work", ledger.body("work"))
+        raise Failure(reason)
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1h")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.code) == ("failed", "SW103")
+    assert "needs a reason" in view.failure.message
+    assert ledger.counts == {"work": 1}
+
+
+async def test_a_childs_key_that_is_too_long_fails_the_run_and_starts_nothing(harness: Harness):
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.child(no_input, key="k" * 201)
+
+    worker = await harness.worker(parent, no_input)
+    run = await worker.start(parent)
+    await harness.advance("1h")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.code) == ("failed", "SW406")
+    assert len(await worker.engine.list_runs()) == 1
+
+
+@pytest.mark.parametrize("duration", [-1, "-5s", timedelta(-1), "later"])
+async def test_a_timeout_without_meaning_fails_the_run(harness: Harness, duration: Any):
+    @workflow
+    async def receiving(ctx: Context) -> None:
+        await ctx.receive("go", timeout=duration)
+
+    @workflow
+    async def receiving_many(ctx: Context) -> None:
+        await ctx.receive_many("go", count=2, timeout=duration)
+
+    @workflow
+    async def stepping(ctx: Context) -> None:
+        async def body() -> None:
+            raise RetryAfter(duration)
+
+        await ctx.step("work", body)
+
+    worker = await harness.worker(receiving, receiving_many, stepping)
+    for flow in (receiving, receiving_many, stepping):
+        run = await worker.start(flow)
+        await harness.advance("1h")
+        view = await harness.status(run)
+        assert view.status == "failed", flow.name
+        assert view.failure.code == "SW103" or "SW103" in str(view.failure), flow.name
+
+
+def test_compensations_that_cannot_be_called_are_refused():
+    async def body() -> None: ...
+
+    bad: Any
+    for bad in (7, "undo", [], object()):
+        with pytest.raises(InvalidOptionError, match="compensate"):
+            step(body, compensate=bad)
+        with pytest.raises(InvalidOptionError, match="compensate"):
+            step(body).options(compensate=bad)
+
+
+@pytest.mark.parametrize("option", ["timeout"])
+@pytest.mark.parametrize("value", [-1, "-1s", timedelta(seconds=-1), "soon", []])
+def test_durations_of_steps_without_meaning_are_refused(option: str, value: Any):
+    async def body() -> None: ...
+
+    with pytest.raises(InvalidOptionError, match=option):
+        step(body, **{option: value})

@@ -192,6 +192,32 @@ async def test_every_kind_of_value_is_read_where_it_was_written_or_moved(
     assert not any(CANARY.encode() in content for content in contents(tmp_path).values())
 
 
+async def test_every_kind_of_value_is_read_back_from_the_database(harness: Harness, ledger: Ledger) -> None:
+    flows = make_everything(ledger)
+
+    async def add(*workflows: Any) -> Node:
+        node = await open_node(harness, JsonCodec(), *workflows)
+        node.engine._codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.blobs, above=1_000)
+        if node.engine._worker is not None:
+            node.engine._worker.codec = node.engine._codec
+        return node
+
+    worker, client = await add(*flows), await add()
+    await send_all(client, "the-key")
+    run = await client.start(flows[0], 1, key="the-key")
+    await harness.advance("10s")
+    await send_all(client, run.run_id)
+    await harness.advance("10m")
+    worker.crash()
+    worker = await add(*flows)
+    await harness.advance("90m")
+
+    assert await worker.do(worker.engine.result(run.run_id, timeout="2m")) == EXPECTED
+    view = await harness.status(run)
+    assert (await harness.status(view.successor or "")).output["offloaded"]
+    assert CANARY.encode() not in await dump(harness, run, view.successor or "")
+
+
 async def harness_takeover(harness: Harness, worker: Node, codec: Codec, *flows: Any) -> Node:
     worker.crash()
     successor = await open_node(harness, codec, *flows)

@@ -29,7 +29,9 @@ class Blobs(Protocol):
     """Bytes by the SHA-256 of their content. The same content is kept once, however often it is put."""
 
     def put(self, content: bytes) -> str:
-        """Keep the content, and give its name: the hash in hexadecimal. It is durable when this returns.
+        """Keep the content, and give its name: the hash in hexadecimal.
+
+        It is durable when this returns, or in the database of a store: when anything is that the store writes later.
 
         Raises `OSError`; then nothing refers to whatever may be left of it.
         """

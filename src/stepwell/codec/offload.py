@@ -1,7 +1,7 @@
 """Offloading: a payload above a limit is kept as a blob, and a short reference stands in its row.
 
-A reference is `r`, the blob's hash in hexadecimal, a colon and the size. The blob is durable before `encode` returns,
-so before any row can refer to it; its hash is verified whenever it is read.
+A reference is `r`, the blob's hash in hexadecimal, a colon and the size. The blob is durable before any row that refers
+to it is; its hash is verified whenever it is read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Offloaded(Layer):
     With encryption, it goes around: `Offloaded(Encrypted(codec, keys=keys), blobs)` stores blobs encrypted. Equal
     payloads share a blob; encrypted ones are never equal.
 
-    Not promised: that a blob is removed when nothing refers to it any more. Writing and reading blobs blocks the event
-    loop for as long as the disk needs.
+    Not promised: that a blob is removed when nothing refers to it any more. Writing and reading the files of a folder
+    blocks the event loop for as long as the disk needs; in the database, a blob is written beside the event loop, and
+    read in less time than it takes to decode.
     """
 
     is_outermost: ClassVar[bool] = True

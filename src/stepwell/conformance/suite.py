@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
 from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
 from stepwell.conformance.commits import CommitSuite
@@ -12,6 +13,7 @@ from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
+from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
@@ -44,5 +46,11 @@ class StoreSuite(
     TimeSuite,
     HintSuite,
     ConcurrencySuite,
+    PrioritySuite,
+    DeadlineSuite,
+    ConflictSuite,
+    DebounceSuite,
+    TiedSuite,
+    BlobSuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
-from stepwell.clock import Duration, Instant, span
+from stepwell.clock import Duration, Instant, Span, span
 from stepwell.codec.addressed import encode_signal
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
 from stepwell.engine.results import Results
+from stepwell.engine.starts import Plan, Start, StartManyOptions, StartOptions, positive
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
 from stepwell.errors import (
@@ -26,7 +28,7 @@ from stepwell.errors import (
 )
 from stepwell.ids import RunId, SignalId
 from stepwell.model.locations import check_name
-from stepwell.model.runs import Claimed, Created, NewRun, OnConflict, Run, normal_key
+from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
@@ -44,6 +46,7 @@ _PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
 
 ALL_RUNS = RunFilter()
 
+FOREVER = span("36500d")
 TRIES_MAX = 20  # of a request whose acknowledgement is lost
 PAUSE = 0.05
 
@@ -55,14 +58,6 @@ class Local(Protocol):
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
     def awaiting(self) -> AbstractContextManager[None]: ...
-
-
-class Start(NamedTuple):
-    """One of several starts."""
-
-    input: Any = None
-    key: str | None = None
-    run_id: str | None = None
 
 
 class Started(NamedTuple):
@@ -97,40 +92,12 @@ class Facade:
 
     @overload
     async def start(
-        self,
-        workflow: Workflow[None, Out],
-        input: None = None,
-        *,
-        key: str | None = None,
-        run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
+        self, workflow: Workflow[None, Out], input: None = None, **options: Unpack[StartOptions]
     ) -> Handle[Out]: ...
     @overload
-    async def start(
-        self,
-        workflow: Workflow[In, Out],
-        input: In,
-        *,
-        key: str | None = None,
-        run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
-    ) -> Handle[Out]: ...
+    async def start(self, workflow: Workflow[In, Out], input: In, **options: Unpack[StartOptions]) -> Handle[Out]: ...
     @overload
-    async def start(
-        self,
-        workflow: str,
-        input: Any = None,
-        *,
-        key: str | None = None,
-        run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
-    ) -> Handle[Any]: ...
+    async def start(self, workflow: str, input: Any = None, **options: Unpack[StartOptions]) -> Handle[Any]: ...
     async def start(
         self,
         workflow: Workflow[Any, Any] | str,
@@ -138,34 +105,29 @@ class Facade:
         *,
         key: str | None = None,
         run_id: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
+        **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
-        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup`.
+        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup` ("24h").
 
-        The input is checked against the workflow's annotation before anything is stored.
+        The input is checked against the workflow's annotation before anything is stored. `on_conflict` says what a
+        taken key means: "get" that run, "raise" `AlreadyExistsError`, or "replace" it: in one transaction the active
+        run is cancelled, with compensation, and the new one has the key. `delay` is how long it waits before it
+        begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
+        a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
+        moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
+        `WaitedTooLong`; both undo what it did.
         """
-        start = Start(input, key, run_id)
-        return (await self.start_many(workflow, [start], on_conflict=on_conflict, dedup=dedup, delay=delay))[0]
+        return (await self.start_many(workflow, [Start(input, key, run_id)], **options))[0]
 
     async def start_many(
-        self,
-        workflow: Workflow[Any, Out] | str,
-        starts: Sequence[Start],
-        *,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
+        self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
     ) -> list[Handle[Out]]:
         """Start many runs in one transaction; equal keys among them collapse into one run."""
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         return await self._start(
             Started(definition.name, definition.version, definition.output_hint),
             [self._new(definition, start) for start in starts],
-            on_conflict,
-            dedup,
-            delay,
+            Plan(**options),
         )
 
     async def start_by_name(
@@ -175,44 +137,68 @@ class Facade:
         input: Any = None,
         *,
         key: str | None = None,
-        on_conflict: OnConflict = "get",
-        dedup: Duration = "24h",
-        delay: Duration = 0,
+        **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
         """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
         name, run_id = check_name(workflow, what="workflow name"), self._run_id(None)
         stored = self._codec.encode(input, place=_input_place(workflow, run_id))
         started = Started(name, version, Any)
-        return (await self._start(started, [(run_id, stored, Start(input, key))], on_conflict, dedup, delay))[0]
+        return (await self._start(started, [(run_id, stored, Start(input, key))], Plan(**options)))[0]
+
+    async def start_debounced(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        key: str,
+        quiet: Duration,
+        max_wait: Duration | None = None,
+    ) -> Handle[Out]:
+        """Start a run when nobody has called this for the key for `quiet`, with the input of the last call; at the
+        latest `max_wait` after the first call.
+
+        The planned run does not hold the key yet: until it begins, only this call sees it, and only this call changes
+        it. If another run of the key is active when it is due, it begins at that run's end. Once it has begun it
+        is not changed any more: the next call plans another run. Ended runs never answer it.
+        """
+        normal, at_rest = normal_key(key), positive(quiet, "quiet", workflow.name)
+        limit = FOREVER if max_wait is None else positive(max_wait, "max_wait", workflow.name)
+        planned = await self._surely(lambda _: self._store.views.find(normal))
+        # An input may be sealed for one run, so it must be known which one: the store says if it is another by now.
+        run_id = planned.run_id if planned is not None and planned.debounced_until is not None else self._run_id(None)
+        while True:
+            stored = self._encode_input(workflow, input, run_id)
+            new = NewRun(run_id, workflow.name, workflow.version, stored, normal)
+            done = await self._surely(partial(self._debounce, new, at_rest, limit))
+            if not done.is_stale:
+                break
+            run_id = done.run_id if done.run_id != run_id else self._run_id(None)
+        return Handle(self, done.run_id, is_new=done.is_new, same_input=True, output_hint=workflow.output_hint)
+
+    async def _debounce(self, new: NewRun, quiet: Span, max_wait: Span, _: bool) -> Debounced:
+        return await self._store.runs.debounce(new, quiet=quiet, max_wait=max_wait)
 
     async def _start(
-        self,
-        started: Started,
-        inputs: Sequence[tuple[RunId, bytes, Start]],
-        on_conflict: OnConflict,
-        dedup: Duration,
-        delay: Duration,
+        self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan
     ) -> list[Handle[Any]]:
-        window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
+        now = self._store.now()
         new = [
-            NewRun(
-                run_id,
-                started.name,
-                started.version,
-                stored,
-                None if start.key is None else normal_key(start.key),
-                delay=later,
-                dedup=window,
-                own_id=start.run_id is None,
-            )
-            for run_id, stored, start in inputs
+            plan.new_run(started.name, started.version, run_id, stored, start, now) for run_id, stored, start in inputs
         ]
         created = await self._create(new)
         for item, run in zip(created, new, strict=True):
-            self._check_conflict(item, run, on_conflict)
+            if item.is_duplicate_id:
+                raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
         return [
-            Handle(self, item.run_id, is_new=item.is_new, same_input=is_same, output_hint=started.output_hint)
+            Handle(
+                self,
+                item.run_id,
+                is_new=item.is_new,
+                same_input=is_same,
+                output_hint=started.output_hint,
+                replaced=item.replaced,
+            )
             for item, is_same in zip(created, same, strict=True)
         ]
 
@@ -245,14 +231,6 @@ class Facade:
         )
         self._adopt(item.claimed for item in created if item.claimed is not None)
         return created
-
-    def _check_conflict(self, created: Created, run: NewRun, on_conflict: OnConflict) -> None:
-        if created.is_duplicate_id:
-            raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")
-        if not created.is_new and on_conflict == "raise":
-            raise AlreadyExistsError(
-                f"key {run.key!r} belongs to run {created.run_id}", fix='use on_conflict="get", or another key'
-            )
 
     def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes:
         place = _input_place(definition.name, run_id)

@@ -18,17 +18,25 @@ class Handle(Generic[Out]):
     """A started (or found) run.
 
     `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
-    the same input.
+    the same input. `replaced` is the run whose key it took over, with `on_conflict="replace"`.
     """
 
     def __init__(
-        self, engine: Facade, run_id: RunId, *, is_new: bool, same_input: bool, output_hint: Any = Any
+        self,
+        engine: Facade,
+        run_id: RunId,
+        *,
+        is_new: bool,
+        same_input: bool,
+        output_hint: Any = Any,
+        replaced: RunId | None = None,
     ) -> None:
         self._engine = engine
         self._output_hint = output_hint
         self.run_id = run_id
         self.is_new = is_new
         self.same_input = same_input
+        self.replaced = replaced
 
     async def result(self, timeout: Duration | None = None) -> Out:
         """Wait for the end of the run, and of the runs that continue it.

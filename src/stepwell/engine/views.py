@@ -36,6 +36,10 @@ class RunView:
     failure: FailureRecord | None
     output: Any = None
     input: Any = None
+    priority: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
+    deadline_at: datetime | None = None
+    replaced_by: str | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -112,6 +116,10 @@ def run_view(run: Run) -> RunView:
         failure=decode_failure(run.failure) if run.failure else None,
         output=plain(run.output) if run.status is RunStatus.COMPLETED else None,
         input=plain(run.input),
+        priority=run.priority,
+        tags=dict(run.tags),
+        deadline_at=_time(run.deadline_at),
+        replaced_by=run.replaced_by,
     )
 
 

@@ -8,6 +8,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.states import TERMINAL, RunStatus
 
+PARENT_CLOSED = "its parent ended"
 _TOO_LATE = TERMINAL | {RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED}
 
 

@@ -82,6 +82,7 @@ class Verdict(StrEnum):
     APPLIED = "applied"
     FENCED = "fenced"  # the run belongs to somebody else, or to nobody: nothing was written
     CANCELLING = "cancelling"  # a cancel came first and `move` is impossible now: nothing was written
+    EXPIRED = "expired"  # the run's deadline came first and `move` is impossible now: nothing was written
 
 
 class Applied(NamedTuple):

@@ -15,7 +15,9 @@ from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 
 KEY_MAX = 200
-OnConflict = Literal["get", "raise"]
+OnConflict = Literal["get", "raise", "replace"]
+
+Tags = tuple[tuple[str, str], ...]  # names with values, by name; a plain tag has the empty value
 
 
 def normal_key(key: str) -> str:
@@ -34,6 +36,7 @@ class Parent(NamedTuple):
     run_id: RunId
     location: Location
     detached: bool = False  # nobody waits for it, and a cancel does not reach it
+    tied: bool = False  # it is cancelled when its parent fails, is cancelled or ends
 
 
 class Previous(NamedTuple):
@@ -56,6 +59,11 @@ class NewRun(NamedTuple):
     delay: Span = Span(0)
     dedup: Span = Span(0)  # how long an ended run of the same key still answers a start
     own_id: bool = True  # the id was made for this very call, so finding it means that the call was repeated
+    priority: int = 0  # higher is claimed first
+    tags: Tags = ()
+    deadline_at: Instant | None = None  # by then it has ended, or it fails
+    max_suspend: Span | None = None  # how long one wait may take
+    on_conflict: OnConflict = "get"  # what a start does when another run answers for the key
 
     @property
     def definition(self) -> str:
@@ -91,6 +99,12 @@ class Run(NamedTuple):
     retried_at: Instant | None = None  # the operator's last retry: older attempts no longer count against the policy
     failure: bytes | None = None
     output: bytes | None = None
+    priority: int = 0
+    tags: Tags = ()
+    deadline_at: Instant | None = None  # by then it has ended, or it fails
+    max_suspend: Span | None = None  # how long one wait may take
+    replaced_by: RunId | None = None  # the run that took over its key
+    debounced_until: Instant | None = None  # not begun, and its input may change; begins at this instant at the latest
 
     @property
     def definition(self) -> str:
@@ -133,6 +147,14 @@ class Claimed(NamedTuple):
     is_fresh: bool = False  # nothing is recorded yet: there is no history to load
 
 
+class Debounced(NamedTuple):
+    """The outcome of one debounced start."""
+
+    run_id: RunId
+    is_new: bool
+    is_stale: bool = False  # nothing was written: the planned run has this id, or the id given has begun meanwhile
+
+
 class Created(NamedTuple):
     """The outcome of one start."""
 
@@ -141,3 +163,4 @@ class Created(NamedTuple):
     same_input: bool = True
     is_duplicate_id: bool = False  # the caller's own run id is taken
     claimed: Claimed | None = None
+    replaced: RunId | None = None  # the run whose key was taken over

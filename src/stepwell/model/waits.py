@@ -17,3 +17,4 @@ class Wait(NamedTuple):
     token: int
     due_at: Instant | None = None
     names: tuple[str, ...] = ()  # of signals; empty means any
+    limit_at: Instant | None = None  # a run that still waits here then has waited too long, and fails

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError, StepFailed
@@ -18,7 +18,7 @@ from stepwell.replay.branches import check_branches
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
-from stepwell.replay.primitives.child import run_child, run_spawn
+from stepwell.replay.primitives.child import ChildOptions, ChildStart, StartOptions, run_child, run_spawn
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -346,32 +346,26 @@ class Context:
     # --- other runs ---
 
     @overload
-    def child(
-        self, workflow: Workflow[None, Out], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> ChildOperation[Out]: ...
+    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
     @overload
-    def child(
-        self,
-        workflow: Workflow[In, Out],
-        input: In,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        repeat: bool = False,
-    ) -> ChildOperation[Out]: ...
+    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
     def child(
         self,
         workflow: Workflow[Any, Any],
         input: Any = None,
         *,
-        key: str | None = None,
         name: str | None = None,
         repeat: bool = False,
+        **options: Unpack[StartOptions],
     ) -> ChildOperation[Any]:
-        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete; `outcome()` does not."""
-        scope = self._scope
+        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete; `outcome()` does not.
+
+        A cancel of this run reaches the child. If this run fails while the child is active, the child is left alone,
+        or cancelled (with compensation) with `on_parent_close="cancel"`.
+        """
+        scope, how = self._scope, ChildStart(**options)
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
-        return ChildOperation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, key))
+        return ChildOperation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, how))
 
     def children(
         self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None
@@ -389,32 +383,26 @@ class Context:
         return self.map(name or f"{workflow.name}s", one, listed, limit=max(1, len(listed)))
 
     @overload
-    def spawn(
-        self, workflow: Workflow[None, Any], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> Operation[RunId]: ...
+    def spawn(self, workflow: Workflow[None, Any], **options: Unpack[ChildOptions]) -> Operation[RunId]: ...
     @overload
-    def spawn(
-        self,
-        workflow: Workflow[In, Any],
-        input: In,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        repeat: bool = False,
-    ) -> Operation[RunId]: ...
+    def spawn(self, workflow: Workflow[In, Any], input: In, **options: Unpack[ChildOptions]) -> Operation[RunId]: ...
     def spawn(
         self,
         workflow: Workflow[Any, Any],
         input: Any = None,
         *,
-        key: str | None = None,
         name: str | None = None,
         repeat: bool = False,
+        **options: Unpack[StartOptions],
     ) -> Operation[RunId]:
-        """Start a run that this one neither waits for nor takes down with it; its id."""
-        scope = self._scope
+        """Start a run that this one neither waits for nor takes down with it; its id.
+
+        With `on_parent_close="cancel"` it is cancelled (with compensation) when this run is cancelled, begins to fail,
+        or ends in any other way, also by completing or continuing as new.
+        """
+        scope, how = self._scope, ChildStart(**options)
         location, entry = scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, key))
+        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, how))
 
     @overload
     def continue_as_new(self, input: Any = None) -> NoReturn: ...

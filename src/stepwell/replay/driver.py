@@ -121,6 +121,12 @@ def honour_cancel(journal: Journal) -> Move:
     return End(RunStatus.CANCELLED)
 
 
+def expire(journal: Journal, failure: FailureRecord) -> Move:
+    """How a run ends whose time is over: at once, or through its compensations."""
+    stored = encode_failure(failure)
+    return BeginRollback("failed", stored) if left_to_undo(journal, 0) else End(RunStatus.FAILED, failure=stored)
+
+
 def _describe(turn: Turn, error: BaseException) -> FailureRecord:
     """A run's failure is its cause: of a failed step, the step's own error with the step's path."""
     if isinstance(error, StepFailed):
@@ -157,7 +163,18 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, error)
-    successor = NewRun(run_id, following.name, following.version, stored, run.key, run.parent)
+    successor = NewRun(
+        run_id,
+        following.name,
+        following.version,
+        stored,
+        run.key,
+        run.parent,
+        priority=run.priority,
+        tags=run.tags,
+        deadline_at=run.deadline_at,
+        max_suspend=run.max_suspend,
+    )
     return End(RunStatus.CONTINUED, successor=successor)
 
 

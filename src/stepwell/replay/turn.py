@@ -26,7 +26,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, Inbox, Run
 from stepwell.model.signals import Signal
-from stepwell.model.states import EntryKind, WaitKind
+from stepwell.model.states import EntryKind, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.replay import divergence
 from stepwell.replay.bodies import Attempted, Body
@@ -152,10 +152,25 @@ class Turn:
 
     @property
     def next_deadline(self) -> Instant | None:
-        """The earliest deadline among the waits."""
-        while self._deadlines and self._deadlines[0][2].future.done():
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        """The earliest deadline among the waits, and among the limits of how long they may take."""
+        due = self._next_due()
+        if self.run.max_suspend is None:
+            return due
+        limits = [limit for armed in self._armed.values() if (limit := armed.wait.limit_at) is not None]
+        return min(limits if due is None else [due, *limits], default=None)
+
+    @property
+    def overdue(self) -> Wait | None:
+        """A wait that has lasted longer than the run's `max_suspend`."""
+        if self.run.max_suspend is None:
+            return None
+        waits = [armed.wait for armed in self._armed.values()]
+        return next((wait for wait in waits if wait.limit_at is not None and wait.limit_at <= self.now), None)
+
+    @property
+    def waits(self) -> list[Wait]:
+        """What the code waits for now."""
+        return [armed.wait for armed in self._armed.values()]
 
     @property
     def has_deadlines(self) -> bool:
@@ -259,7 +274,7 @@ class Turn:
             wait = stored._replace(names=names)
         else:
             self._tokens += 1
-            wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names)
+            wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names, self._limit(due_at))
         armed = _Armed(wait, self.loop.create_future())
         self._armed[location] = armed
         if due_at is not None:
@@ -276,6 +291,18 @@ class Turn:
         return stored if stored is not None and stored.kind is kind else None
 
     # --- inside ---
+
+    def _limit(self, due_at: Instant | None) -> Instant | None:
+        """When a wait that begins now has taken too long, if its own deadline does not come first."""
+        if self.run.max_suspend is None or self.run.status is RunStatus.COMPENSATING:
+            return None
+        limit = Instant(self.now + self.run.max_suspend)
+        return limit if due_at is None or due_at > limit else None
+
+    def _next_due(self) -> Instant | None:
+        while self._deadlines and self._deadlines[0][2].future.done():
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
 
     def _replay_next(self) -> bool:
         while self._replays:
@@ -326,7 +353,7 @@ class Turn:
         return False
 
     def _deadline_next(self) -> bool:
-        deadline = self.next_deadline
+        deadline = self._next_due()
         if deadline is None or deadline > self.now:
             return False
         _, _, armed = heapq.heappop(self._deadlines)

@@ -14,13 +14,15 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.deadlines import deadline_exceeded, waited_too_long
+from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.definition import Workflow
-from stepwell.replay.driver import begin_forward, begin_rollback, conclude, honour_cancel
+from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
 from stepwell.worker.bodies import run_body
@@ -71,7 +73,8 @@ class Execution:
         self._free_runner: asyncio.Task[None] | None = None  # a task that takes the next body
         self._next: Body | None = None  # the body it took
         self._timer: asyncio.TimerHandle | None = None
-        self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
+        self._is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
+        self._late: FailureRecord | None = None  # why it stops, if its time is over
         self._is_over = False
         self._is_leaving = False
         self._inbox = claimed.inbox
@@ -90,8 +93,11 @@ class Execution:
 
     def begin(self) -> None:
         """Start or resume the code under a new claim."""
-        if self._is_cancelling:
-            self._finish_cancel()
+        if self._is_stopping:
+            self._finish_stopped()
+            return
+        if self._is_past_deadline():
+            self._stop_late(self._deadline_exceeded())
             return
         if self._turn is None:
             self._turn = self._new_turn(self._inbox)
@@ -106,7 +112,8 @@ class Execution:
         barrier = int(self._journal.pending.is_urgent)
         self._held = [(barrier, body) for _, body in self._held]
         self._is_over = self._is_leaving = False
-        self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
+        self._is_stopping = claimed.run.status is RunStatus.CANCELLING
+        self._late = None
         if self._turn is not None:
             self._turn.run = claimed.run
             self._turn.epoch = claimed.run.epoch
@@ -115,19 +122,15 @@ class Execution:
 
     def receive(self, inbox: Inbox) -> None:
         """Messages came while the run is owned."""
-        if not self._is_over and self._turn is not None and not self._is_cancelling:
+        if not self._is_over and self._turn is not None and not self._is_stopping:
             self._turn.receive(inbox)
             self.pump()
 
     def cancel(self) -> None:
         """A cancel was recorded: stop the code, let running bodies end, then undo."""
-        if self._is_over or self._is_cancelling or self.run.status is RunStatus.COMPENSATING:
+        if self._is_over or self._is_stopping or self.run.status is RunStatus.COMPENSATING:
             return
-        self._is_cancelling = True
-        self._held.clear()
-        self._stop_bodies()
-        if not self._running:
-            self._finish_cancel()
+        self._stop()
 
     def renewed(self) -> None:
         """The lease lasts longer now: bodies that were held back may start."""
@@ -137,7 +140,7 @@ class Execution:
     def leave(self) -> None:
         """Give the run back, without losing anything, as soon as no body of it is running."""
         self._is_leaving = True
-        if not self._is_over and not self._is_cancelling and self._sent is None:
+        if not self._is_over and not self._is_stopping and self._sent is None:
             self._commit_or_start()
 
     def drop(self) -> None:
@@ -161,13 +164,22 @@ class Execution:
 
     def pump(self) -> None:
         """Let the code go as far as it can, and commit or start what that asks for."""
-        if self._is_over or self._is_cancelling or self._turn is None:
+        if self._is_over or self._is_stopping or self._turn is None:
             return
         turn = self._turn
-        self._advance(turn)
-        if turn.bodies and turn.problem is None and not turn.is_ended:
-            barrier = self._number + int(self._journal.pending.is_urgent)
-            self._held += [(barrier, body) for body in turn.take_bodies()]
+        late = self._deadline_exceeded() if self._is_past_deadline() else None
+        self._advance(turn)  # also when it is late: what has ended is recorded, so that it can be undone
+        if late is not None:
+            self._stop_late(late)
+            return
+        if turn.problem is None and not turn.is_ended:
+            overdue = turn.overdue
+            if overdue is not None:
+                self._stop_late(waited_too_long(overdue, self._journal.names.text(overdue.location)))
+                return
+            if turn.bodies:
+                barrier = self._number + int(self._journal.pending.is_urgent)
+                self._held += [(barrier, body) for body in turn.take_bodies()]
         if self._sent is None:
             self._commit_or_start()
 
@@ -192,7 +204,7 @@ class Execution:
             self._submit(move, turn.take_waits())
         if self._held:
             self._start_bodies()
-        if self._timer is not None or turn.has_deadlines:
+        if self._timer is not None or turn.has_deadlines or self.run.deadline_at is not None:
             self._set_timer()
 
     def _next_move(self, turn: Turn) -> Move | None:
@@ -231,7 +243,7 @@ class Execution:
             self._host.adopt(claimed)
         if self._is_over or commit is None:
             return
-        if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_cancelling):
+        if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
             self._acknowledged = self._number
             self._commit_or_start()
             return
@@ -244,9 +256,14 @@ class Execution:
             case Verdict.CANCELLING:
                 # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
                 # own move.
-                self._is_cancelling = True
+                self._is_stopping, self._late = True, None
                 self.close()
                 self._send(commit._replace(move=honour_cancel(self._journal), waits=None))
+            case Verdict.EXPIRED:
+                # Nothing was written: the code ended too late. What it did goes again, with the failure.
+                self._is_stopping, self._late = True, self._deadline_exceeded()
+                self.close()
+                self._send(commit._replace(move=expire(self._journal, self._late), waits=None))
             case Verdict.APPLIED:
                 self._applied(commit.move, applied)
             case _:
@@ -255,9 +272,9 @@ class Execution:
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
         match move:
-            case None if self._is_cancelling:
+            case None if self._is_stopping:
                 if not self._running:
-                    self._finish_cancel()
+                    self._finish_stopped()
             case None if applied.cancelling:
                 self.cancel()
             case None:
@@ -346,12 +363,12 @@ class Execution:
             return
         if attempted is not None:
             turn.settle(body, attempted)
-        if not self._is_cancelling:
+        if not self._is_stopping:
             self.pump()
             return
         self._advance(turn)
         if not self._running:
-            self._finish_cancel()
+            self._finish_stopped()
 
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
@@ -367,16 +384,29 @@ class Execution:
 
     # --- ends ---
 
-    def _finish_cancel(self) -> None:
+    def _stop(self) -> None:
+        """The forward code goes no further; bodies that cannot be stopped are waited for."""
+        self._is_stopping = True
+        self._held.clear()
+        self._stop_bodies()
+        if not self._running:
+            self._finish_stopped()
+
+    def _stop_late(self, failure: FailureRecord) -> None:
+        self._late = failure
+        self._stop()
+
+    def _finish_stopped(self) -> None:
         """No body runs any more: record what did end, and leave the forward code."""
         if self._sent is not None:
             return  # its answer comes back here
         self.close()
-        self._submit(honour_cancel(self._journal))
+        move = honour_cancel(self._journal) if self._late is None else expire(self._journal, self._late)
+        self._submit(move)
 
     def _begin_rollback(self, move: BeginRollback) -> None:
         self.close()
-        self._is_cancelling = False
+        self._is_stopping, self._late = False, None
         self.run = self.run._replace(
             status=RunStatus.COMPENSATING,
             cause=move.cause,
@@ -398,10 +428,24 @@ class Execution:
 
     # --- time ---
 
+    def _is_past_deadline(self) -> bool:
+        """Whether the run should have ended by now. A rollback takes the time that it takes."""
+        deadline = self.run.deadline_at
+        return deadline is not None and self.run.status is not RunStatus.COMPENSATING and deadline <= self._host.now()
+
+    def _deadline_exceeded(self) -> FailureRecord:
+        waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
+        path = self._journal.names.text(waits[0].location) if waits else ""
+        assert self.run.deadline_at is not None
+        return deadline_exceeded(self.run.run_id, self.run.deadline_at, path)
+
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""
         self._stop_timer()
         deadline = self._turn.next_deadline if self._turn is not None else None
+        end = self.run.deadline_at
+        if end is not None and self.run.status is not RunStatus.COMPENSATING:
+            deadline = end if deadline is None else min(deadline, end)
         if deadline is not None:
             delay = max(0.001, (deadline - self._host.now()) / SECOND)
             self._timer = asyncio.get_running_loop().call_later(delay, self.pump)

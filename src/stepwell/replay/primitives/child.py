@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from stepwell.clock import Span
 from stepwell.codec.base import Place, Row
-from stepwell.errors import ChildFailed, StoreError
+from stepwell.errors import ChildFailed, InvalidOptionError, StoreError
 from stepwell.ids import RunId, derived_run_id
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
@@ -19,16 +19,39 @@ from stepwell.replay.recorded import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
+OnParentClose = Literal["leave", "cancel"]
+
+
+class StartOptions(TypedDict, total=False):
+    """How a child is started; see `Context.child`."""
+
+    key: str | None
+    on_parent_close: OnParentClose
+
+
+class ChildOptions(StartOptions, total=False):
+    """What may be said of a child beside its input."""
+
+    name: str | None
+    repeat: bool
+
+
+class ChildStart(NamedTuple):
+    """How a child is started, with the defaults."""
+
+    key: str | None = None
+    on_parent_close: OnParentClose = "leave"
+
 
 async def run_child(
-    scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, key: str | None
+    scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, options: ChildStart
 ) -> Any:
     """The child's result. Raises `ChildFailed` if it did not complete."""
     turn = scope.turn
     if entry is None:
         started_at = scope.time
         if turn.stored_wait(location, WaitKind.CHILD) is None:
-            turn.journal.start_child(new_child(scope, location, child, input, key, detached=False))
+            turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
         outcome = await turn.wait(location, WaitKind.CHILD, None)
         assert isinstance(outcome, ChildOutcome)
         entry = _record(scope, location, outcome, turn.now - started_at)
@@ -60,13 +83,13 @@ def _own_copy(scope: Scope, location: Location, outcome: ChildOutcome, output: b
 
 
 async def run_spawn(
-    scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, key: str | None
+    scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, options: ChildStart
 ) -> RunId:
     """Start a run that nobody waits for; its id."""
     turn = scope.turn
     if entry is None:
         await turn.after_replay()
-        new = new_child(scope, location, child, input, key, detached=True)
+        new = new_child(scope, location, child, input, options, detached=True)
         turn.journal.start_child(new)
         entry = turn.journal.record(location, EntryKind.SPAWN, EntryStatus.DONE, pack([new.run_id], b""), turn.now)
     else:
@@ -77,11 +100,18 @@ async def run_spawn(
 
 
 def new_child(
-    scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, key: str | None, *, detached: bool
+    scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, options: ChildStart, *, detached: bool
 ) -> NewRun:
-    """The one child of this place, whose id is the same however often it is computed."""
+    """The one child of this place, whose id is the same however often it is computed.
+
+    It is as urgent as its parent, and one that is waited for has to end by the parent's deadline.
+    """
     turn = scope.turn
     path = turn.journal.names.text(location)
+    if options.on_parent_close not in ("leave", "cancel"):
+        raise InvalidOptionError(
+            f"on_parent_close is {options.on_parent_close!r}", where=path, fix='"leave" or "cancel"'
+        )
     run_id = derived_run_id(turn.run.run_id, path)
     place = Place(turn.run.workflow, path, "the input", row=Row(run_id, "", "input"))
     hint = child.input_hint if child.takes_input else Any
@@ -95,7 +125,9 @@ def new_child(
         child.name,
         child.version,
         stored,
-        None if key is None else normal_key(key),
-        Parent(turn.run.run_id, location, detached),
+        None if options.key is None else normal_key(options.key),
+        Parent(turn.run.run_id, location, detached, tied=options.on_parent_close == "cancel"),
         Span(0),
+        priority=turn.run.priority,
+        deadline_at=None if detached else turn.run.deadline_at,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from stepwell.clock import Span
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
-from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.workers import Claimant
 
 
@@ -19,20 +20,37 @@ class RunStore(Protocol):
         """Start runs, in order, all in one transaction.
 
         For each: an active run with the key is returned instead (`is_new` false), else one that ended less than
-        `dedup` ago
-        (the latest; not one that was `continued`); `same_input` compares the stored input bytes. A taken `run_id` gives
-        `is_new` true with nothing written if `own_id` (the call was repeated), else `is_duplicate_id`. A new run is
-        `pending`
-        with `wake_at` = now + delay, and takes over the signals held for its key, oldest first. If `claimant` is
-        given, has a live
-        lease, serves the definition and its limit allows, a new run without delay is claimed for it in the same
-        transaction
-        (as `claim` would: running, epoch 1, `started_at` set).
+        `dedup` ago (the latest; not one that was `continued` or replaced); `same_input` compares the stored input
+        bytes. With `on_conflict` "raise" such a run raises `AlreadyExistsError` instead, and nothing of the call is
+        stored. With "replace" an ended run does not answer, and an active one loses the key to the new run: its
+        `replaced_by` is set and it is cancelled as by `cancel` with compensation, in the same transaction; a
+        `compensation_failed` one raises `AlreadyExistsError`. Runs of the same call are never a conflict: the first
+        answers. A taken `run_id` gives `is_new` true with nothing written if `own_id` (the call was repeated), else
+        `is_duplicate_id`.
+        A new run is `pending` with `wake_at` = now + delay (at the latest its deadline), and takes over the signals
+        held for its key, oldest first. If `claimant` is given, has a live lease, serves the definition and its limit
+        allows, a new run without delay is claimed for it in the same transaction (as `claim` would: running, epoch 1,
+        `started_at` set); not if a run of a higher priority that it serves is due, or if the runs of this call differ
+        in priority.
+        """
+        ...
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        """Plan a run of a key that begins when nobody has called this for `quiet`, at the latest `max_wait` after the
+        first call; or change the input and definition of the one that is planned.
+
+        The planned run is `pending` with `debounced_until`, and does not hold its key: other starts and signals do not
+        see it. Its first claim clears that and takes the key; while another active run has it, the claim postpones it
+        past `debounced_until`, and the end of that run makes it due. `is_stale` answers, with nothing written, if the
+        planned run has another id than `new` (its id is given), or if the id given belongs to a run that has begun
+        with another input.
         """
         ...
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
-        """Own up to `limit` runs with `wake_at` <= now whose definition the claimant serves, oldest `wake_at` first.
+        """Own up to `limit` due runs (`wake_at` <= now) whose definition the claimant serves.
+
+        Those of the highest priority come first, and among equals those with the oldest `wake_at`.
 
         Each gets epoch + 1, the owner, `wake_at` None, and applied-commit number 0; pending and waiting become
         running, cancelling and
@@ -57,6 +75,8 @@ class RunStore(Protocol):
         Applying the last applied number of the same epoch again answers APPLIED and changes nothing, also after that
         commit gave
         the run up or ended it (as long as nobody claimed it since).
+        While the run is `running` and its deadline has passed: `End(completed)` and `End(continued)` answer EXPIRED and
+        nothing is written.
         While the run is `cancelling`: a commit without a move is applied and answers `cancelling` true;
         `BeginRollback("cancelled")` and
         `End(cancelled)` are applied; `Release` is applied; any other move answers CANCELLING and nothing is written.
@@ -71,7 +91,8 @@ class RunStore(Protocol):
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like
         in `create`.
-        Park: waiting (or compensating as before), unowned, `wake_at` as given; but `wake_at` = now and `is_awake`
+        Park: waiting (or compensating as before), unowned, `wake_at` as given, of a running run at the latest its
+        deadline; but `wake_at` = now and `is_awake`
         true if a pending signal matches a
         signal wait, or a waited child has ended. Signals do not wake a compensating run unless its waits name them.
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
@@ -82,13 +103,15 @@ class RunStore(Protocol):
         created in the same transaction with the
         same key, parent, `generation` + 1, `previous`; unconsumed signals move to it; `successor` is set; the parent
         is not woken.
+        End and BeginRollback also cancel, with compensation, the active children that are `tied`, and theirs.
         `compensation_failed` is not an end: no `ended_at`, nobody is woken, the key stays taken.
         """
         ...
 
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
-        """Cancel a run and its attached active descendants, root first, by `model.cancels.decide_cancel` for each.
+        """Cancel a run and its attached or tied active descendants, root first.
 
+        What becomes of each is decided by `model.cancels.decide_cancel`.
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
@@ -110,10 +133,10 @@ class RunStore(Protocol):
         ...
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
-        """A failed run becomes pending: `ended_at`, failure, cause and undo_floor cleared, `retried_at` and `wake_at` =
-        now, stalls 0, and the failed entries that the failure `concerns` are deleted, by their spelled path. A failed
-        child that stood at one of them is retried likewise. Anything else, or another active run with its key: False.
-        Audit row.
+        """A failed run becomes pending: `ended_at`, failure, cause, undo_floor and a deadline that has passed are
+        cleared, `retried_at` and `wake_at` = now, stalls 0, and the failed entries that the failure `concerns` are
+        deleted, by their spelled path. A failed child that stood at one of them is retried likewise. Anything else, or
+        another active run with its key: False. Audit row.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
+from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.views import ViewStore
@@ -33,6 +34,13 @@ class Store(Protocol):
     def views(self) -> ViewStore: ...
     @property
     def wakeups(self) -> Wakeups: ...
+    @property
+    def blobs(self) -> Blobs:
+        """Large payloads, by their hash. One that was put is durable before, or in the transaction of, anything that
+        this store writes later. Nothing removes them yet.
+        """
+        ...
+
     @property
     def capabilities(self) -> Capabilities: ...
 

@@ -7,13 +7,14 @@ from typing import assert_never
 
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun, Previous
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
-from stepwell.stores.memory.ends import cancel_family, end
+from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
 from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on
 from stepwell.stores.memory.transaction import Transaction
@@ -35,10 +36,16 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota) -> Applied:
         return Applied(Verdict.FENCED)
     if row.status is RunStatus.CANCELLING and not may_follow_cancel(commit.move):
         return Applied(Verdict.CANCELLING)
+    if _has_expired(tx, row) and not may_follow_deadline(commit.move):
+        return Applied(Verdict.EXPIRED)
     claimed = _write(tx, row, commit, quota)
     if commit.move is not None:
         _move(tx, row, commit.move)
     return _answer(tx, row, commit)._replace(claimed=claimed)
+
+
+def _has_expired(tx: Transaction, row: RunRow) -> bool:
+    return row.deadline_at is not None and row.deadline_at <= tx.now and row.status is RunStatus.RUNNING
 
 
 def _answer(tx: Transaction, row: RunRow, commit: Commit) -> Applied:
@@ -114,6 +121,8 @@ def _move(tx: Transaction, row: RunRow, move: Move) -> None:
     match move:
         case Park(wake_at=wake_at):
             status = row.status if row.status is RunStatus.COMPENSATING else RunStatus.WAITING
+            if row.deadline_at is not None and status is RunStatus.WAITING:
+                wake_at = row.deadline_at if wake_at is None else min(wake_at, row.deadline_at)
             tx.change(row, status=status, owner=None, wake_at=wake_at)
             if has_awaited_signal(tx.db, row) or ended_children(tx.db, row):
                 wake(tx, row)
@@ -124,6 +133,7 @@ def _move(tx: Transaction, row: RunRow, move: Move) -> None:
         case BeginRollback(cause=cause, failure=failure, undo_floor=floor):
             status = RunStatus.COMPENSATING
             tx.change(row, status=status, cause=cause, failure=failure, undo_floor=floor, waits=())
+            cancel_tied(tx, row)
         case End():
             _end(tx, row, move)
         case _:
@@ -137,6 +147,8 @@ def _end(tx: Transaction, row: RunRow, move: End) -> None:
         raise ValueError("a run that continues has a successor, and no other has one")
     failure = row.failure if move.failure is None else move.failure
     end(tx, row, move.status, output=move.output, failure=failure)
+    if move.status in TERMINAL:
+        cancel_tied(tx, row)
     if move.successor is not None:
         _continue(tx, row, move.successor)
 

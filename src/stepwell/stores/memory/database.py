@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from heapq import heappop
 from typing import Any
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.ids import Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
-from stepwell.model.runs import History, Parent, Previous, Run
+from stepwell.model.runs import History, Parent, Previous, Run, Tags
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
@@ -21,6 +21,7 @@ from stepwell.stores.base.wakeups import Hub
 
 _BEGINNING = Instant(0)
 
+Lane = tuple[str, int]  # a definition and a priority
 Mailbox = tuple[str, str]  # ("run", run id), or ("key", key) while the signals are held
 
 
@@ -57,6 +58,17 @@ class RunRow:
     output: bytes | None = None
     names: tuple[str, ...] = ()
     waits: tuple[Wait, ...] = ()
+    priority: int = 0
+    tags: Tags = ()
+    deadline_at: Instant | None = None
+    max_suspend: Span | None = None
+    replaced_by: RunId | None = None
+    debounced_until: Instant | None = None
+
+    @property
+    def lane(self) -> Lane:
+        """Where it stands in line."""
+        return self.definition, self.priority
 
     def freeze(self) -> Run:
         """What leaves the store."""
@@ -86,6 +98,12 @@ class RunRow:
             retried_at=self.retried_at,
             failure=self.failure,
             output=self.output,
+            priority=self.priority,
+            tags=self.tags,
+            deadline_at=self.deadline_at,
+            max_suspend=self.max_suspend,
+            replaced_by=self.replaced_by,
+            debounced_until=self.debounced_until,
         )
 
 
@@ -121,11 +139,14 @@ class MemoryDatabase:
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
     # Indexes.
     active_keys: dict[str, RunRow] = field(default_factory=dict)
+    debounced: dict[str, RunRow] = field(default_factory=dict)
     runs_of_key: defaultdict[str, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
     children: defaultdict[RunId, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
     owned: defaultdict[Incarnation, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
-    # A heap per definition. An item counts only while it says what its row says, so none need ever be taken out early.
-    ready: defaultdict[str, list[tuple[Instant, RunId]]] = field(default_factory=lambda: defaultdict(list))
+    # A heap per definition and priority. An item counts only while it says what its row says, so none need ever be
+    # taken out early.
+    ready: defaultdict[str, dict[int, list[tuple[Instant, RunId]]]] = field(default_factory=lambda: defaultdict(dict))
+    blobs: dict[str, bytes] = field(default_factory=dict)
     signals_sent: int = 0
     floor: Instant = _BEGINNING  # the latest instant ever shown
     hubs: list[Hub] = field(default_factory=list)
@@ -135,13 +156,13 @@ class MemoryDatabase:
         self.floor = max(self.floor, now)
         return self.floor
 
-    def first_due(self, definition: str) -> tuple[Instant, RunId] | None:
-        """The run of a definition that is due first, and when."""
-        heap = self.ready[definition]
+    def first_due(self, definition: str, priority: int) -> tuple[Instant, RunId] | None:
+        """The run of a definition and priority that is due first, and when."""
+        heap = self.ready[definition].get(priority, [])
         while heap:
             wake_at, run_id = heap[0]
             row = self.runs.get(run_id)  # None if the transition that created it failed
-            if row is not None and row.wake_at == wake_at:
+            if row is not None and row.wake_at == wake_at and row.lane == (definition, priority):
                 return heap[0]
             heappop(heap)
         return None

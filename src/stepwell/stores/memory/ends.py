@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.model.cancels import decide_cancel
-from stepwell.model.states import KEEPS_CURSORS, RunStatus, WaitKind
+from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
+from stepwell.model.states import ACTIVE, KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.runs import is_parked, wake
@@ -19,7 +19,24 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
     if status not in KEEPS_CURSORS:
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if is_end and status is not RunStatus.CONTINUED:
+        _wake_debounced(tx, row)
         _tell_parent(tx, row)
+
+
+def cancel_tied(tx: Transaction, row: RunRow) -> None:
+    """Cancel the children that end with this run, and theirs."""
+    for child in tuple(tx.db.children[row.run_id].values()):
+        if child.parent is not None and child.parent.tied and child.status in ACTIVE:
+            cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED)
+
+
+def _wake_debounced(tx: Transaction, row: RunRow) -> None:
+    """The run's key is free: a debounced start that waits for it may begin."""
+    planned = tx.db.debounced.get(row.key) if row.key is not None else None
+    if planned is None or planned.wake_at is None or planned.debounced_until is None:
+        return
+    if planned.wake_at > planned.debounced_until:
+        wake(tx, planned)
 
 
 def _tell_parent(tx: Transaction, row: RunRow) -> None:
@@ -38,7 +55,8 @@ def cancel_family(tx: Transaction, root: RunRow, *, compensate: bool, reason: st
         return []
     changed, family = [root], [root]
     for member in family:
-        attached = [row for row in tx.db.children[member.run_id].values() if row.parent and not row.parent.detached]
+        children = tx.db.children[member.run_id].values()
+        attached = [row for row in children if row.parent and (row.parent.tied or not row.parent.detached)]
         family += attached
         changed += [row for row in attached if _cancel_one(tx, row, compensate, reason)]
     return changed

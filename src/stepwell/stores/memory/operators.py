@@ -66,6 +66,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         retried_at=tx.now,
         wake_at=tx.now,
         stalls=0,
+        deadline_at=None if row.deadline_at is None or row.deadline_at <= tx.now else row.deadline_at,
     )
     if row.key is not None:
         take_over_held(tx, row.key, row.run_id)

@@ -1,13 +1,16 @@
-"""Creating, claiming, waking and freeing runs."""
+"""Claiming, waking and freeing runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.errors import LeaseLostError
-from stepwell.model.runs import ChildOutcome, Claimed, Created, Inbox, NewRun
+from stepwell.ids import RunId
+from stepwell.model.runs import ChildOutcome, Claimed, Inbox, NewRun
+from stepwell.model.starts import postponed_to
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
@@ -30,54 +33,36 @@ class Quota:
         is_due = row.wake_at is not None and row.wake_at <= tx.now
         if self._claimant is None or self._left <= 0 or not is_due or row.definition not in self._claimant.definitions:
             return None
+        if _most_urgent(tx.db, self._claimant.definitions, tx.now) > row.priority:
+            return None
         self._left -= 1
         return own(tx, row, self._claimant)
-
-
-def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -> list[Created]:
-    """Start runs, each by its id or key if it exists already."""
-    quota = Quota(tx, claimant)
-    return [_create_one(tx, new, quota) for new in runs]
-
-
-def _create_one(tx: Transaction, new: NewRun, quota: Quota) -> Created:
-    known = tx.db.runs.get(new.run_id)
-    if known is not None:
-        return Created(known.run_id, new.own_id, known.input == new.input, is_duplicate_id=not new.own_id)
-    met = _find_by_key(tx, new)
-    if met is not None:
-        return Created(met.run_id, False, met.input == new.input)
-    row = insert(tx, new)
-    return Created(row.run_id, True, claimed=quota.take(tx, row))
-
-
-def _find_by_key(tx: Transaction, new: NewRun) -> RunRow | None:
-    """The run that answers for the key: an active one, or the one that ended last within the window."""
-    if new.key is None:
-        return None
-    if new.key in tx.db.active_keys:
-        return tx.db.active_keys[new.key]
-    since = tx.now - new.dedup
-    ended = [
-        (row.ended_at, index, row)
-        for index, row in enumerate(tx.db.runs_of_key[new.key].values())
-        if row.ended_at is not None and row.ended_at > since and row.status is not RunStatus.CONTINUED
-    ]
-    return max(ended)[2] if ended else None
 
 
 def insert(tx: Transaction, new: NewRun, **fields: Any) -> RunRow:
     """Add a run. It is pending and takes over what was held for its key, unless `fields` say otherwise."""
     row = RunRow(
-        new.run_id, new.workflow, new.version, new.definition, new.input, new.key, new.parent, created_at=tx.now
+        new.run_id,
+        new.workflow,
+        new.version,
+        new.definition,
+        new.input,
+        new.key,
+        new.parent,
+        created_at=tx.now,
+        priority=new.priority,
+        tags=new.tags,
+        deadline_at=new.deadline_at,
+        max_suspend=new.max_suspend,
     )
     tx.put(tx.db.runs, row.run_id, row)
     if row.parent is not None:
         tx.put(tx.db.children[row.parent.run_id], row.run_id, row)
     if row.key is not None:
         tx.put(tx.db.runs_of_key[row.key], row.run_id, row)
-    tx.change(row, wake_at=Instant(tx.now + new.delay), **fields)
-    if row.key is not None:
+    wake_at = Instant(tx.now + new.delay)
+    tx.change(row, wake_at=wake_at if new.deadline_at is None else min(wake_at, new.deadline_at), **fields)
+    if row.key is not None and row.debounced_until is None:
         take_over_held(tx, row.key, row.run_id)
     return row
 
@@ -94,7 +79,7 @@ def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> RunRow:
 
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
-    """Own what has been due longest."""
+    """Own what is most urgent, and among equals what has been due longest."""
     if not is_live(tx.db, claimant.incarnation, tx.now):
         raise LeaseLostError(f"worker {claimant.incarnation} has no live lease")
     claimed: list[Claimed] = []
@@ -102,13 +87,40 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
         row = _longest_due(tx.db, claimant.definitions, tx.now)
         if row is None:
             break
-        claimed.append(own(tx, row, claimant))
+        if row.debounced_until is None or _begin_debounced(tx, row, row.debounced_until):
+            claimed.append(own(tx, row, claimant))
     return claimed
 
 
+def _begin_debounced(tx: Transaction, row: RunRow, until: Instant) -> bool:
+    """Let a debounced run have its key; false if another run has it, whose end will wake this one."""
+    assert row.key is not None
+    if row.key in tx.db.active_keys:
+        tx.change(row, wake_at=postponed_to(tx.now, until))
+        return False
+    tx.change(row, debounced_until=None)
+    take_over_held(tx, row.key, row.run_id)
+    return True
+
+
+def _first_of_lanes(
+    db: MemoryDatabase, definitions: Iterable[str], now: Instant
+) -> list[tuple[int, tuple[Instant, RunId]]]:
+    """What is due first in every lane, with its priority turned round: the smallest is the most urgent."""
+    lanes = [(definition, priority) for definition in definitions for priority in db.ready[definition]]
+    firsts = [(-priority, db.first_due(definition, priority)) for definition, priority in lanes]
+    return [(urgency, first) for urgency, first in firsts if first is not None and first[0] <= now]
+
+
 def _longest_due(db: MemoryDatabase, definitions: Iterable[str], now: Instant) -> RunRow | None:
-    due = [first for definition in definitions if (first := db.first_due(definition)) is not None and first[0] <= now]
-    return db.runs[min(due)[1]] if due else None
+    due = _first_of_lanes(db, definitions, now)
+    return db.runs[min(due)[1][1]] if due else None
+
+
+def _most_urgent(db: MemoryDatabase, definitions: Iterable[str], now: Instant) -> int:
+    """The highest priority that is due; far below all if nothing is."""
+    due = _first_of_lanes(db, definitions, now)
+    return -min(due)[0] if due else -sys.maxsize
 
 
 def own(tx: Transaction, row: RunRow, claimant: Claimant) -> Claimed:

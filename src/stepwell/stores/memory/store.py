@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
+from stepwell.codec.blobs import DamagedBlobError
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
-from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
@@ -20,7 +22,8 @@ from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
-from stepwell.stores.memory.runs import claim, create, read_inbox
+from stepwell.stores.memory.runs import claim, read_inbox
+from stepwell.stores.memory.starts import create, debounce
 from stepwell.stores.memory.transaction import Transaction
 from stepwell.stores.memory.views import MemoryViews
 from stepwell.stores.memory.workers import register, renew
@@ -41,6 +44,7 @@ class MemoryStore:
         self.signals = MemorySignals(self)
         self.workers = MemoryWorkers(self)
         self.views = MemoryViews(self.database, self.now)
+        self.blobs = MemoryBlobs(self.database)
 
     def now(self) -> Instant:
         """The store's clock: never behind any instant that any handle has shown."""
@@ -78,6 +82,9 @@ class MemoryRuns:
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
         return self._store.transact(lambda tx: create(tx, runs, claimant))
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        return self._store.transact(lambda tx: debounce(tx, new, quiet, max_wait))
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         return self._store.transact(lambda tx: claim(tx, claimant))
@@ -121,6 +128,31 @@ class MemorySignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return self._store.transact(lambda tx: deliver(tx, signals, claimant))
+
+
+class MemoryBlobs:
+    """`Blobs` in a dict."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._contents = database.blobs
+
+    def put(self, content: bytes) -> str:
+        """See `Blobs.put`."""
+        name = hashlib.sha256(content).hexdigest()
+        self._contents.setdefault(name, content)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """See `Blobs.get`."""
+        if name not in self._contents:
+            raise LookupError(f"there is no blob {name[:80]}")
+        content = self._contents[name]
+        if hashlib.sha256(content).hexdigest() != name:
+            raise DamagedBlobError(f"blob {name} has another content than its name says")
+        return content
+
+    def __repr__(self) -> str:
+        return "memory"
 
 
 class MemoryWorkers:

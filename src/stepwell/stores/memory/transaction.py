@@ -50,7 +50,7 @@ class Transaction:
         """Set fields of a run, keep the indexes, and note whom it concerns."""
         if "status" in fields:
             check_move(row.status, fields["status"])
-        self._index_key(row, fields.get("status", row.status))
+        self._index_key(row, fields)
         if "owner" in fields:
             self._index_owner(row, fields)
         self._assign(row, fields)
@@ -71,7 +71,7 @@ class Transaction:
     def make_ready(self, row: RunRow) -> None:
         """List a run under its `wake_at`."""
         if row.wake_at is not None:
-            heappush(self.db.ready[row.definition], (row.wake_at, row.run_id))
+            heappush(self.db.ready[row.definition].setdefault(row.priority, []), (row.wake_at, row.run_id))
             self.hint(HintKind.READY, row)
 
     def hint(self, kind: HintKind, row: RunRow) -> None:
@@ -95,14 +95,19 @@ class Transaction:
             self._undo.append(partial(setattr, row, name, getattr(row, name)))
             setattr(row, name, value)
 
-    def _index_key(self, row: RunRow, status: RunStatus) -> None:
+    def _index_key(self, row: RunRow, fields: dict[str, Any]) -> None:
+        """Whether the run holds its key from now on, or is a debounced start of it."""
         if row.key is None:
             return
-        if status in TERMINAL:
-            if self.db.active_keys.get(row.key) is row:
-                self.drop(self.db.active_keys, row.key)
-        elif row.key not in self.db.active_keys:
-            self.put(self.db.active_keys, row.key, row)
+        is_active = fields.get("status", row.status) not in TERMINAL
+        is_debounced = fields.get("debounced_until", row.debounced_until) is not None
+        is_holder = is_active and not is_debounced and fields.get("replaced_by", row.replaced_by) is None
+        for table, belongs in ((self.db.active_keys, is_holder), (self.db.debounced, is_active and is_debounced)):
+            if not belongs:
+                if table.get(row.key) is row:
+                    self.drop(table, row.key)
+            elif row.key not in table:
+                self.put(table, row.key, row)
 
     def _index_owner(self, row: RunRow, fields: dict[str, Any]) -> None:
         if row.owner is not None:

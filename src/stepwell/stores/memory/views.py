@@ -65,7 +65,8 @@ class MemoryViews:
         return sorted(named.union(*(worker.definitions for worker in self._db.workers.values())))
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
-        firsts = [first[0] for one in definitions if (first := self._db.first_due(one)) is not None]
+        lanes = [(one, priority) for one in definitions for priority in self._db.ready[one]]
+        firsts = [first[0] for lane in lanes if (first := self._db.first_due(*lane)) is not None]
         return min(firsts, default=None)
 
     async def has_stranded(self) -> bool:

@@ -12,6 +12,7 @@ from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint
+from stepwell.stores.sqlite.blobs import NewBlobs
 from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
@@ -53,6 +54,7 @@ class SqliteDatabase:
         self.path = path
         self.is_memory = path == MEMORY
         self.commits = 0
+        self.blobs = NewBlobs()
         self.handles: list[Tell] = []
         self._synchronous: Synchronous = synchronous
         self._connection: apsw.Connection | None = None
@@ -169,6 +171,8 @@ class SqliteDatabase:
         try:
             connection = self.connection
             tx = Transaction(connection, self._show_now(clock), self._left)
+            if not self.blobs.is_empty:
+                self.blobs.write(connection, tx.now)
             outcomes: list[Outcome] = []
             for operation in operations:
                 before = connection.total_changes()
@@ -186,6 +190,11 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
+    def write_blobs(self, now: Instant) -> None:
+        """Begin the transaction's work with the large payloads alone, for a thread that may take its time."""
+        with translated(self.path):
+            self.blobs.write(self.connection, now)
+
     def commit(self) -> None:
         """Make the transaction durable; what is committed survives a loss of power."""
         connection = self.connection
@@ -196,10 +205,13 @@ class SqliteDatabase:
         self.commits += 1
         # Whoever finds another version later knows that others have written.
         self._stored_version = connection.data_version()
+        if self.blobs.is_written:
+            self.blobs.committed()
 
     def rollback(self) -> None:
         """Undo the transaction, if SQLite has not done so by itself."""
         self._stored_version = -1
+        self.blobs.rolled_back()
         with translated(self.path):
             if self.connection.in_transaction:
                 self.connection.execute(_ROLLBACK)
@@ -214,6 +226,8 @@ class SqliteDatabase:
         """Run one operation in the begun transaction and commit; roll back if that raises."""
         try:
             tx = Transaction(self.connection, self._show_now(clock), self._left)
+            if not self.blobs.is_empty:
+                self.blobs.write(tx.connection, tx.now)
             result = operation(tx)
             self.commit()
         except apsw.ConstraintError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry
-from stepwell.model.runs import ChildOutcome, Parent, Previous, Run
+from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
@@ -19,6 +21,7 @@ _ENTRY_STATUSES = {status.value: status for status in EntryStatus}
 _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
+_TAGS = msgspec.json.Decoder(Tags)
 
 
 def encode_texts(texts: tuple[str, ...] | list[str]) -> str:
@@ -42,6 +45,7 @@ def to_run(row: Row) -> Run:
     (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
         12:22
     ]
+    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36])
     return Run(
         run_id,
         workflow,
@@ -58,10 +62,20 @@ def to_run(row: Row) -> Run:
         wake_at,
         input_,
         generation,
-        None if parent is None else Parent(parent, location, bool(detached)),
+        None if parent is None else Parent(parent, location, bool(detached), bool(row[36])),
         None if previous is None else Previous(previous, previous_from, previous_to),
-        *row[22:],
+        *rest,
     )
+
+
+def encode_tags(tags: Tags) -> str:
+    """Tags as JSON; without any, the empty text."""
+    return msgspec.json.encode(tags).decode() if tags else ""
+
+
+def decode_tags(stored: str) -> Tags:
+    """Tags from JSON."""
+    return _TAGS.decode(stored) if stored else ()
 
 
 def to_entry(row: Row) -> Entry:
@@ -82,8 +96,8 @@ def to_cursor(row: Row) -> Cursor:
 
 def to_wait(row: Row) -> Wait:
     """A wait."""
-    location, kind, token, due_at, names = row
-    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names))
+    location, kind, token, due_at, names, limit_at = row
+    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names), limit_at)
 
 
 def to_signal(row: Row) -> Signal:

@@ -38,6 +38,10 @@ class Runner(Protocol):
         """Run a query that sees every write that was answered. A large one does not hold up the event loop."""
         ...
 
+    def look(self, query: Query[T]) -> T:
+        """`read`, for a caller that cannot wait; on its own thread, which is the event loop's."""
+        ...
+
     def has_changed(self) -> bool:
         """Whether another process has written since this was asked last; false if that cannot be told just now."""
         ...
@@ -76,6 +80,9 @@ class InlineRunner:
         return result
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        return self.look(query)
+
+    def look(self, query: Query[T]) -> T:
         with translated(self.database.path):
             return query(self.database.connection)
 

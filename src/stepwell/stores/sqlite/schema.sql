@@ -8,12 +8,14 @@ create table stepwell_meta (
 
 insert into stepwell_meta (name, value) values ('floor', 0);
 
--- Names of definitions are long and few: runs and their indexes carry a small number instead.
+-- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
+-- its own, so that the due runs of one priority are one range of the index by definition and time.
 create table stepwell_definitions (
     id integer primary key,
     workflow text not null,
     version integer not null,
-    unique (workflow, version)
+    priority integer not null,
+    unique (workflow, version, priority)
 ) strict;
 
 create table stepwell_workers (
@@ -60,11 +62,19 @@ create table stepwell_runs (
     reason text not null,
     undo_floor integer not null,
     retried_at integer,
+    tied integer not null,
+    deadline_at integer,
+    max_suspend integer,
+    replaced_by text,
+    debounced_until integer,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 ) strict;
 
-create unique index stepwell_runs_active_key on stepwell_runs (key) where key is not null and ended_at is null;
+-- A run that was replaced, or has not begun because its start is debounced, does not hold its key.
+create unique index stepwell_runs_active_key on stepwell_runs (key)
+where key is not null and ended_at is null and replaced_by is null and debounced_until is null;
+create unique index stepwell_runs_debounced on stepwell_runs (key) where debounced_until is not null and ended_at is null;
 create index stepwell_runs_key on stepwell_runs (key) where key is not null;
 create index stepwell_runs_wake on stepwell_runs (definition, wake_at) where wake_at is not null;
 create index stepwell_runs_owner on stepwell_runs (owner) where owner is not null;
@@ -76,7 +86,8 @@ create table stepwell_payloads (
     run integer primary key,
     input blob not null,
     output blob,
-    failure blob
+    failure blob,
+    tags text not null
 ) strict;
 
 -- Clustered by place: a step costs one insert into one tree, and a loop's old iterations are one range to delete.
@@ -121,6 +132,14 @@ create table stepwell_cursors (
     primary key (run, location)
 ) without rowid, strict;
 
+-- Large payloads by the SHA-256 of their content; rows refer to them. With a rowid: large values do badly in an index.
+create table stepwell_blobs (
+    id integer primary key,
+    hash blob not null unique,
+    content blob not null,
+    stored_at integer not null
+) strict;
+
 -- `names` is a JSON list of signal names; the empty list means any.
 create table stepwell_waits (
     run integer not null,
@@ -130,6 +149,7 @@ create table stepwell_waits (
     token integer not null,
     due_at integer,
     names text not null,
+    limit_at integer,
     primary key (run, position)
 ) without rowid, strict;
 
@@ -195,7 +215,14 @@ select
     r.stalls,
     r.retried_at,
     p.failure,
-    p.output
+    p.output,
+    d.priority,
+    p.tags,
+    r.deadline_at,
+    r.max_suspend,
+    r.replaced_by,
+    r.debounced_until,
+    r.tied
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 cross join stepwell_payloads as p on p.run = r.id

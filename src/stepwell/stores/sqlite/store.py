@@ -9,15 +9,16 @@ from typing import Any
 
 import apsw
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
-from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.connections import Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.histories import read_history, read_inbox
@@ -67,6 +68,7 @@ class SqliteStore:
         self.signals = SqliteSignals(runner)
         self.workers = SqliteWorkers(runner)
         self.views = SqliteViews(runner, self.now)
+        self.blobs = SqliteBlobs(runner)
 
     def now(self) -> Instant:
         """The clock, but never behind an instant that was written to this database or shown by this process."""
@@ -91,6 +93,9 @@ class SqliteRuns:
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
         return await self._runner.write(lambda tx: starts.create(tx, runs, claimant))
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        return await self._runner.write(lambda tx: starts.debounce(tx, new, quiet, max_wait))
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         return await self._runner.write(lambda tx: claims.claim(tx, claimant))
@@ -155,6 +160,25 @@ class SqliteWorkers:
             rescues.retire(tx, incarnation)
 
         await self._runner.write(operation)
+
+
+class SqliteBlobs:
+    """`Blobs` in the database. A blob is written by the next transaction of this store, before anything else in it."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def put(self, content: bytes) -> str:
+        """See `Blobs.put`; it is durable as soon as any row is that refers to it."""
+        return self._runner.database.blobs.put(content)
+
+    def get(self, name: str) -> bytes:
+        """See `Blobs.get`."""
+        content = self._runner.database.blobs.find(name)
+        return self._runner.look(lambda c: read_blob(c, name)) if content is None else content
+
+    def __repr__(self) -> str:
+        return f"the database {self._runner.database.path!r}"
 
 
 def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:

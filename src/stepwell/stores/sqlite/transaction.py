@@ -30,7 +30,7 @@ class Transaction:
         self.now = now
         self.left = left
         # Numbers given in this transaction only: one that is rolled back takes them with it.
-        self._definitions: dict[tuple[str, int], int] = {}
+        self._definitions: dict[tuple[str, int, int], int] = {}
         self._hints: dict[HintKind, dict[RunId, None]] = {}
 
     def run(self, statement: str, **parameters: Any) -> None:
@@ -47,15 +47,15 @@ class Transaction:
         found: list[Row] = self.execute(SQL[statement], parameters).fetchall()
         return found
 
-    def definition(self, workflow: str, version: int) -> int:
-        """The number of a definition, given now if it is new."""
-        known = self._definitions.get((workflow, version))
+    def definition(self, workflow: str, version: int, priority: int) -> int:
+        """The number of a definition at a priority, given now if it is new."""
+        known = self._definitions.get((workflow, version, priority))
         if known is None:
-            row = self.find("definitions.find", workflow=workflow, version=version) or self.find(
-                "definitions.add", workflow=workflow, version=version
+            row = self.find("definitions.find", workflow=workflow, version=version, priority=priority) or self.find(
+                "definitions.add", workflow=workflow, version=version, priority=priority
             )
             assert row is not None
-            known = self._definitions[workflow, version] = int(row[0])
+            known = self._definitions[workflow, version, priority] = int(row[0])
         return known
 
     def hint(self, kind: HintKind, run_id: RunId) -> None:

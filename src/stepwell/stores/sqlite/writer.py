@@ -141,11 +141,10 @@ class Writer:
     # --- reads -----------------------------------------------------------------------------
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        if not is_large:
+            return self.look(query)
         if self._reader is None:
             raise self._closed()
-        if not is_large:
-            with translated(self.database.path):
-                return query(self._reader)
         if self._large_reads is None:
             self._large_reads = Beside("stepwell-reader", self._loop)
         return await self._large_reads.ask(partial(self._read_large, query))
@@ -161,6 +160,12 @@ class Writer:
             self._large_reader.close()
             self._large_reader = None
 
+    def look(self, query: Query[T]) -> T:
+        if self._reader is None:
+            raise self._closed()
+        with translated(self.database.path):
+            return query(self._reader)
+
     def has_changed(self) -> bool:
         if self._is_lent or self._reader is None:
             return False
@@ -172,7 +177,13 @@ class Writer:
     async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
         if self._beside is None or self._is_closing:
             raise self._closed()
-        if is_batch and not self._is_busy and self._is_quick and self.database.try_begin():
+        if (
+            is_batch
+            and not self._is_busy
+            and self._is_quick
+            and self.database.blobs.is_empty
+            and self.database.try_begin()
+        ):
             # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
             return self._write_here(operation)
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -206,7 +217,7 @@ class Writer:
     def _begin(self) -> None:
         try:
             if self.database.try_begin():
-                self._perform()
+                self._prepare()
             else:
                 self._use_thread(partial(self.database.begin, self._is_wanted), self._begun)
         except StepwellError as error:
@@ -214,6 +225,21 @@ class Writer:
             self._fail(error)
 
     def _begun(self, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._take_batch()
+            self._fail(outcome.error)
+        else:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Large payloads are written beside, before the operations that refer to them."""
+        if self.database.blobs.is_large:
+            now = self.database.now(self._clock)
+            self._use_thread(partial(self.database.write_blobs, now), self._prepared)
+        else:
+            self._perform()
+
+    def _prepared(self, outcome: Outcome) -> None:
         if outcome.error is not None:
             self._take_batch()
             self._fail(outcome.error)
@@ -246,8 +272,9 @@ class Writer:
 
     def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
         report = partial(self._committed, outcomes, hints)
-        if not self._is_quick:
-            self._commits_beside += 1
+        is_slow = not self._is_quick
+        if is_slow or self.database.blobs.is_written:
+            self._commits_beside += is_slow
             self._use_thread(self.database.commit, report)
             return
         try:

@@ -68,7 +68,7 @@ async def test_one_caller_in_sequence_pays_one_commit_each(store: SqliteStore, w
 
 async def test_an_operation_that_raises_hurts_no_other(store: SqliteStore, writer: Writer) -> None:
     def write_then_raise(tx: Transaction) -> None:
-        tx.definition("trace", 1)
+        tx.definition("trace", 1, 0)
         raise KeyError("mine")
 
     outcomes: tuple[Any, ...] = await asyncio.gather(

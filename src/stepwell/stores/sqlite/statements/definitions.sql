@@ -1,8 +1,21 @@
 -- name: find
-select id from stepwell_definitions where workflow = :workflow and version = :version;
+select id from stepwell_definitions where workflow = :workflow and version = :version and priority = :priority;
+
+-- name: list_lanes
+-- One for each priority that a run of the definition ever had.
+select priority, id from stepwell_definitions where workflow = :workflow and version = :version;
+
+-- name: find_more_urgent
+-- Whether a run of a higher priority is due: only then a claim at the start would overtake it.
+select 1
+from stepwell_definitions as d
+where d.priority > :priority
+    and d.workflow || '@' || d.version in (select value from json_each(:definitions))
+    and exists (select 1 from stepwell_runs as r where r.definition = d.id and r.wake_at is not null and r.wake_at <= :now)
+limit 1;
 
 -- name: add
-insert into stepwell_definitions (workflow, version) values (:workflow, :version) returning id;
+insert into stepwell_definitions (workflow, version, priority) values (:workflow, :version, :priority) returning id;
 
 -- name: list
-select workflow, version from stepwell_definitions;
+select distinct workflow, version from stepwell_definitions;

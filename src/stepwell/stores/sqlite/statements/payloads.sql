@@ -1,5 +1,8 @@
 -- name: insert
-insert into stepwell_payloads (run, input, failure) values (:run, :input, :failure);
+insert into stepwell_payloads (run, input, failure, tags) values (:run, :input, :failure, :tags);
+
+-- name: change_input
+update stepwell_payloads set input = :input where run = :run;
 
 -- name: read_failure
 select failure from stepwell_payloads where run = :run;

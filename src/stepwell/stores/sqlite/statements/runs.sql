@@ -1,6 +1,6 @@
 -- name: find_for_commit
 -- What a commit is judged by. Parameters of the hot statements are bound by position, in the order they first appear.
-select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at
+select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at, r.deadline_at
 from stepwell_runs as r
 left join stepwell_workers as w on w.id = r.owner
 where r.run_id = :run_id;
@@ -59,33 +59,61 @@ where id = :id;
 -- name: insert
 insert into stepwell_runs (
     run_id, definition, status, epoch, number, revision, last_seq, stalls, owner, wake_at, created_at, started_at, ended_at,
-    key, generation, parent, parent_location, detached, previous, previous_started_at, previous_finished_at, reason, undo_floor
+    key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
+    deadline_at, max_suspend, debounced_until, reason, undo_floor
 ) values (
     :run_id, :definition, :status, :epoch, 0, 0, 0, 0, :owner, :wake_at, :created_at, :started_at, :ended_at,
-    :key, :generation, :parent, :parent_location, :detached, :previous, :previous_started_at, :previous_finished_at, '', 0
+    :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
+    :deadline_at, :max_suspend, :debounced_until, '', 0
 ) returning id;
 
 -- name: find_input
 select p.input from stepwell_runs as r join stepwell_payloads as p on p.run = r.id where r.run_id = :run_id;
 
 -- name: find_active_of_key
-select run_id, id from stepwell_runs where key = :key and ended_at is null;
+select run_id, id
+from stepwell_runs
+where key = :key and ended_at is null and replaced_by is null and debounced_until is null;
 
 -- name: find_ended_of_key
 -- The one that ended last, within the window.
 select run_id, id
 from stepwell_runs
-where key = :key and ended_at > :since and status <> 'continued'
+where key = :key and ended_at > :since and status <> 'continued' and replaced_by is null and debounced_until is null
 order by ended_at desc, id desc
 limit 1;
 
 -- name: list_due
 -- Per definition: its due runs are one range of the index, oldest first, so that no definition can starve an old run.
-select wake_at, id
+select wake_at, id, debounced_until
 from stepwell_runs
 where definition = :definition and wake_at is not null and wake_at <= :now
 order by wake_at, id
 limit :limit;
+
+-- name: find_key
+select key, debounced_until from stepwell_runs where id = :id;
+
+-- name: wake_debounced
+-- One that is due, but whose key this run had until now.
+update stepwell_runs
+set wake_at = :now
+where key = (select r.key from stepwell_runs as r where r.id = :id)
+    and debounced_until is not null and ended_at is null and wake_at > debounced_until
+returning run_id;
+
+-- name: begin_debounced
+-- It holds its key from now on.
+update stepwell_runs set debounced_until = null where id = :id;
+
+-- name: postpone
+update stepwell_runs set wake_at = :wake_at where id = :id;
+
+-- name: find_debounced
+select run_id, id, debounced_until from stepwell_runs where key = :key and debounced_until is not null and ended_at is null;
+
+-- name: debounce
+update stepwell_runs set definition = :definition, wake_at = :wake_at where id = :id;
 
 -- name: claim
 update stepwell_runs
@@ -103,7 +131,8 @@ select * from stepwell_run_rows where run_id = :run_id;
 select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs where run_id = :run_id;
 
 -- name: find_active_for_signal
-select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs where key = :key and ended_at is null;
+select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs
+where key = :key and ended_at is null and replaced_by is null and debounced_until is null;
 
 -- name: wake
 -- A run that is due already keeps its place.
@@ -128,10 +157,21 @@ where id = :id;
 -- name: find_for_cancel
 select id, run_id, status, owner, cause, parent, parent_location from stepwell_runs where run_id = :run_id;
 
+-- name: replace
+-- It goes on to its end without the key.
+update stepwell_runs set replaced_by = :successor where id = :id;
+
+-- name: list_tied
+-- Those that end with their parent.
+select id, run_id, status, owner, cause, parent, parent_location
+from stepwell_runs
+where parent = :parent and tied = 1 and ended_at is null
+order by id;
+
 -- name: list_attached
 select id, run_id, status, owner, cause, parent, parent_location
 from stepwell_runs
-where parent = :parent and detached = 0
+where parent = :parent and (detached = 0 or tied = 1)
 order by id;
 
 -- name: list_attached_between
@@ -160,7 +200,8 @@ update stepwell_runs set status = 'compensating', wake_at = :now, retried_at = :
 
 -- name: retry
 update stepwell_runs
-set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = :now, wake_at = :now, stalls = 0
+set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = :now, wake_at = :now, stalls = 0,
+    deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
 
 -- name: list_ended_children
@@ -176,9 +217,12 @@ order by c.id;
 
 -- name: find_family
 -- What an end needs to know: whom to tell, and what a successor inherits.
-select parent, parent_location, detached, key, generation, coalesce(started_at, created_at)
-from stepwell_runs
-where id = :id;
+select
+    r.parent, r.parent_location, r.detached, r.tied, r.key, r.generation, coalesce(r.started_at, r.created_at),
+    exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),
+    exists (select 1 from stepwell_runs as d where d.key = r.key and d.debounced_until is not null and d.ended_at is null)
+from stepwell_runs as r
+where r.id = :id;
 
 -- name: list_failed_children
 select run_id, parent_location from stepwell_runs where parent = :run_id and status = 'failed' order by id;

@@ -7,7 +7,11 @@ select *
 from stepwell_run_rows
 where id in (
     select (
-        select r.id from stepwell_runs as r where r.key = wanted.value order by r.ended_at is null desc, r.id desc limit 1
+        select r.id
+        from stepwell_runs as r
+        where r.key = wanted.value
+        order by r.ended_at is null and r.replaced_by is null and r.debounced_until is null desc, r.id desc
+        limit 1
     )
     from json_each(:keys) as wanted
 );
@@ -16,7 +20,13 @@ where id in (
 -- The active run of the key, or else the one created last.
 select *
 from stepwell_run_rows
-where id = (select r.id from stepwell_runs as r where r.key = :key order by r.ended_at is null desc, r.id desc limit 1);
+where id = (
+    select r.id
+    from stepwell_runs as r
+    where r.key = :key
+    order by r.ended_at is null and r.replaced_by is null and r.debounced_until is null desc, r.id desc
+    limit 1
+);
 
 -- name: find_by_prefix
 -- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
@@ -41,10 +51,10 @@ select * from stepwell_run_rows where parent = :run_id order by id;
 select * from stepwell_run_rows where {conditions} order by run_id desc limit :limit;
 
 -- name: next_wake
-select min(wake_at)
-from stepwell_runs
-where wake_at is not null
-    and definition = (select id from stepwell_definitions where workflow = :workflow and version = :version);
+-- One look into the index for each priority.
+select min((select min(r.wake_at) from stepwell_runs as r where r.definition = d.id and r.wake_at is not null))
+from stepwell_definitions as d
+where d.workflow = :workflow and d.version = :version;
 
 -- name: list_orphans
 select r.run_id

@@ -2,7 +2,10 @@
 select id, incarnation, name, started_at, lease_until, definitions from stepwell_workers where incarnation = :incarnation;
 
 -- name: find_live
-select id from stepwell_workers where incarnation = :incarnation and lease_until > :now;
+-- Beside its number, whether priorities are used at all: definitions are few, and without them no claim need ask.
+select id, exists (select 1 from stepwell_definitions where priority <> 0)
+from stepwell_workers
+where incarnation = :incarnation and lease_until > :now;
 
 -- name: register
 -- Registering again lengthens a live lease; the caller has refused a lease that is over.

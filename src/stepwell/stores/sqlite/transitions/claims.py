@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Inbox
+from stepwell.model.starts import postponed_to
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_inbox, read_signals
-from stepwell.stores.sqlite.rows import to_run
+from stepwell.stores.sqlite.rows import encode_texts, to_run
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transaction import Row, Transaction
 
 _FIND_LIVE = SQL["workers.find_live"]
 _CLAIM = SQL["runs.claim"]
@@ -24,16 +23,27 @@ class Quota:
 
     def __init__(self, tx: Transaction, claimant: Claimant | None) -> None:
         self._tx = tx
-        self._owner = None if claimant is None else find_live(tx, claimant.incarnation)
+        found: Row | None = None
+        if claimant is not None:
+            found = tx.execute(_FIND_LIVE, (claimant.incarnation, tx.now)).fetchone()
+        self._owner: int | None = None if found is None else found[0]
+        self._has_priorities = found is not None and bool(found[1])
         self._left = 0 if claimant is None or self._owner is None else claimant.limit
         self._definitions = () if claimant is None else claimant.definitions
 
-    def reserve(self, definition: str) -> int | None:
-        """The worker's number, if it may take another run of this definition."""
+    def reserve(self, definition: str, priority: int) -> int | None:
+        """The worker's number, if it may take another run of this definition and no run that is due is more urgent."""
         if self._left <= 0 or definition not in self._definitions:
+            return None
+        if self._has_priorities and self._is_overtaking(priority):
             return None
         self._left -= 1
         return self._owner
+
+    def _is_overtaking(self, priority: int) -> bool:
+        served = encode_texts(self._definitions)
+        found = self._tx.find("definitions.find_more_urgent", priority=priority, definitions=served, now=self._tx.now)
+        return found is not None
 
     def take(self, run: int) -> Claimed | None:
         """Claim a run that is due, if it is served and the limit allows."""
@@ -41,8 +51,22 @@ class Quota:
             return None
         row = self._tx.execute(_READ, (run,)).fetchone()
         assert row is not None
-        owner = self.reserve(to_run(row).definition)
+        found = to_run(row)
+        owner = self.reserve(found.definition, found.priority)
         return None if owner is None else own(self._tx, run, owner)
+
+
+def begin(tx: Transaction, run: int) -> bool:
+    """Let a debounced run have its key; false if another run has it, whose end will wake this one."""
+    found = tx.find("runs.find_key", id=run)
+    assert found is not None
+    key, until = found
+    if tx.find("runs.find_active_of_key", key=key) is not None:
+        tx.run("runs.postpone", id=run, wake_at=postponed_to(tx.now, until))
+        return False
+    tx.run("runs.begin_debounced", id=run)
+    tx.run("signals.take_over_held", run=run, key=key)
+    return True
 
 
 def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
@@ -52,29 +76,39 @@ def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
 
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
-    """Own what has been due longest."""
+    """Own what is most urgent, and among equals what has been due longest."""
     owner = find_live(tx, claimant.incarnation)
     if owner is None:
         raise lease_lost(claimant.incarnation)
-    due: list[tuple[Any, ...]] = []
-    if claimant.limit > 0:
-        for definition in set(claimant.definitions):
-            due += _list_due(tx, definition, claimant.limit)
-    return [own(tx, run, owner) for _, run in sorted(due)[: claimant.limit]]
+    claimed: list[Claimed] = []
+    lanes = _find_lanes(tx, claimant)
+    for priority in sorted({one for one, _ in lanes}, reverse=True):
+        if len(claimed) < claimant.limit:
+            numbers = [number for one, number in lanes if one == priority]
+            claimed += _claim_due(tx, numbers, owner, claimant.limit - len(claimed))
+    return claimed
 
 
-def _list_due(tx: Transaction, definition: str, limit: int) -> list[tuple[Any, ...]]:
-    number = find_definition(tx, definition)
-    return [] if number is None else tx.rows("runs.list_due", definition=number, now=tx.now, limit=limit)
+def _find_lanes(tx: Transaction, claimant: Claimant) -> list[tuple[int, int]]:
+    """The priorities of what a claimant serves, each with the number of a definition."""
+    lanes: list[tuple[int, int]] = []
+    for definition in set(claimant.definitions):
+        workflow, _, version = definition.rpartition("@")
+        if version.isdecimal():
+            lanes += tx.rows("definitions.list_lanes", workflow=workflow, version=int(version))
+    return lanes
 
 
-def find_definition(tx: Transaction, definition: str) -> int | None:
-    """The number of "name@version", if any run has ever named it."""
-    workflow, _, version = definition.rpartition("@")
-    if not version.isdecimal():
-        return None
-    row = tx.find("definitions.find", workflow=workflow, version=int(version))
-    return None if row is None else int(row[0])
+def _claim_due(tx: Transaction, definitions: list[int], owner: int, limit: int) -> list[Claimed]:
+    due: list[Row] = []
+    for definition in definitions:
+        due += tx.rows("runs.list_due", definition=definition, now=tx.now, limit=limit)
+    due.sort(key=_by_time)
+    return [own(tx, run, owner) for _, run, debounced_until in due[:limit] if debounced_until is None or begin(tx, run)]
+
+
+def _by_time(row: Row) -> Row:
+    return row[:2]
 
 
 def own(tx: Transaction, run: int, owner: int) -> Claimed:

@@ -9,6 +9,7 @@ import apsw
 
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun
@@ -36,7 +37,7 @@ _CONSUME = SQL["signals.consume"]
 _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED = Applied(Verdict.FENCED)
-_CANCELLING = RunStatus.CANCELLING.value
+_CANCELLING, _RUNNING = RunStatus.CANCELLING.value, RunStatus.RUNNING.value
 _LEFT_MAX = 10_000
 _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
@@ -68,7 +69,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     found = tx.execute(_FIND, (commit.run_id,)).fetchone()
     if found is None:
         return _FENCED
-    run, status, owner, epoch, number, revision, last_seq, wake_at = found
+    run, status, owner, epoch, number, revision, last_seq, wake_at, deadline_at = found
     move = commit.move
     if epoch != commit.fence.epoch or commit.number < 1:
         return _FENCED
@@ -79,6 +80,10 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         return _FENCED
     if status == _CANCELLING and not may_follow_cancel(move):
         return Applied(Verdict.CANCELLING)
+    if deadline_at is not None:
+        deadline_at = deadline_at if status == _RUNNING else None
+        if deadline_at is not None and deadline_at <= tx.now and not may_follow_deadline(move):
+            return Applied(Verdict.EXPIRED)
     if commit.entries:
         last_seq = _check_entries(commit, last_seq)
     if move is not None:
@@ -88,7 +93,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     has_progress = bool(commit.entries or commit.attempts or commit.cursors)
     if move is not None:
         tx.left.pop(commit.run_id, None)
-        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress)
+        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at)
         is_awake = move_run(tx, step, move)
         return Applied(
             Verdict.APPLIED, status == _CANCELLING and isinstance(move, Release), revision, is_awake, claimed
@@ -163,8 +168,8 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
 
 def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:
     tx.execute(_CLEAR_WAITS, (run,))
-    for position, (location, kind, token, due_at, names) in enumerate(waits):
-        tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names)))
+    for position, (location, kind, token, due_at, names, limit_at) in enumerate(waits):
+        tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
 
 
 def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Location) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.ids import RunId
-from stepwell.model.cancels import decide_cancel
+from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
 from stepwell.model.locations import Location
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
@@ -26,6 +26,18 @@ def forget_plans(tx: Transaction, run: int, *, keeps_cursors: bool = False) -> N
     tx.execute(_CLEAR_WAITS, (run,))
     if not keeps_cursors:
         tx.execute(_CLEAR_CURSORS, (run,))
+
+
+def wake_debounced(tx: Transaction, run: int) -> None:
+    """The run's key is free: a debounced start that waits for it may begin."""
+    for (planned,) in tx.rows("runs.wake_debounced", id=run, now=tx.now):
+        tx.hint(HintKind.READY, planned)
+
+
+def cancel_tied(tx: Transaction, run_id: RunId) -> None:
+    """Cancel the children that end with this run, and theirs."""
+    for child in tx.rows("runs.list_tied", parent=run_id):
+        cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED)
 
 
 def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
@@ -76,6 +88,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
         return True
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
     forget_plans(tx, run)
+    wake_debounced(tx, run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)

@@ -15,7 +15,7 @@ from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import forget_plans, tell_parent
+from stepwell.stores.sqlite.transitions.ends import cancel_tied, forget_plans, tell_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.starts import insert
 
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
@@ -32,6 +32,7 @@ class Step(NamedTuple):
     revision: int
     last_seq: int
     has_progress: bool
+    deadline_at: Instant | None  # that still counts
 
 
 def move_run(tx: Transaction, step: Step, move: Move) -> bool:
@@ -51,6 +52,7 @@ def move_run(tx: Transaction, step: Step, move: Move) -> bool:
             tx.execute(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
             tx.run("waits.clear", run=step.run)
+            cancel_tied(tx, step.run_id)
         case End():
             _end(tx, step, move)
         case _:
@@ -60,6 +62,8 @@ def move_run(tx: Transaction, step: Step, move: Move) -> bool:
 
 def _park(tx: Transaction, step: Step, move: Park) -> bool:
     wake_at = move.wake_at
+    if step.deadline_at is not None:
+        wake_at = step.deadline_at if wake_at is None else min(wake_at, step.deadline_at)
     if (wake_at is None or wake_at > tx.now) and _is_satisfied(tx, step.run, step.run_id):
         wake_at = tx.now
     tx.execute(_PARK, (step.number, step.revision, step.last_seq, wake_at, step.run))
@@ -93,7 +97,7 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     ended_at = tx.now if is_end else None
     family = tx.find("runs.find_family", id=step.run)
     assert family is not None
-    parent, location, detached, key, generation, began_at = family
+    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced = family
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
     tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
@@ -101,8 +105,12 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
         tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
     forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)
     tx.hint(HintKind.ENDED, step.run_id)
+    if has_tied and is_end:
+        cancel_tied(tx, step.run_id)
+    if has_debounced and is_end and move.successor is None:
+        wake_debounced(tx, step.run)
     if move.successor is not None:
-        kept = None if parent is None else Parent(parent, location, bool(detached))
+        kept = None if parent is None else Parent(parent, location, bool(detached), bool(tied))
         heir = move.successor._replace(key=key, parent=kept)
         _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
     elif is_end and parent is not None:

@@ -1,0 +1,163 @@
+"""How a run is to be started: what a caller may say, and what it means. Refuses before anything is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypedDict
+
+from stepwell.clock import Duration, Instant, Span, span, to_instant
+from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.runs import NewRun, OnConflict, Tags, normal_key
+
+PRIORITY_MAX: Final = 100
+TAGS_MAX: Final = 20
+TAG_NAME_MAX: Final = 60
+TAG_VALUE_MAX: Final = 200
+
+TagsLike = Mapping[str, str] | Set[str]
+Deadline = Duration | datetime  # counted from the start, or a moment
+
+
+class StartManyOptions(TypedDict, total=False):
+    """What may be said about every start; see `Engine.start`."""
+
+    on_conflict: OnConflict
+    dedup: Duration
+    delay: Duration
+    priority: int
+    tags: TagsLike
+    deadline: Deadline | None
+    max_suspend: Duration | None
+
+
+class StartOptions(StartManyOptions, total=False):
+    """What may be said about one start; see `Engine.start`."""
+
+    key: str | None
+    run_id: str | None
+
+
+class Start(NamedTuple):
+    """One of several starts. What is None here is as the call says for all."""
+
+    input: Any = None
+    key: str | None = None
+    run_id: str | None = None
+    priority: int | None = None
+    tags: TagsLike | None = None
+    deadline: Deadline | None = None
+    max_suspend: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The options of a call, with their defaults."""
+
+    on_conflict: OnConflict = "get"
+    dedup: Duration = "24h"
+    delay: Duration = 0
+    priority: int = 0
+    tags: TagsLike = frozenset()
+    deadline: Deadline | None = None
+    max_suspend: Duration | None = None
+
+    def new_run(self, workflow: str, version: int, run_id: RunId, stored: bytes, start: Start, now: Instant) -> NewRun:
+        """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for what can have no meaning."""
+        if self.on_conflict not in ("get", "raise", "replace"):
+            raise InvalidOptionError(
+                f"on_conflict is {self.on_conflict!r}", where=workflow, fix='"get", "raise" or "replace"'
+            )
+        delay = span(self.delay, what="delay")
+        deadline = self.deadline if start.deadline is None else start.deadline
+        max_suspend = self.max_suspend if start.max_suspend is None else start.max_suspend
+        return NewRun(
+            run_id,
+            workflow,
+            version,
+            stored,
+            None if start.key is None else normal_key(start.key),
+            delay=delay,
+            dedup=min(span(self.dedup, what="dedup"), span("36500d")),
+            own_id=start.run_id is None,
+            priority=check_priority(self.priority if start.priority is None else start.priority, workflow),
+            tags=read_tags(self.tags if start.tags is None else start.tags, workflow),
+            deadline_at=None if deadline is None else read_deadline(deadline, now, delay, workflow),
+            max_suspend=None if max_suspend is None else positive(max_suspend, "max_suspend", workflow),
+            on_conflict=self.on_conflict,
+        )
+
+
+def positive(duration: Duration, what: str, workflow: str) -> Span:
+    """A duration above zero."""
+    read = span(duration, what=what)
+    if read <= 0:
+        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be longer than nothing")
+    return read
+
+
+def check_priority(priority: Any, workflow: str) -> int:
+    """A priority; anything that is no whole number within bounds is refused."""
+    if type(priority) is not int or abs(priority) > PRIORITY_MAX:
+        raise InvalidOptionError(
+            f"priority is {priority!r}",
+            where=workflow,
+            why=f"a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}; higher is claimed first",
+            fix="leave it out for 0",
+        )
+    return priority
+
+
+def read_tags(tags: TagsLike, workflow: str) -> Tags:
+    """Tags in their stored form, by name."""
+    if isinstance(tags, Mapping):
+        pairs: list[tuple[Any, Any]] = list(tags.items())
+    elif isinstance(tags, Set):
+        pairs = [(name, "") for name in tags]
+    else:
+        raise _bad_tags(workflow, f"they are a {type(tags).__name__}")
+    if len(pairs) > TAGS_MAX:
+        raise _bad_tags(workflow, f"there are {len(pairs)} of them")
+    for name, value in pairs:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise _bad_tags(workflow, f"{name!r}: {value!r} is not text")
+        if not 0 < len(name) <= TAG_NAME_MAX or name != name.strip() or "=" in name or not name.isprintable():
+            raise _bad_tags(workflow, f"the name {name[:80]!r} is blank, too long or has forbidden characters")
+        if len(value) > TAG_VALUE_MAX or (value and not value.isprintable()):
+            raise _bad_tags(workflow, f"the value of {name!r} is too long or has control characters")
+    return tuple(sorted(pairs))
+
+
+def _bad_tags(workflow: str, why: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        "these tags cannot be stored",
+        where=workflow,
+        why=why,
+        fix=f'a dict such as {{"team": "payments"}} or a set such as {{"vip"}}: up to {TAGS_MAX} tags, names of up to '
+        f"{TAG_NAME_MAX} characters without =, values of up to {TAG_VALUE_MAX}",
+    )
+
+
+def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) -> Instant:
+    """When a run must have ended, by the store's clock."""
+    if isinstance(deadline, datetime):
+        at = to_instant(deadline, what="deadline")
+    else:
+        at = Instant(now + min(span(deadline, what="deadline"), span("36500d")))
+    if at <= now:
+        raise InvalidOptionError(
+            f"deadline is {deadline!r}",
+            where=workflow,
+            why="that moment has passed by the store's clock",
+            fix="a moment to come, or a duration from now",
+        )
+    if at <= now + delay:
+        raise InvalidOptionError(
+            f"deadline is {deadline!r}",
+            where=workflow,
+            why="the run would not even begin before it: its delay is as long",
+            fix="a shorter delay, or a later deadline",
+        )
+    return at

@@ -1,0 +1,53 @@
+"""What a deadline does to a run: one decision, for every store."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from stepwell.clock import Instant, to_datetime
+from stepwell.errors import DeadlineExceeded, WaitedTooLong
+from stepwell.ids import RunId
+from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.model.states import RunStatus, WaitKind
+from stepwell.model.waits import Wait
+
+
+def may_follow_deadline(move: Move | None) -> bool:
+    """Whether a move is still possible once the deadline of a running run has passed: anything but success."""
+    match move:
+        case End(status=status):
+            return status not in (RunStatus.COMPLETED, RunStatus.CONTINUED)
+        case None | Park() | Release() | Pause() | BeginRollback():
+            return True
+        case _:
+            assert_never(move)
+
+
+def deadline_exceeded(run_id: RunId, deadline_at: Instant, path: str) -> FailureRecord:
+    """The failure of a run that had not ended in time; `path` is where it was waiting, if it was."""
+    error = DeadlineExceeded(
+        f"run {run_id} had not ended at its deadline, {_text(deadline_at)}",
+        where=path,
+        why=f"it was waiting at {path}" if path else "",
+        fix="start it with a later deadline; a retry goes on without one",
+    )
+    return record_failure(error)
+
+
+def waited_too_long(wait: Wait, path: str) -> FailureRecord:
+    """The failure of a run that waited longer at one place than it may."""
+    what = wait.kind.value
+    if wait.kind is WaitKind.SIGNAL and wait.names:
+        what = f"signal {' or '.join(wait.names)}"
+    error = WaitedTooLong(
+        f"the wait for {what} at {path} took longer than the run's max_suspend",
+        where=path,
+        why="nothing that it waits for came in time",
+        fix="send it what it waits for, start it with a longer max_suspend, or give the wait a timeout of its own",
+    )
+    return record_failure(error)
+
+
+def _text(instant: Instant) -> str:
+    return to_datetime(instant).isoformat(timespec="seconds")

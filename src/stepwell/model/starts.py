@@ -1,0 +1,39 @@
+"""What a start may ask for, and what it does to the run that has its key: decided once, for every store."""
+
+from __future__ import annotations
+
+from stepwell.clock import SECOND, Instant
+from stepwell.errors import AlreadyExistsError
+from stepwell.ids import RunId
+from stepwell.model.runs import NewRun
+from stepwell.model.states import RunStatus
+
+
+def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:
+    """Refuse a start whose key another run has, unless the start may take it over.
+
+    A run whose rollback is incomplete keeps its key: somebody has to look after its effects first.
+    """
+    if new.on_conflict == "replace":
+        if status is not RunStatus.COMPENSATION_FAILED:
+            return
+        raise AlreadyExistsError(
+            f"key {new.key!r} belongs to run {holder}, which cannot be replaced",
+            why="its rollback is incomplete: some of its effects are not undone",
+            fix=f"engine.resume_rollback({holder!r}) first",
+        )
+    raise AlreadyExistsError(
+        f"key {new.key!r} belongs to run {holder} ({status.value})", fix='use on_conflict="get", or another key'
+    )
+
+
+def replaced_by(run_id: RunId) -> str:
+    """The reason that a replaced run is cancelled with."""
+    return f"replaced by run {run_id}"
+
+
+def postponed_to(now: Instant, until: Instant) -> Instant:
+    """When a debounced run looks again for its key. Later than `until` says that it only waits for the key's holder,
+    whose end wakes it; it would come again by itself only if that were forgotten.
+    """
+    return Instant(max(now, until) + 3_600 * SECOND)
