@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from stepwell.clock import Duration, Instant, span
-from stepwell.codec.addressed import encode_signal
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
-from stepwell.engine.results import Results
+from stepwell.engine.results import Answers, Results
+from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
 from stepwell.errors import (
@@ -24,10 +24,9 @@ from stepwell.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from stepwell.ids import RunId, SignalId
+from stepwell.ids import RunId
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Claimed, Created, NewRun, OnConflict, Run, normal_key
-from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
@@ -81,7 +80,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade:
+class Facade(SignalVerbs):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:
@@ -91,6 +90,7 @@ class Facade:
         self._codec = codec
         self._local: Local | None = None
         self._results = Results(store)
+        self._answers = Answers(store)
         self._stalls_max = 5
 
     # --- starting ---
@@ -269,37 +269,6 @@ class Facade:
         """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
         run = await self._get(target)
         return Handle(self, run.run_id, is_new=False, same_input=True, output_hint=workflow.output_hint)
-
-    # --- signals ---
-
-    async def signal(
-        self,
-        target: str,
-        name: str,
-        payload: Any = None,
-        *,
-        dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
-    ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
-        yet.
-
-        With no active run: "raise" a `NotFoundError`, "hold" it for the next run of that key, or "drop" it.
-        """
-        if if_missing not in ("raise", "hold", "drop"):
-            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
-        check_name(name, what="signal name")
-        stored = encode_signal(self._codec, payload, target=_target(target), name=name)
-        signal = NewSignal(
-            SignalId(self._environment.ids.uuid()), _target(target), name, stored, dedup_key, hold=if_missing == "hold"
-        )
-        (delivered,), claimed = await self._surely(
-            lambda _: self._claiming(lambda offer: self._store.signals.deliver([signal], offer))
-        )
-        self._adopt(claimed)
-        if delivered.delivery is Delivery.MISSING and if_missing == "raise":
-            raise NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')
-        return delivered.delivery
 
     # --- looking ---
 

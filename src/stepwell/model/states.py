@@ -90,6 +90,8 @@ class EntryKind(StrEnum):
     ITEM = "i"  # of a map
     WAIT_ANY = "y"
     UNDO = "u"
+    OBSERVE = "b"
+    REPLY = "w"
 
     @property
     def word(self) -> str:

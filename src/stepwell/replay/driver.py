@@ -26,6 +26,10 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.turn import Turn
 
+# The code has come to its end: what it had seen of its mailbox is used.
+_USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
+# Nobody can lead the run out of these, so what is unread will never be read.
+_FOR_GOOD = frozenset({RunStatus.COMPLETED, RunStatus.COMPENSATED})
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
 
@@ -72,8 +76,16 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """What must be committed now that a turn's code has ended or diverged."""
     if turn.problem is not None:
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
-    if turn.run.status is RunStatus.COMPENSATING:
-        return _conclude_rollback(turn)
+    move = _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    if not isinstance(move, End):
+        return move
+    if move.status in _USES and turn.observations is not None:
+        turn.observations.ended()
+    is_discarding = workflow is not None and workflow.unread == "discard" and move.status in _FOR_GOOD
+    return move._replace(discard=True) if is_discarding else move
+
+
+def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     assert workflow is not None
     error = turn.error
     if error is None:

@@ -17,7 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
@@ -32,8 +32,12 @@ from stepwell.replay import divergence
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
+from stepwell.replay.observations import Observations
 from stepwell.replay.operations import Operation
 from stepwell.replay.suspend import Suspend
+
+if TYPE_CHECKING:
+    from stepwell.replay.primitives.reply import Asked
 
 Arrival = Signal | ChildOutcome | None  # None: the deadline passed
 
@@ -71,6 +75,8 @@ class Turn:
         self._signals: list[Signal] = []
         self._seen_signal = 0
         self._outcomes: dict[Location, ChildOutcome] = {}
+        self.observations: Observations | None = None  # since the code first looked into its mailbox
+        self.owed: list[Asked] = []  # received, and not answered yet
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -92,7 +98,7 @@ class Turn:
                 # Results of bodies that outlived the code are still recorded, so that they can be undone.
                 if not self._settle_next():
                     break
-            elif not (self._replay_next() or self._settle_next() or self._arrive_next()):
+            elif not (self._replay_next() or self._settle_next() or self._arrive_next() or self._release_next()):
                 break
         self._check()
 
@@ -247,6 +253,8 @@ class Turn:
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
         stored = self.journal.waits.get(location)
         self.journal.ahead.discard(location)
+        if self.observations is not None:
+            self.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
             wait = stored._replace(names=names)
         else:
@@ -297,17 +305,39 @@ class Turn:
             if armed.wait.kind is not WaitKind.SIGNAL or armed.future.done():
                 continue
             for index, signal in enumerate(self._signals):
-                if not armed.wait.names or signal.name in armed.wait.names:
+                if self._may_have(signal, armed.wait.names, armed.wait.location):
                     del self._signals[index]
                     armed.future.set_result(signal)
                     return True
         return False
 
-    def take_signals(self, names: tuple[str, ...], limit: int) -> list[Signal]:
+    def _may_have(self, signal: Signal, names: tuple[str, ...], at: Location) -> bool:
+        is_named = not names or signal.name in names
+        return is_named and (self.observations is None or self.observations.may_see(signal, at))
+
+    @property
+    def pending_signals(self) -> tuple[Signal, ...]:
+        """What is in the mailbox and not taken, oldest first."""
+        return tuple(self._signals)
+
+    def take_signals(self, names: tuple[str, ...], limit: int, at: Location) -> list[Signal]:
         """Further pending signals of these names, oldest first."""
-        taken = [signal for signal in self._signals if not names or signal.name in names][:limit]
+        taken = [signal for signal in self._signals if self._may_have(signal, names, at)][:limit]
         self._signals = [signal for signal in self._signals if signal not in taken]
         return taken
+
+    def look(self, names: tuple[str, ...], at: Location) -> list[Signal]:
+        """The pending signals of these names that code at a location may see; they stay where they are."""
+        return [signal for signal in self._signals if signal.ask_id is None and self._may_have(signal, names, at)]
+
+    def drop_signal(self, signal: Signal) -> None:
+        """It is used, or does not fit: no longer in the mailbox, as far as this turn is concerned."""
+        if signal in self._signals:
+            self._signals.remove(signal)
+
+    def _release_next(self) -> bool:
+        """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
+        return self.observations is not None and self.is_idle and self.observations.release_all()
 
     def _child_next(self) -> bool:
         for location in tuple(self._outcomes):

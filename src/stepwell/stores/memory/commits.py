@@ -15,7 +15,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, end
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
-from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on
+from stepwell.stores.memory.signals import consume, discard, has_awaited_signal, pass_on, refuse, reply
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -63,6 +63,8 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     for low, high in commit.trims:
         _trim(tx, row, low, high)
     consume(tx, row, commit.consumed)
+    refuse(tx, row, commit.refused)
+    reply(tx, row, commit.replies)
     claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
@@ -136,6 +138,8 @@ def _end(tx: Transaction, row: RunRow, move: End) -> None:
     if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
         raise ValueError("a run that continues has a successor, and no other has one")
     failure = row.failure if move.failure is None else move.failure
+    if move.discard:
+        discard(tx, row)
     end(tx, row, move.status, output=move.output, failure=failure)
     if move.successor is not None:
         _continue(tx, row, move.successor)

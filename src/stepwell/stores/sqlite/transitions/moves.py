@@ -100,6 +100,8 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     if move.output is not None or move.failure is not None:
         tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
     forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)
+    if move.discard:
+        tx.run("signals.discard", run=step.run)
     tx.hint(HintKind.ENDED, step.run_id)
     if move.successor is not None:
         kept = None if parent is None else Parent(parent, location, bool(detached))
