@@ -187,7 +187,8 @@ async def test_each_iteration_of_a_loop_uses_what_it_saw(harness: Harness) -> No
 
     @workflow
     async def looks(ctx: Context) -> list[int]:
-        return await ctx.loop("rounds", body, [])
+        nothing: list[int] = []
+        return await ctx.loop("rounds", body, nothing)
 
     worker = await harness.worker(looks)
     run = await worker.start(looks)

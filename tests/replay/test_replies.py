@@ -95,7 +95,7 @@ async def test_an_update_is_answered_with_its_own_type_or_refused_on_either_side
     with pytest.raises(InvalidInputError, match="above 0"):
         await client.do(client.engine.ask("a", change, Change(0)))
     with pytest.raises(InvalidInputError) as refused:
-        await client.do(client.engine.ask("a", change, {"amount": "much"}))  # type: ignore[call-overload]
+        await client.do(client.engine.ask("a", change, {"amount": "much"}))  # type: ignore[misc]
     assert refused.value.violations
     assert (await worker.engine.detail("a")).signals == ()
 

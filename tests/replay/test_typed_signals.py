@@ -69,7 +69,7 @@ async def test_a_payload_that_does_not_fit_is_refused_at_the_sender_with_all_vio
     await harness.drain()
 
     with pytest.raises(InvalidInputError) as refused:
-        await worker.do(worker.engine.signal(run.run_id, approve, {"by": 7, "amount": "x"}))  # type: ignore[arg-type]
+        await worker.do(worker.engine.signal(run.run_id, approve, {"by": 7, "amount": "x"}))  # type: ignore[misc]
     assert refused.value.code == "SW310"
     assert len(refused.value.violations) == 2
     assert "approve" in refused.value.where

@@ -17,7 +17,7 @@ from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Claimed, NewRun, Run, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
-from stepwell.model.states import TERMINAL
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.replay.primitives.reply import reply_row
 from stepwell.replay.signals import Cancel, Request, Signal, encode_payload, name_of
@@ -107,13 +107,23 @@ class SignalVerbs:
             raise InvalidOptionError(
                 "a Cancel cannot be held", why="it would end a run that nobody has started yet", fix='"raise" or "drop"'
             )
+        run = await self._surely(lambda _: self._store.views.find(normal_key(target)))
+        if run is None and if_missing == "drop":
+            return Delivery.MISSING
         if await self.cancel(target, cancel.reason, compensate=cancel.compensate):
             return Delivery.DELIVERED
-        if (await self._get(target)).status not in TERMINAL:
+        status = (await self._last_of_chain(target)).status
+        if status is RunStatus.CANCELLED or status not in TERMINAL:
             return Delivery.DUPLICATE
         if if_missing == "raise":
-            raise _missing(target)
+            raise NotFoundError("active run", target, fix=f"it is {status.value}, and there is nothing to cancel")
         return Delivery.MISSING
+
+    async def _last_of_chain(self, target: str) -> Run:
+        run = await self._get(target)
+        while run.successor is not None:
+            run = await self._get(run.successor)
+        return run
 
     def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
@@ -191,9 +201,7 @@ class SignalVerbs:
 
     async def _repeatable_id(self, target: str, name: str, dedup_key: str) -> SignalId:
         """The same id for the same question to the same run."""
-        run = await self._get(target)
-        while run.successor is not None:
-            run = await self._get(run.successor)
+        run = await self._last_of_chain(target)
         seed = f"{run.run_id}\x1f{name}\x1f{dedup_key}".encode()
         return SignalId(f"ask-{hashlib.blake2b(seed, digest_size=16).hexdigest()}")
 

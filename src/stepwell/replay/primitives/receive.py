@@ -16,6 +16,7 @@ from stepwell.model.locations import Location
 from stepwell.model.runs import Run
 from stepwell.model.signals import Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.redaction import redact
 from stepwell.replay.operations import Operation
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.reply import Asked, check_answered, refusal
@@ -157,6 +158,7 @@ def fits(scope: Scope, location: Location, signal: Signal, wanted: Wanted) -> bo
         reason = f"{error.title}: {error.why}"
     if reason is None:
         return True
+    reason = redact(reason)
     turn.drop_signal(signal)
     turn.journal.refuse(signal.number, reason)
     if signal.ask_id is not None:
