@@ -100,21 +100,37 @@ class AnswerSuite(StoreCase):
             await turn.commit(refused=(Refusal(signal.number, "no"),))
         assert await snapshot(scene.store) == before
 
-    @pytest.mark.parametrize("discard", [True, False])
-    async def test_unread_signals_are_kept_or_discarded_at_the_end(self, scene: Scene, discard: bool) -> None:
-        turn = await scene.begin("r1")
+    @pytest.mark.parametrize("discards", [True, False])
+    async def test_unread_signals_are_kept_or_discarded_at_the_end(self, scene: Scene, discards: bool) -> None:
+        turn = await scene.begin("r1", discards=discards)
         await scene.send("s1", "r1")
         await scene.send("s2", "r1")
         first, _ = (await scene.store.runs.inbox(_R1)).signals
 
         await turn.commit(refused=(Refusal(first.number, "no"),))
         assert len(await scene.store.views.list_unread(limit=9)) == 1
-        await turn.end(discard=discard)
+        await turn.end()
 
         left = [one.signal.payload for one in await scene.store.views.list_unread(limit=9, run_id=_R1)]
-        assert left == ([b"s1"] if discard else [b"s1", b"s2"])
+        assert left == ([b"s1"] if discards else [b"s1", b"s2"])
         assert len(await scene.store.views.list_unread(limit=1)) == 1
         assert (await scene.send("s2", "r1")).delivery is _DUPLICATE
+
+    async def test_a_cancelled_run_discards_and_one_that_may_go_on_does_not(self, scene: Scene) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            turn = await scene.begin(run_id, discards=True)
+            await scene.send(f"s{run_id}", run_id)
+            match run_id:
+                case "r1":
+                    await turn.park(wait_signal("other"))
+                    await scene.cancel("r1")
+                case "r2":
+                    await turn.end(RunStatus.FAILED)
+                case _:
+                    await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run("r4")))
+
+        assert [one.run_id for one in await scene.store.views.list_unread(limit=9)] == [_R2]
+        assert await scene.mail("r4") == ["sr3"]
 
 
 class RedeliverySuite(StoreCase):

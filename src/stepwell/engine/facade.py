@@ -70,6 +70,7 @@ class Started(NamedTuple):
     name: str
     version: int
     output_hint: Any
+    discards: bool = False
 
 
 class Recovered(NamedTuple):
@@ -161,7 +162,7 @@ class Facade(SignalVerbs):
         """Start many runs in one transaction; equal keys among them collapse into one run."""
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         return await self._start(
-            Started(definition.name, definition.version, definition.output_hint),
+            Started(definition.name, definition.version, definition.output_hint, definition.discards),
             [self._new(definition, start) for start in starts],
             on_conflict,
             dedup,
@@ -204,6 +205,7 @@ class Facade(SignalVerbs):
                 delay=later,
                 dedup=window,
                 own_id=start.run_id is None,
+                discards=started.discards,
             )
             for run_id, stored, start in inputs
         ]

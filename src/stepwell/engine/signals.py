@@ -237,7 +237,9 @@ class SignalVerbs:
 
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         run_id, stored, _ = self._new(definition, Start(input, key))
-        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))
+        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
+            discards=definition.discards
+        )
         signal = self._new_signal(key, name, payload)
         created, _, claimed = await self._surely(
             lambda _: self._claiming(lambda offer: self._store.signals.deliver_or_create(signal, run, offer))

@@ -93,23 +93,25 @@ class SignalView:
     payload: Any
     sent_at: datetime
     is_held: bool
+    run_status: str | None  # of the run that has it; None while it is held
     reason: str  # why the run refused it; empty if it did not
     stored: bytes = field(repr=False, compare=False)
 
 
 def held_view(held: HeldSignal) -> SignalView:
     """The view of a held signal."""
-    return _signal_view(held.signal, held.key, is_held=True)
+    return _signal_view(held.signal, held.key)
 
 
 def unread_view(unread: UnreadSignal) -> SignalView:
     """The view of a signal that its run did not read."""
-    return _signal_view(unread.signal, unread.run_id, reason=unread.reason)
+    return _signal_view(unread.signal, unread.run_id, unread.status.value, unread.reason)
 
 
-def _signal_view(signal: Signal, target: str, *, is_held: bool = False, reason: str = "") -> SignalView:
+def _signal_view(signal: Signal, target: str, status: str | None = None, reason: str = "") -> SignalView:
     number, name, payload, sent_at, _ = signal
-    return SignalView(number, target, name, plain(payload), to_datetime(sent_at), is_held, reason, payload)
+    sent = to_datetime(sent_at)
+    return SignalView(number, target, name, plain(payload), sent, status is None, status, reason, payload)
 
 
 def _time(instant: Instant | None) -> datetime | None:

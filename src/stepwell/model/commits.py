@@ -47,7 +47,6 @@ class End(NamedTuple):
     output: bytes | None = None
     failure: bytes | None = None
     successor: NewRun | None = None  # with `continued`
-    discard: bool = False  # signals that nobody read are not kept
 
 
 Move = Park | Release | Pause | BeginRollback | End

@@ -56,6 +56,7 @@ class NewRun(NamedTuple):
     delay: Span = Span(0)
     dedup: Span = Span(0)  # how long an ended run of the same key still answers a start
     own_id: bool = True  # the id was made for this very call, so finding it means that the call was repeated
+    discards: bool = False  # signals that it leaves unread are dropped when it ends for good
 
     @property
     def definition(self) -> str:

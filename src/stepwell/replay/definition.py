@@ -300,6 +300,11 @@ class Workflow(Generic[In, Out]):
         self.output_hint: Any = signature.returns
 
     @property
+    def discards(self) -> bool:
+        """Whether signals that its runs leave unread are dropped."""
+        return self.unread == "discard"
+
+    @property
     def definition(self) -> str:
         """Name and version in one word."""
         return f"{self.name}@{self.version}"
@@ -344,8 +349,8 @@ def workflow(
 ) -> Any:
     """Make an async function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
-    `unread` is what becomes of signals that a run leaves in its mailbox when it completes: "dead_letter" keeps them for
-    `engine.unread_signals`, "discard" drops them.
+    `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps them for
+    `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried).
     """
     decorator = WorkflowDecorator(name, version, unread)
     return decorator if fn is None else decorator(fn)

@@ -28,8 +28,6 @@ from stepwell.replay.turn import Turn
 
 # The code has come to its end: what it had seen of its mailbox is used.
 _USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
-# Nobody can lead the run out of these, so what is unread will never be read.
-_FOR_GOOD = frozenset({RunStatus.COMPLETED, RunStatus.COMPENSATED})
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
 
@@ -77,12 +75,9 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     if turn.problem is not None:
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
     move = _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
-    if not isinstance(move, End):
-        return move
-    if move.status in _USES and turn.observations is not None:
+    if isinstance(move, End) and move.status in _USES and turn.observations is not None:
         turn.observations.ended()
-    is_discarding = workflow is not None and workflow.unread == "discard" and move.status in _FOR_GOOD
-    return move._replace(discard=True) if is_discarding else move
+    return move
 
 
 def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
@@ -169,7 +164,9 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, error)
-    successor = NewRun(run_id, following.name, following.version, stored, run.key, run.parent)
+    successor = NewRun(run_id, following.name, following.version, stored, run.key, run.parent)._replace(
+        discards=following.discards
+    )
     return End(RunStatus.CONTINUED, successor=successor)
 
 

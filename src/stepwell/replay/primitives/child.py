@@ -98,4 +98,5 @@ def new_child(
         None if key is None else normal_key(key),
         Parent(turn.run.run_id, location, detached),
         Span(0),
+        discards=child.discards,
     )

@@ -77,9 +77,9 @@ class RunStore(Protocol):
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
         BeginRollback: compensating, cause, failure and undo_floor stored, waits deleted, still owned.
         End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits
-        deleted, cursors too unless the status `KEEPS_CURSORS`; unowned; with `discard`, pending
-        signals are dropped. A parent that is parked with a child wait on this run's location is woken
-        (`wake_at` = now). `continued`: the successor is
+        deleted, cursors too unless the status `KEEPS_CURSORS`; unowned; pending signals are
+        dropped if it was created with `discards` and `ENDS_FOR_GOOD`. A parent that is
+        parked with a child wait on this run's location is woken (`wake_at` = now). `continued`: the successor is
         created in the same transaction with the
         same key, parent, `generation` + 1, `previous`; unconsumed signals move to it; `successor` is set; the parent
         is not woken.
@@ -92,6 +92,7 @@ class RunStore(Protocol):
 
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
+        Pending signals are dropped as with `End`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.
         """

@@ -42,6 +42,7 @@ class UnreadSignal(NamedTuple):
     """A signal that its run did not read before it ended, or would not take."""
 
     run_id: RunId
+    status: RunStatus  # of the run
     reason: str  # of a refusal; empty if the run ended
     signal: Signal
 

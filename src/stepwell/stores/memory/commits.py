@@ -15,7 +15,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, end
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
-from stepwell.stores.memory.signals import consume, discard, has_awaited_signal, pass_on, refuse, reply
+from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on, refuse, reply
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -138,8 +138,6 @@ def _end(tx: Transaction, row: RunRow, move: End) -> None:
     if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
         raise ValueError("a run that continues has a successor, and no other has one")
     failure = row.failure if move.failure is None else move.failure
-    if move.discard:
-        discard(tx, row)
     end(tx, row, move.status, output=move.output, failure=failure)
     if move.successor is not None:
         _continue(tx, row, move.successor)

@@ -57,6 +57,7 @@ class RunRow:
     output: bytes | None = None
     names: tuple[str, ...] = ()
     waits: tuple[Wait, ...] = ()
+    discards: bool = False
 
     def freeze(self) -> Run:
         """What leaves the store."""
@@ -181,7 +182,11 @@ class MemoryDatabase:
             for row in box.values()
         ]
         rows = sorted([*left, *self.refused.values()], key=lambda item: item[0].number)
-        return [UnreadSignal(RunId(row.mailbox[1]), reason, row.freeze()) for row, reason in rows]
+        owners = [self.runs[RunId(row.mailbox[1])] for row, _ in rows]
+        return [
+            UnreadSignal(owner.run_id, owner.status, reason, row.freeze())
+            for owner, (row, reason) in zip(owners, rows, strict=True)
+        ]
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, in the shape of `stepwell.conformance.snapshot`."""

@@ -71,6 +71,7 @@ def insert(tx: Transaction, new: NewRun, **fields: Any) -> RunRow:
     row = RunRow(
         new.run_id, new.workflow, new.version, new.definition, new.input, new.key, new.parent, created_at=tx.now
     )
+    row.discards = new.discards
     tx.put(tx.db.runs, row.run_id, row)
     if row.parent is not None:
         tx.put(tx.db.children[row.parent.run_id], row.run_id, row)

@@ -16,7 +16,7 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.histories import read_history, read_signals
-from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_question, to_run, to_worker
+from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_question, to_run, to_status, to_worker
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
@@ -65,7 +65,10 @@ class SqliteViews:
     async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
         found = {"limit": limit, "run_id": run_id}
         rows = await self._runner.read(lambda c: rows_of(c, "signals.list_unread", **found), is_large=True)
-        return [UnreadSignal(left_by, reason, Signal._make(signal)) for left_by, reason, *signal in rows]
+        return [
+            UnreadSignal(left_by, to_status(status), reason, Signal._make(signal))
+            for left_by, status, reason, *signal in rows
+        ]
 
     async def find_question(self, signal_id: SignalId) -> Question | None:
         row = await self._runner.read(lambda c: row_of(c, "replies.find", signal_id=signal_id))

@@ -95,7 +95,7 @@ class Double:
         dedup, delay = self.random.choice([0, 0, 5_000_000]), self.random.choice([0, 0, 2_000_000])
         key, version = self.random.choice(_KEYS), self.random.randint(1, 2)
         run = new_run(self.next_id("r"), key=key, version=version, dedup=Span(dedup), delay=Span(delay))
-        return run._replace(**changes)
+        return run._replace(discards=self.random.random() < 0.3, **changes)
 
 
 async def _runs(double: Double) -> list[Any]:
@@ -156,7 +156,6 @@ def _waits(double: Double) -> tuple[Wait, ...] | None:
 def _move(double: Double, run: Any) -> Move | None:
     due = Instant(double.clock.now() + double.random.choice([-1, 1_000_000]))
     end = End(double.random.choice(_ENDS), b"out", double.random.choice([None, _FAILURE]))
-    end = end._replace(discard=double.random.random() < 0.3)
     heir = End(RunStatus.CONTINUED, successor=new_run(double.next_id("r"), version=run.version))
     undo = BeginRollback(double.random.choice(["failed", "cancelled"]), double.random.choice([None, _FAILURE]), 1)
     forward: list[Move] = [Park(due), Park(due), Park(due), Release(), Pause(_FAILURE), undo, undo, end, heir]

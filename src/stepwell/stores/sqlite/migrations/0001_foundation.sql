@@ -151,6 +151,11 @@ create index stepwell_signals_mailbox on stepwell_signals (run) where run is not
 create index stepwell_signals_held on stepwell_signals (key) where key is not null;
 create unique index stepwell_signals_dedup on stepwell_signals (run, name, dedup_key) where dedup_key is not null;
 
+-- Runs whose unread signals are dropped at their end. Most workflows keep them, so this is not a column of every run.
+create table stepwell_discards (
+    run integer primary key
+) strict;
+
 -- What runs answered to the signals that asked, by the number of the signal.
 create table stepwell_replies (
     number integer primary key,

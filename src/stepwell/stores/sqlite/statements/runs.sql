@@ -168,7 +168,14 @@ order by c.id;
 
 -- name: find_family
 -- What an end needs to know: whom to tell, and what a successor inherits.
-select parent, parent_location, detached, key, generation, coalesce(started_at, created_at)
+select
+    parent,
+    parent_location,
+    detached,
+    key,
+    generation,
+    coalesce(started_at, created_at),
+    exists (select 1 from stepwell_discards as d where d.run = stepwell_runs.id)
 from stepwell_runs
 where id = :id;
 

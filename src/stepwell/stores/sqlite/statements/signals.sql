@@ -31,8 +31,18 @@ update stepwell_signals
 set refused = :reason
 where number = :number and run = :run and payload is not null and refused is null;
 
+-- name: plan_discard
+insert into stepwell_discards (run) values (:run);
+
 -- name: discard
-update stepwell_signals set payload = null where run = :run and payload is not null and refused is null;
+-- Nothing, unless the run was created so.
+update stepwell_signals
+set payload = null
+where
+    run = :run
+    and payload is not null
+    and refused is null
+    and exists (select 1 from stepwell_discards as d where d.run = stepwell_signals.run);
 
 -- name: pass_on
 update stepwell_signals set run = :successor where run = :run and payload is not null and refused is null;
@@ -95,7 +105,15 @@ order by number
 limit :limit;
 
 -- name: list_unread
-select r.run_id, coalesce(s.refused, ''), s.number, s.name, s.payload, s.sent_at, case when s.asks then s.signal_id end
+select
+    r.run_id,
+    r.status,
+    coalesce(s.refused, ''),
+    s.number,
+    s.name,
+    s.payload,
+    s.sent_at,
+    case when s.asks then s.signal_id end
 from stepwell_signals as s
 cross join stepwell_runs as r on r.id = s.run
 where

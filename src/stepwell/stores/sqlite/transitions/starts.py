@@ -62,6 +62,8 @@ def insert(
     status = RunStatus.PENDING if owner is None else RunStatus.RUNNING
     epoch, started_at = (0, None) if owner is None else (1, tx.now)
     run = _insert_row(tx, new, status, (epoch, owner, wake_at, started_at, None, new.key, generation), previous)
+    if new.discards:
+        tx.run("signals.plan_discard", run=run)
     has_mail = new.key is not None and tx.find("signals.find_held", key=new.key) is not None
     if has_mail:
         tx.run("signals.take_over_held", run=run, key=new.key)
