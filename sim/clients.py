@@ -209,7 +209,7 @@ class Clients:
             answer = refused.title
         except (*UNKNOWN, NotFoundError, AlreadyExistsError, RunError):
             return
-        if answer not in ({"answer": mark}, f"refused {mark}"):
+        if answer not in ({"answer": mark}, f"refused {mark}") and "before it replied" not in answer:
             self.world.violate("I21", target, f"question {mark} was answered {answer!r}")
         self.world.stats["questions answered"] += 1
 

@@ -13,7 +13,7 @@ from stepwell.ids import SignalId
 from stepwell.model.commits import Commit, End
 from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
-from stepwell.model.signals import Delivered, Delivery, NewSignal, Signal
+from stepwell.model.signals import Delivered, Delivery, NewSignal, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
 
@@ -114,7 +114,10 @@ class Signals:
     def _answers(self, shadow: Shadow, commit: Commit) -> None:
         """A question is answered once, by the run that has read it, in the commit that records the answer."""
         recorded = sum(entry.kind is EntryKind.REPLY for entry in commit.entries)
-        if len(commit.replies) != recorded or not all(self._is_given(reply.number) for reply in commit.replies):
+        # A branch that failed or lost refuses what it has not answered, and records nothing any more.
+        given = sum(reply.status is ReplyStatus.GIVEN for reply in commit.replies)
+        is_even = given <= recorded <= len(commit.replies)
+        if not is_even or not all(self._is_given(reply.number) for reply in commit.replies):
             self._checker.violate("I21", shadow.run_id, f"{recorded} answers were recorded, and not all were given")
         for reply in commit.replies:
             if reply.number in self._replied or reply.number not in self._consumed:

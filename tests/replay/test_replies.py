@@ -11,7 +11,9 @@ import pytest
 from stepwell import (
     AskRefused,
     Context,
+    Continue,
     InvalidInputError,
+    JoinError,
     NotFoundError,
     Request,
     ResultTimeout,
@@ -252,6 +254,101 @@ async def test_a_branch_may_receive_while_another_owes_a_reply(harness: Harness)
 
     assert await asking == "thought"
     assert await harness.result(run) == {"a": "a", "b": "1"}
+
+
+@pytest.mark.parametrize("place", ["loop", "join"])
+async def test_what_an_iteration_or_a_branch_has_not_answered_is_owed_after_it(harness: Harness, place: str) -> None:
+    async def forgets(ctx: Context) -> None:
+        await ctx.receive("question")
+
+    async def body(ctx: Context, state: int) -> Continue[int]:
+        await ctx.receive("question")
+        return Continue(state + 1)
+
+    @workflow
+    async def forgetful(ctx: Context) -> None:
+        if place == "loop":
+            await ctx.loop("loop", body, 0)
+        await ctx.join("join", {"a": forgets})
+        await ctx.receive("next")
+
+    worker = await harness.worker(forgetful)
+    run = await worker.start(forgetful)
+    with pytest.raises(Unanswered, match="is paused"):
+        await worker.do(worker.engine.ask(run.run_id, "question"))
+
+    view = await harness.status(run)
+    assert view.failure is not None
+    path = {"loop": "loop/~0/question", "join": "join/a/question"}[place]
+    assert (view.failure.code, view.failure.path) == (ReplyOwedError.code, path)
+
+
+@pytest.mark.parametrize("kind", ["race", "join", "map"])
+async def test_a_branch_that_loses_or_fails_before_it_replied_refuses(harness: Harness, kind: str) -> None:
+    async def receives(ctx: Context) -> None:
+        await ctx.receive("question")
+        if kind == "race":
+            await ctx.sleep("long", "1d")
+        ctx.fail("broken")
+
+    async def item(ctx: Context, number: int) -> None:
+        await receives(ctx)
+
+    async def wins(ctx: Context) -> None:
+        await ctx.sleep("short", "1h")
+
+    @workflow
+    async def branches(ctx: Context) -> None:
+        try:
+            match kind:
+                case "race":
+                    await ctx.race("race", {"a": receives, "b": wins})
+                case "join":
+                    await ctx.join("join", {"a": receives, "b": wins})
+                case _:
+                    await ctx.map("map", item, [1])
+        except JoinError:
+            pass
+        await ctx.receive("end")
+
+    worker = await harness.worker(branches)
+    run = await worker.start(branches)
+    client = await harness.client()
+    asking = asyncio.ensure_future(client.do(client.engine.ask(run.run_id, "question")))
+    await harness.drain()
+    worker = await harness.deploy(worker, branches) if kind == "race" else worker
+    await harness.advance("2h")
+
+    with pytest.raises(AskRefused, match="failed or lost before it replied"):
+        await asking
+    await worker.signal(run.run_id, "end")
+    await harness.drain()
+    assert (await harness.status(run)).status == "completed"
+
+
+async def test_each_of_several_questions_gets_its_own_answer(harness: Harness) -> None:
+    @workflow
+    async def batch(ctx: Context) -> int:
+        await ctx.receive("begin")
+        messages = await ctx.receive_many("question", count=5)
+        for message in reversed(messages):
+            await message.reply(message.payload * 10)
+        await ctx.receive("end")
+        return len(messages)
+
+    worker = await harness.worker(batch)
+    run = await worker.start(batch)
+    client = await harness.client()
+    asking = [asyncio.ensure_future(client.do(client.engine.ask(run.run_id, "question", n))) for n in range(3)]
+    await harness.drain()
+    await client.signal(run.run_id, "begin")
+    await harness.drain()
+    worker = await harness.deploy(worker, batch)
+    await client.signal(run.run_id, "end")
+
+    assert await asyncio.gather(*asking) == [0, 10, 20]
+    await harness.drain()
+    assert await harness.result(run) == 3
 
 
 @pytest.mark.parametrize("second", ["reply", "refuse"])

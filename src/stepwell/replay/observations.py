@@ -69,6 +69,7 @@ class Observations:
                     for signal in self._turn.pending_signals
                     if signal.name in seen.names and signal.ask_id is None and self.may_see(signal, scope)
                 )
+            self._claims = {number: at for number, at in self._claims.items() if at != scope}
         if entry.kind in _WAITS or entry.attempts > 1:
             self.release(scope)
 

@@ -101,14 +101,22 @@ class Scope:
             observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
 
     def ended(self) -> None:
-        """The code of this scope has come to its normal end: what it had seen of its mailbox is used."""
+        """The code of this scope has come to its normal end: what it had seen of its mailbox is used, and what it has
+        not answered is owed by the code around it.
+        """
         if self.turn.observations is not None:
             self.turn.observations.ended(self.location)
+        if self.turn.owed and self.parent is not None:
+            for asked in self.turn.owed:
+                asked.pass_to(self.parent.location, within=self.location)
 
     def abandoned(self) -> None:
-        """The code of this scope has lost or failed: it has used nothing."""
+        """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused."""
         if self.turn.observations is not None:
             self.turn.observations.abandoned(self.location)
+        if self.turn.owed and not self.turn.is_closed:
+            for asked in tuple(self.turn.owed):
+                asked.give_up(within=self.location)
 
     def draw(self, size: int = 8) -> bytes:
         """The next pseudo-random bytes of this scope:

@@ -129,6 +129,11 @@ class Turn:
         return self._root is not None and self._root.done()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the code is torn down, which is no outcome of it."""
+        return self._is_closed
+
+    @property
     def error(self) -> BaseException | None:
         """What the code raised, once it has ended."""
         assert self._root is not None

@@ -21,12 +21,13 @@ from stepwell.replay.scopes import Scope
 class Asked:
     """A message that must be answered, once, by the run that has received it."""
 
-    __slots__ = ("_ask_id", "_hint", "_index", "_is_answered", "_location", "_name", "_number", "scope")
+    __slots__ = ("_ask_id", "_hint", "_index", "_is_answered", "_location", "_name", "_number", "owes", "scope")
 
     def __init__(
         self, scope: Scope, location: Location, index: int | None, name: str, number: int, ask_id: str, hint: Any
     ) -> None:
         self.scope = scope
+        self.owes = scope.location  # where the code stands that has to answer
         self._location = location  # of the operation that received it
         self._index = index  # of several messages that one operation received
         self._name = name
@@ -40,6 +41,20 @@ class Asked:
     def path(self) -> str:
         """Where it was received."""
         return self.scope.turn.journal.names.text(self._location)
+
+    def pass_to(self, scope: Location, *, within: Location) -> None:
+        """The code that received it has ended: if that is `within` here, the code around it has to answer."""
+        if is_below(self.owes, within):
+            self.owes = scope
+
+    def give_up(self, *, within: Location) -> None:
+        """The code that received it, if that is `within` here, has lost or failed: its sender need not wait."""
+        turn = self.scope.turn
+        if is_below(self.owes, within):
+            reason = f"it was received at {self.path}, which failed or lost before it replied"
+            turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
+            turn.owed.remove(self)
+            self._is_answered = True
 
     def reply(self, value: Any) -> Operation[None]:
         """Answer with a value."""
@@ -100,7 +115,7 @@ def check_answered(scope: Scope) -> None:
     """Refuse to receive the next message before the last one is answered; what another branch owes is its affair."""
     turn = scope.turn
     for asked in turn.owed:
-        if is_below(scope.location, asked.scope.location):
+        if is_below(scope.location, asked.owes):
             raise turn.diverge(
                 ReplyOwedError(
                     f"the message received at {asked.path} is not answered, and the next one is asked for",
