@@ -95,6 +95,9 @@ class Checker:
             case "deliver":
                 self.signals.delivered(args[0], answer[0])
                 self._saw_claims(answer[1])
+            case "deliver_or_create":
+                self.signals.delivered([args[0]], [answer[1]])
+                self._saw_claims(answer[2])
             case "claim":
                 self._saw_claims(answer)
             case "create":

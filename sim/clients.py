@@ -13,7 +13,7 @@ from sim.interpreter import PROGRAM
 from sim.operators import Operators
 from sim.process import UNKNOWN, Process
 from sim.programs import walk
-from stepwell.errors import AlreadyExistsError, NotFoundError, RunError
+from stepwell.errors import AlreadyExistsError, AskRefused, NotFoundError, RunError
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
 
@@ -42,6 +42,8 @@ class Clients:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = random.Random(world.rng.getrandbits(64))
+        # A stream of its own, so that what is chosen by it leaves the stories of old seeds alike.
+        self._side = random.Random(self.rng.getstate()[1][1])
         self.orders: list[Order] = []
         self.signals_told: dict[str, Delivery] = {}  # by mark
         self.marks: dict[str, str] = {}  # mark -> target
@@ -64,7 +66,7 @@ class Clients:
             key = rng.choice((None, f"Key {index}", f"key {index}"))
             run_id = f"own-{index}" if rng.random() < 0.2 else None
             self.orders.append(Order(program, key, run_id))
-        await asyncio.gather(*(self._story(order) for order in self.orders), self._idle_talk())
+        await asyncio.gather(*(self._story(order) for order in self.orders), self._idle_talk(), *self._first_signals())
 
     async def _wait_quietly(self) -> None:
         """Send what is waited for, and look after what stands still, until all is done."""
@@ -93,6 +95,9 @@ class Clients:
             acts.append(self._later(self._soon(begin), self._await(order)))
         if rng.random() < 0.15:
             acts.append(self._later(self._soon(begin), self._evict(order)))
+        acts += [
+            self._later(self._side.uniform(0, 4), self._question(order)) for _ in range(self._side.choice((0, 0, 1, 3)))
+        ]
         await asyncio.gather(*acts)
 
     def _soon(self, begin: float) -> float:
@@ -160,7 +165,10 @@ class Clients:
         return len(roots) == 1
 
     def _target(self, order: Order) -> str | None:
-        if order.key is not None and self.rng.random() < 0.5:
+        return self._target_by(self.rng, order)
+
+    def _target_by(self, rng: random.Random, order: Order) -> str | None:
+        if order.key is not None and rng.random() < 0.5:
             return order.key
         return sorted(order.told)[0] if order.told else order.run_id
 
@@ -185,6 +193,47 @@ class Clients:
                 self.signals_told.setdefault(mark, answer)
             if answer is Delivery.DELIVERED and not self.world.checker.signals.stores[mark]:
                 self.world.violate("I21", target, f"signal {mark} was acknowledged and is not stored")
+
+    async def _question(self, order: Order) -> None:
+        """Ask a run something; the answer is the one to this very question."""
+        target = self._target_by(self._side, order)
+        if target is None:
+            return
+        mark, name = self.new_mark(target), self._side.choice(_names(order.program))
+        timeout = self._side.choice((0.5, 5.0))
+        try:
+            answer = await self.ask(
+                lambda engine: engine.ask(target, name, {"mark": mark}, timeout=timeout, dedup_key=mark)
+            )
+        except AskRefused as refused:
+            answer = refused.title
+        except (*UNKNOWN, NotFoundError, AlreadyExistsError, RunError):
+            return
+        if answer not in ({"answer": mark}, f"refused {mark}") and "before it replied" not in answer:
+            self.world.violate("I21", target, f"question {mark} was answered {answer!r}")
+        self.world.stats["questions answered"] += 1
+
+    def _first_signals(self) -> list[Any]:
+        """Several clients at once, each with a signal for a run that may not be there yet."""
+        if self._side.random() >= 0.3:
+            return []
+        receive = {"op": "receive_many", "id": "many1", "names": ["a"], "timeout": 2.0, "count": 2}
+        program = {"body": {"op": "seq", "id": "seq2", "items": [receive]}, "ending": None, "continues": 0}
+        count = self._side.randint(2, 4)
+        return [self._later(self._side.uniform(0, 2), self._signal_or_start(program)) for _ in range(count)]
+
+    async def _signal_or_start(self, program: dict[str, Any]) -> None:
+        key = "first signals"
+        mark = self.new_mark(key)
+        try:
+            handle = await self.ask(
+                lambda engine: engine.signal_or_start(PROGRAM, program, "a", {"mark": mark}, key=key)
+            )
+        except UNKNOWN:
+            return
+        self.signals_told[mark] = Delivery.DELIVERED
+        if handle.run_id not in self.world.checker.rows_now or not self.world.checker.signals.stores[mark]:
+            self.world.violate("I21", handle.run_id, f"signal {mark} was acknowledged and is not stored")
 
     def new_mark(self, target: str) -> str:
         """A mark that no other signal carries."""

@@ -29,6 +29,9 @@ class _Builder:
     def receive(self, timeout: float | None = None, op: str = "receive") -> Node:
         return self.node(op, names=["a"], timeout=timeout, count=2)
 
+    def look(self, show: str = "latest") -> Node:
+        return self.node("observe", names=["a"], show=show)
+
     def child(self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False) -> Node:
         return self.node("child", program=self.program(*items, ending=ending, continues=continues), key=key)
 
@@ -68,6 +71,7 @@ def golden_programs() -> dict[str, Program]:
         "receive": b.program(b.receive(), b.step()),
         "receive or time out": b.program(b.node("try", body=b.receive(0.1)), b.step()),
         "receive many": b.program(b.receive(op="receive_many"), b.step(), b.receive(0.2, op="receive_many")),
+        "look": b.program(b.receive(), b.look(), b.step(), b.receive(), b.look("all"), b.look("has"), b.step("flaky")),
         "join": b.program(b.branches("join", b.step(), b.sleep(), b.step("flaky"), **join), b.step()),
         "join fails fast": b.program(b.branches("join", b.step("fatal"), b.step(lasts=0.3), on_error="fail_fast")),
         "race": b.program(b.branches("race", b.step(lasts=0.3), b.step(), b.sleep(1.0), **race), b.step()),

@@ -13,6 +13,7 @@ from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
 from stepwell.replay.definition import Step, Workflow, step, workflow
 from stepwell.replay.primitives.loop import Break, Continue
+from stepwell.replay.primitives.receive import Message
 from stepwell.replay.primitives.wait_any import signal, timer
 from stepwell.replay.step_context import StepContext
 
@@ -155,17 +156,24 @@ class Interpreter:
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "receive":
                 message = await ctx.receive(*node["names"], timeout=node["timeout"], name=name)
+                await self._answer(message, path)
                 value = ["got", message.name, message.payload]
             case "wait_any":
                 late = timer(node["timeout"])
                 arrived = await ctx.wait_any(name, got=signal(*node["names"]), late=late)
                 came = arrived.value
+                if came:
+                    await self._answer(came, path)
                 value = ["any", arrived.label, came and came.name, came and came.payload]
             case "receive_many":
                 messages = await ctx.receive_many(
                     *node["names"], count=node["count"], timeout=node["timeout"], name=name
                 )
+                for message in messages:
+                    await self._answer(message, path)
                 value = ["many", [[message.name, message.payload] for message in messages]]
+            case "observe":
+                return ["seen", self._observe(ctx, node)]
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
             case "spawn":
@@ -180,6 +188,27 @@ class Interpreter:
                 raise AssertionError(other)
         self.seen.append(path)
         return value
+
+    async def _answer(self, message: Message[Any], path: str) -> None:
+        """Reply to who asked; every third question is refused."""
+        if not message.wants_reply:
+            return
+        mark = message.payload["mark"]
+        if int(mark[1:]) % 3:
+            await message.reply({"answer": mark})
+        else:
+            await message.refuse(f"refused {mark}")
+
+    def _observe(self, ctx: Context, node: Node) -> Any:
+        name = node["names"][0]
+        match node["show"]:
+            case "latest":
+                latest = ctx.signals.latest(name)
+                return [latest.name, latest.payload] if latest else None
+            case "all":
+                return [[message.name, message.payload] for message in ctx.signals.all(name)]
+            case _:
+                return ctx.signals.has(name)
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:
         value = await ctx.step(node["id"], STEPS.get(node["kind"], STEPS["ok"]), node, self.seen[-4:])

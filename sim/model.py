@@ -121,6 +121,8 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "wait_any", ["any", "got", str(name), {"mark": str()}]:
             return None if not node["names"] or name in node["names"] else wrong
+        case "observe", ["seen", seen]:
+            return None if _may_be_seen(node, seen) else wrong
         case "receive_many", ["many", list(messages)]:
             return _refuse_many(node, messages)
         case "version", ["version", 3, True]:
@@ -129,6 +131,13 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case _:
             return wrong
+
+
+def _may_be_seen(node: Node, seen: Any) -> bool:
+    if node["show"] == "has":
+        return isinstance(seen, bool)
+    messages = seen if node["show"] == "all" else [] if seen is None else [seen]
+    return all(name == node["names"][0] and "mark" in payload for name, payload in messages)
 
 
 def _refuse_many(node: Node, messages: list[Any]) -> str | None:

@@ -48,6 +48,7 @@ class Maker:
         self._rng = rng
         # A stream of its own, so that what is chosen by it leaves the programs of old seeds alike.
         self._side = random.Random(rng.getstate()[1][0])
+        self._looks = random.Random(rng.getstate()[1][1])
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -71,7 +72,16 @@ class Maker:
     def _sequence(self, depth: int, budget: int) -> Node:
         count = self._rng.randint(1, max(1, min(4, budget)))
         share = max(1, budget // count)
-        return self._node("seq", items=[self._any(depth - 1, share) for _ in range(count)])
+        items: list[Node] = []
+        for _ in range(count):
+            if self._looks.random() < 0.2:
+                items.append(self._observe())
+            items.append(self._any(depth - 1, share))
+        return self._node("seq", items=items)
+
+    def _observe(self) -> Node:
+        names = [self._looks.choice(SIGNALS)]
+        return self._node("observe", names=names, show=self._looks.choice(("latest", "all", "has")))
 
     def _any(self, depth: int, budget: int) -> Node:
         if depth <= 0 or budget <= 1 or self._rng.random() < 0.4:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -27,6 +28,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **ENGINE_SWITCHES,
     **STORE_SWITCHES,
     **SQLITE_SWITCHES,
+    **SIGNAL_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
 }
@@ -55,7 +57,7 @@ def store_of(name: str) -> str:
     """The store that a switch is about."""
     if name in SQLITE_SWITCHES:
         return "sqlite"
-    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    return "memory" if name in {**STORE_SWITCHES, **SIGNAL_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

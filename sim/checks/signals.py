@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sim.checks.shadow import Shadow
-from stepwell.model.commits import Commit
+from sim.coroutines import at_once
+from stepwell.ids import SignalId
+from stepwell.model.commits import Commit, End
+from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
-from stepwell.model.signals import Delivered, Delivery, NewSignal, Signal
-from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.model.signals import Delivered, Delivery, NewSignal, ReplyStatus, Signal
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
 
 if TYPE_CHECKING:
@@ -29,10 +32,18 @@ class Signals:
         self._consumed: set[int] = set()
         self._last: dict[tuple[str, str], int] = {}  # (run, name) -> highest number consumed
         self._dedup: set[tuple[str, str, str]] = set()
+        self._names: dict[int, str] = {}  # of each number
+        self._looked: defaultdict[str, set[str]] = defaultdict(set)  # run -> names that it has seen something of
+        self._seen_at_root: defaultdict[str, set[int]] = defaultdict(set)  # run -> numbers seen outside of any branch
+        self._replied: set[int] = set()
+        self._asks: dict[int, SignalId] = {}
 
     def seen(self, signals: tuple[Signal, ...]) -> None:
         """Pending signals as the store shows them; a consumed one must never come back."""
         for signal in signals:
+            self._names[signal.number] = signal.name
+            if signal.ask_id is not None:
+                self._asks[signal.number] = signal.ask_id
             mark = self.numbers.setdefault(signal.number, _mark(signal.payload))
             if mark != _mark(signal.payload):
                 self._checker.violate("I3", "", f"signal {signal.number} changed from {mark}")
@@ -52,17 +63,25 @@ class Signals:
                     self._dedup.add(key)
 
     def consumed(self, shadow: Shadow, commit: Commit) -> None:
-        """A commit consumes signals: exactly those that its entries carry."""
+        """A commit consumes signals: those that its entries carry, and such as the run has looked at."""
         carried = [mark for entry in commit.entries for mark in _marks(entry)]
+        self._looks(shadow, commit)
         for number in commit.consumed:
             if number in self._consumed:
                 self._checker.violate("I21", shadow.run_id, f"signal {self.numbers.get(number)} was consumed twice")
             self._consumed.add(number)
-        if len(carried) != len(commit.consumed):
+        marks = {mark for _, mark in carried}
+        received = [number for number in commit.consumed if self.numbers.get(number) in marks]
+        if len(carried) != len(received):
             self._checker.violate(
-                "I22", shadow.run_id, f"{len(commit.consumed)} signals consumed by a commit that uses {len(carried)}"
+                "I22", shadow.run_id, f"{len(received)} signals consumed by a commit that uses {len(carried)}"
             )
-        for (name, mark), number in zip(carried, commit.consumed, strict=False):
+        for number in commit.consumed:
+            if number not in received:
+                self._used_by_look(shadow, number)
+        self._answers(shadow, commit)
+        self._ended(shadow, commit)
+        for (name, mark), number in zip(carried, received, strict=False):
             if shadow.run_id in self.used[mark] or len(self.used[mark]) >= self.stores[mark]:
                 self._checker.violate("I21", shadow.run_id, f"signal {mark} was delivered twice")
             self.used[mark].append(shadow.run_id)
@@ -72,6 +91,49 @@ class Signals:
             if self._last.get(key, 0) > number:
                 self._checker.violate("I23", shadow.run_id, f"signal {mark} ({name}) came out of order")
             self._last[key] = number
+
+    def _looks(self, shadow: Shadow, commit: Commit) -> None:
+        """What the code saw was there to be seen."""
+        names = (*shadow.names,)
+        for entry in commit.entries:
+            if entry.kind is not EntryKind.OBSERVE:
+                continue
+            for number, name in unpack(entry.value)[0]:
+                if number in self._consumed:
+                    self._checker.violate("I22", shadow.run_id, f"signal {self.numbers.get(number)} was seen when gone")
+                self._looked[shadow.run_id].add(name)
+                if "/" not in format_path(entry.location, names):
+                    self._seen_at_root[shadow.run_id].add(number)
+
+    def _used_by_look(self, shadow: Shadow, number: int) -> None:
+        mark = self.numbers.get(number, "")
+        if self._names.get(number) not in self._looked[shadow.run_id]:
+            self._checker.violate("I22", shadow.run_id, f"signal {mark} was consumed, and nobody has looked at it")
+        self.used[mark].append(shadow.run_id)
+
+    def _answers(self, shadow: Shadow, commit: Commit) -> None:
+        """A question is answered once, by the run that has read it, in the commit that records the answer."""
+        recorded = sum(entry.kind is EntryKind.REPLY for entry in commit.entries)
+        # A branch that failed or lost refuses what it has not answered, and records nothing any more.
+        given = sum(reply.status is ReplyStatus.GIVEN for reply in commit.replies)
+        is_even = given <= recorded <= len(commit.replies)
+        if not is_even or not all(self._is_given(reply.number) for reply in commit.replies):
+            self._checker.violate("I21", shadow.run_id, f"{recorded} answers were recorded, and not all were given")
+        for reply in commit.replies:
+            if reply.number in self._replied or reply.number not in self._consumed:
+                self._checker.violate("I21", shadow.run_id, f"question {reply.number} was answered out of turn")
+            self._replied.add(reply.number)
+
+    def _is_given(self, number: int) -> bool:
+        question = at_once(self._checker.inspector.views.find_question(self._asks[number]))
+        return question is not None and question.reply is not None
+
+    def _ended(self, shadow: Shadow, commit: Commit) -> None:
+        """What a run has seen is used when its code has come to its end."""
+        if isinstance(commit.move, End) and commit.move.status in (RunStatus.COMPLETED, RunStatus.CONTINUED):
+            left = self._seen_at_root[shadow.run_id] - self._consumed
+            if left:
+                self._checker.violate("I22", shadow.run_id, f"it has seen {len(left)} signals, and left them")
 
     def continued(self, commit: Commit, following: Run) -> None:
         """Everything unread moves along a chain, in the same transaction."""
@@ -97,7 +159,7 @@ def _marks(entry: Any) -> list[tuple[str, str]]:
     value = unpack(entry.value)[1] if entry.kind is EntryKind.WAIT_ANY else entry.value
     header, payloads = unpack(value)
     marks, at = [], 0
-    for name, _, size in header:
+    for name, _, *_, size in header:
         marks.append((name, _mark(payloads[at : at + size])))
         at += size
     return marks

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
     from stepwell.engine.starts import Start
-    from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, RunView, SignalView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
+        AskRefused,
         ChildFailed,
         DeadlineExceeded,
         Failure,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         RunPaused,
         StepFailed,
         StepwellError,
+        Unanswered,
         UnserialisableError,
         WaitedTooLong,
         WaitTimeout,
@@ -47,19 +49,24 @@ if TYPE_CHECKING:
     from stepwell.replay.definition import Step, Workflow, step, workflow
     from stepwell.replay.operations import ChildOperation, Operation, Outcome
     from stepwell.replay.primitives.loop import Break, Continue
+    from stepwell.replay.primitives.observe import Absent
     from stepwell.replay.primitives.race import Winner
     from stepwell.replay.primitives.receive import Message
     from stepwell.replay.primitives.sleep import Slept
     from stepwell.replay.primitives.wait_any import Arrived, signal, timer
+    from stepwell.replay.signals import Cancel, Request, Signal
     from stepwell.replay.step_context import StepContext
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
 __all__ = [
+    "Absent",
     "AlreadyExistsError",
     "Arrived",
+    "AskRefused",
     "AttemptView",
     "Break",
+    "Cancel",
     "ChildFailed",
     "ChildOperation",
     "Context",
@@ -87,6 +94,7 @@ __all__ = [
     "Outcome",
     "RaceError",
     "Recovered",
+    "Request",
     "ResultTimeout",
     "Retry",
     "RetryAfter",
@@ -97,6 +105,8 @@ __all__ = [
     "RunPaused",
     "RunView",
     "Secret",
+    "Signal",
+    "SignalView",
     "Slept",
     "Start",
     "Step",
@@ -106,6 +116,7 @@ __all__ = [
     "SyncEngine",
     "SyncHandle",
     "Tried",
+    "Unanswered",
     "UnserialisableError",
     "WaitTimeout",
     "WaitView",
@@ -135,9 +146,10 @@ _HOMES = {
     "stepwell.engine.facade": ["Recovered"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
-    "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
+    "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "SignalView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
+        "AskRefused",
         "ChildFailed",
         "DeadlineExceeded",
         "Failure",
@@ -156,6 +168,7 @@ _HOMES = {
         "RunPaused",
         "StepFailed",
         "StepwellError",
+        "Unanswered",
         "UnserialisableError",
         "WaitTimeout",
         "WaitedTooLong",
@@ -166,7 +179,9 @@ _HOMES = {
     "stepwell.replay.definition": ["Step", "Workflow", "step", "workflow"],
     "stepwell.replay.primitives.loop": ["Break", "Continue"],
     "stepwell.replay.primitives.race": ["Winner"],
+    "stepwell.replay.primitives.observe": ["Absent"],
     "stepwell.replay.primitives.receive": ["Message"],
+    "stepwell.replay.signals": ["Cancel", "Request", "Signal"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
     "stepwell.wiring": ["Engine"],

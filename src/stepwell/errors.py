@@ -12,6 +12,8 @@
     │   ├── NonDeterministicError       SW121
     │   ├── UnawaitedOperationError     SW122
     │   ├── StuckError                  SW123
+    │   ├── ReplyOwedError              SW124
+    │   ├── ReplyTwiceError             SW125
     │   ├── HistoryDivergedError        SW201
     │   └── PoisonError                 SW202
     ├── RunError                        how a run or a part of it ended; an author may catch it
@@ -25,6 +27,8 @@
     │   ├── RunPaused                   SW458
     │   ├── RecordedError               SW460
     │   ├── OutcomeUnknown              SW461
+    │   ├── AskRefused                  SW462
+    │   ├── Unanswered                  SW463
     │   ├── DeadlineExceeded            SW471
     │   ├── WaitedTooLong               SW472
     │   ├── RollbackIncomplete          SW701
@@ -153,6 +157,18 @@ class StuckError(ReplayError):
     code = "SW123"
 
 
+class ReplyOwedError(ReplayError):
+    """A message that must be answered was not, and the next one was asked for."""
+
+    code = "SW124"
+
+
+class ReplyTwiceError(ReplayError):
+    """A message was answered a second time."""
+
+    code = "SW125"
+
+
 class HistoryDivergedError(ReplayError):
     """This code took another path than the run recorded."""
 
@@ -197,8 +213,7 @@ class JoinError(RunError):
     code = "SW452"
 
     def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
-        names = ", ".join(errors)
-        super().__init__(f"{len(errors)} of the branches of join {path} failed: {names}", where=path)
+        super().__init__(f"{len(errors)} of the branches of join {path} failed: {', '.join(errors)}", where=path)
         self.path = path
         self.errors = dict(errors)
 
@@ -299,6 +314,18 @@ class OutcomeUnknown(RunError):  # noqa: N818
     code = "SW461"
 
 
+class AskRefused(RunError):  # noqa: N818
+    """The run refused what it was asked; the title is its reason."""
+
+    code = "SW462"
+
+
+class Unanswered(RunError):  # noqa: N818
+    """The run that was asked will not reply: it has ended, or stands still until a person acts."""
+
+    code = "SW463"
+
+
 class DeadlineExceeded(RunError):  # noqa: N818
     """A run had not ended when its deadline came. It is the failure of that run, never raised inside it."""
 
@@ -335,7 +362,7 @@ class CheckpointMissingError(RunError):
 
 
 class ResultTimeout(RunError):  # noqa: N818
-    """The run had not ended when the caller stopped waiting; the run itself goes on."""
+    """The run had not ended, or not answered, when the caller stopped waiting; the run itself goes on."""
 
     code = "SW459"
 
@@ -371,12 +398,9 @@ class NotFoundError(RequestError):
     code = "SW401"
 
     def __init__(self, kind: str, name: str, *, near: Iterable[str] = (), fix: str = "") -> None:
-        near = tuple(near)
-        hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+        self.kind, self.name, self.near = kind, name, tuple(near)
+        hint = f" Did you mean {' or '.join(repr(n) for n in self.near)}?" if self.near else ""
         super().__init__(f"there is no {kind} {name!r}.{hint}", fix=fix)
-        self.kind = kind
-        self.name = name
-        self.near = near
 
 
 class UnknownWorkflowError(NotFoundError):

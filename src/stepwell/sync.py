@@ -14,16 +14,18 @@ from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
-from stepwell.engine.views import EntryView, RunView
+from stepwell.engine.views import EntryView, RunView, SignalView
 from stepwell.environment import LoopThread
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.replay.definition import Workflow
+from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 T = TypeVar("T")
+R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 
 
@@ -46,9 +48,21 @@ class SyncHandle(Generic[Result]):
         """The run as it is now."""
         return self._engine._wait(self._handle.status())
 
-    def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+    @overload
+    def signal(self, name: Signal[T], payload: T, *, dedup_key: str | None = None) -> None: ...
+    @overload
+    def signal(self, name: str | Cancel, payload: Any = None, *, dedup_key: str | None = None) -> None: ...
+    def signal(self, name: Any, payload: Any = None, *, dedup_key: str | None = None) -> None:
         """Send a signal to this run."""
         self._engine._wait(self._handle.signal(name, payload, dedup_key=dedup_key))
+
+    @overload
+    def ask(self, name: Request[T, R], payload: T, **options: Any) -> R: ...
+    @overload
+    def ask(self, name: str | Signal[Any], payload: Any = None, **options: Any) -> Any: ...
+    def ask(self, name: Any, payload: Any = None, **options: Any) -> Any:
+        """Ask this run, and wait for its answer; see `Engine.ask`."""
+        return self._engine._wait(self._handle.ask(name, payload, **options))
 
     def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
@@ -128,17 +142,55 @@ class SyncEngine:
         """A handle on a run that exists already, by id or key."""
         return SyncHandle(self, self._wait(self._engine.handle(workflow, target)))
 
+    @overload
     def signal(
         self,
         target: str,
-        name: str,
+        name: Signal[T],
+        payload: T,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "raise",
+    ) -> Delivery: ...
+    @overload
+    def signal(
+        self,
+        target: str,
+        name: str | Cancel,
         payload: Any = None,
         *,
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
-    ) -> Delivery:
+    ) -> Delivery: ...
+    def signal(self, target: str, name: Any, payload: Any = None, **options: Any) -> Delivery:
         """Send a signal; see `Engine.signal`."""
-        return self._wait(self._engine.signal(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
+        return self._wait(self._engine.signal(target, name, payload, **options))
+
+    @overload
+    def ask(self, target: str, name: Request[T, R], payload: T, **options: Any) -> R: ...
+    @overload
+    def ask(self, target: str, name: str | Signal[Any], payload: Any = None, **options: Any) -> Any: ...
+    def ask(self, target: str, name: Any, payload: Any = None, **options: Any) -> Any:
+        """Send a signal that the run must answer, and wait for the answer; see `Engine.ask`."""
+        return self._wait(self._engine.ask(target, name, payload, **options))
+
+    def signal_or_start(
+        self, workflow: Workflow[In, Out], input: In, name: str | Signal[Any], payload: Any = None, *, key: str
+    ) -> SyncHandle[Out]:
+        """Send a signal to the active run of a key, or start it; see `Engine.signal_or_start`."""
+        return SyncHandle(self, self._wait(self._engine.signal_or_start(workflow, input, name, payload, key=key)))
+
+    def held_signals(self, key: str | None = None, *, limit: int = 100) -> list[SignalView]:
+        """Signals that are held for a key without an active run, oldest first."""
+        return self._wait(self._engine.held_signals(key, limit=limit))
+
+    def unread_signals(self, target: str | None = None, *, limit: int = 100) -> list[SignalView]:
+        """Signals that runs left unread when they ended, and those that did not fit, oldest first."""
+        return self._wait(self._engine.unread_signals(target, limit=limit))
+
+    def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
+        """Deliver held or unread signals by hand; see `Engine.redeliver`."""
+        return self._wait(self._engine.redeliver(signals, to=to))
 
     def status(self, target: str) -> RunView | None:
         """The run with this id or key, or None."""

@@ -109,7 +109,7 @@ class Node:
     async def start(self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Any) -> Handle[Any]:
         return await self.do(self.engine.start(workflow, input, **options))
 
-    async def signal(self, target: str, name: str, payload: Any = None, **options: Any) -> Any:
+    async def signal(self, target: str, name: Any, payload: Any = None, **options: Any) -> Any:
         return await self.do(self.engine.signal(target, name, payload, **options))
 
 

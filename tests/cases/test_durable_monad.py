@@ -131,6 +131,24 @@ async def test_sc_13_a_signal_for_another_wait_is_kept_until_that_comes(harness:
     assert await harness.result(run) == [1, 2]
 
 
+@pytest.mark.parametrize("policy", ["discard", "dead_letter"])
+async def test_sc_14_what_a_cancelled_run_has_not_read_is_gone_or_listed(harness: Harness, policy: Any):
+    @workflow(unread=policy)
+    async def waits(ctx: Context) -> None:
+        await ctx.receive("never")
+
+    worker = await harness.worker(waits)
+    run = await worker.start(waits, key="k")
+    await harness.drain()
+    await worker.signal("k", "event", 7)
+    await worker.do(worker.engine.cancel("k"))
+    await harness.drain()
+
+    unread = await worker.engine.unread_signals()
+    listed = [(one.target, one.run_status, one.name, one.payload) for one in unread]
+    assert listed == ([] if policy == "discard" else [(run.run_id, "cancelled", "event", 7)])
+
+
 async def test_sc_16_of_two_names_the_other_stays_pending(harness: Harness):
     @workflow
     async def either(ctx: Context) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
@@ -114,6 +115,53 @@ async def test_rv_07_a_start_for_active_runs_only_begins_anew_after_the_end(harn
 
     assert (second.is_new, third.is_new) == (True, False)
     assert first.run_id != second.run_id == third.run_id
+
+
+async def test_rv_09_a_signal_that_came_twice_while_the_step_ran_is_consumed_with_it(harness: Harness):
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    @workflow
+    async def observes(ctx: Context) -> list[bool]:
+        await ctx.receive("begin")
+        seen = ctx.signals.has("X")
+        await ctx.step("work", work)
+        return [seen, ctx.signals.has("X")]
+
+    worker = await harness.worker(observes)
+    run = await worker.start(observes)
+    await worker.signal(run.run_id, "X")
+    await worker.signal(run.run_id, "begin")
+    await harness.drain()
+    await worker.signal(run.run_id, "X")
+    await harness.drain()
+    assert len((await worker.engine.detail(run.run_id)).signals) == 2
+    gate.set()
+    await harness.drain()
+
+    assert await harness.result(run) == [True, False]
+    assert await worker.engine.unread_signals() == []
+
+
+async def test_rv_10_probing_what_is_absent_does_not_consume_what_comes_later(harness: Harness, ledger: Ledger):
+    @workflow
+    async def probes(ctx: Context) -> list[Any]:
+        first = ctx.signals.latest("Y")
+        await ctx.step("completes", ledger.body("completes"))
+        await ctx.sleep("pause", "1h")
+        second = ctx.signals.latest("Y")
+        await ctx.step("later", ledger.body("later"))
+        return [bool(first), first is None, second.payload if second else None]
+
+    worker = await harness.worker(probes)
+    run = await worker.start(probes)
+    await harness.advance("10m")
+    await worker.signal(run.run_id, "Y", 7)
+    await harness.advance("1h")
+
+    assert await harness.result(run) == [False, False, 7]
 
 
 async def test_rv_12_a_dedup_key_counts_per_run(harness: Harness):
@@ -356,6 +404,54 @@ async def test_rv_27_one_signal_reaches_one_of_two_branches(harness: Harness):
     await harness.advance("1h")
 
     assert sorted((await harness.result(run)).values()) == [[], [7]]
+
+
+async def test_rv_27_two_branches_look_and_one_sees_the_signal(harness: Harness, ledger: Ledger):
+    async def look(ctx: Context) -> bool:
+        seen = ctx.signals.has("m")
+        await ctx.step("work", ledger.act)
+        return seen
+
+    @workflow
+    async def both(ctx: Context) -> dict[str, bool]:
+        await ctx.receive("begin")
+        return await ctx.join("both", {"a": look, "b": look})
+
+    worker = await harness.worker(both)
+    run = await worker.start(both)
+    await worker.signal(run.run_id, "m", 7)
+    await worker.signal(run.run_id, "begin")
+    await harness.drain()
+
+    assert sorted((await harness.result(run)).values()) == [False, True]
+
+
+async def test_rv_27_a_branch_that_waits_releases_its_claim(harness: Harness, ledger: Ledger):
+    async def yields(ctx: Context) -> list[bool]:
+        first = ctx.signals.has("m")
+        await ctx.sleep("yield", "2h")
+        return [first, ctx.signals.has("m")]
+
+    async def looks(ctx: Context) -> bool:
+        await ctx.sleep("first", "1h")
+        seen = ctx.signals.has("m")
+        await ctx.step("work", ledger.act)
+        return seen
+
+    @workflow
+    async def both(ctx: Context) -> dict[str, Any]:
+        await ctx.receive("begin")
+        return await ctx.join("both", {"a": yields, "b": looks})
+
+    worker = await harness.worker(both)
+    run = await worker.start(both)
+    await worker.signal(run.run_id, "m", 7)
+    await worker.signal(run.run_id, "begin")
+    await harness.drain()
+    await harness.takeover(worker, both)
+    await harness.advance("3h")
+
+    assert await harness.result(run) == {"a": [True, False], "b": True}
 
 
 async def test_rv_28_a_once_value_holds_over_retries_and_is_new_in_another_visit(harness: Harness, ledger: Ledger):

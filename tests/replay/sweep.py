@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from stepwell import Handle, Workflow
 from stepwell.clock import Duration
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import RunError, StoreUnavailableError
 from stepwell.model.commits import Verdict
 from stepwell.model.locations import format_path
 from tests.cases.harness import Harness, Node
@@ -21,6 +21,7 @@ FaultKind = Literal["crash", "lost", "pause"]
 Moment = Literal["before", "after"]
 
 CANCEL = "~cancel"
+ASK = "~ask "  # before the name of a signal that asks; its answer counts as an effect
 SWEPT = ("runs.", "signals.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
@@ -70,6 +71,7 @@ class Execution:
         self.struck = asyncio.Event()
         self.committed: set[str] = set()  # idempotency keys of the steps that were durable when the fault struck
         self.before_fault = 0  # how many bodies had run by then
+        self.asking: list[asyncio.Future[None]] = []
 
     async def run(self) -> Outcome:
         """From the start to the end of the run; the store has no orphan then."""
@@ -84,6 +86,8 @@ class Execution:
             await harness.advance(wait)
             if name == CANCEL:
                 await client.do(client.engine.cancel(run.run_id))
+            elif name.startswith(ASK):
+                self.asking.append(asyncio.ensure_future(self._ask(client, name.removeprefix(ASK), payload)))
             else:
                 await client.signal("program", name, payload, if_missing="drop")
         await harness.advance(program.lasts)
@@ -95,6 +99,13 @@ class Execution:
         relief.cancel()
         assert self.fault is None or self.struck.is_set()
         return await self._read(run)
+
+    async def _ask(self, client: Node, name: str, payload: Any) -> None:
+        try:
+            answer = await client.do(client.engine.ask("program", name, payload))
+        except RunError as error:
+            answer = f"{error.code} {error.why or error.title}"
+        self.ledger.lines.append(f"answer {answer}")
 
     async def _relieve(self, flows: tuple[Workflow[Any, Any], ...]) -> None:
         await self.struck.wait()
@@ -116,6 +127,8 @@ class Execution:
         while runs[-1].successor is not None:
             runs.append(await self.harness.status(runs[-1].successor))
         view = runs[-1]
+        if view.is_ended:
+            await asyncio.gather(*self.asking)
         await self.harness.close()
         failure = view.failure.summary if view.failure is not None else ""
         return Outcome(view.status, view.output, failure, dict(Counter(self.ledger.lines)))

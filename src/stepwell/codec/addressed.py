@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from stepwell.codec.base import ADDRESSED, Codec, Payload, Place, PlaceLike, Row, place_of
+from stepwell.codec.base import ADDRESSED, ANY, Codec, Payload, Place, PlaceLike, Row, place_of
 from stepwell.errors import CorruptRecordError
 
 SIGNAL: Final = "signal"
@@ -19,9 +19,9 @@ Targets: TypeAlias = Callable[[str], bool]
 """Whether a target means the receiving run."""
 
 
-def encode_signal(codec: Codec, value: Any, *, target: str, name: str) -> Payload:
+def encode_signal(codec: Codec, value: Any, *, target: str, name: str, hint: Any = ANY) -> Payload:
     """The payload of a signal to `target`, a run id or a key in its one spelling; raises as `Codec.encode` does."""
-    stored = codec.encode(value, place=_place(target, name))
+    stored = codec.encode(value, hint, place=_place(target, name))
     if not codec.conceals:
         return stored
     address = target.encode()
@@ -46,6 +46,16 @@ def rebind_signal(codec: Codec, payload: Payload, *, name: str, targets: Targets
             fix="restore the record from a backup",
         )
     return codec.rebind(sealed, place=_place(target, name), to=to)
+
+
+def move_signal(codec: Codec, payload: Payload, *, name: str, target: str) -> Payload:
+    """The payload of a signal that is delivered again, as another target reads it."""
+    if not codec.conceals:
+        return payload
+    before, sealed = split(payload) or ("", payload)
+    address = target.encode()
+    moved = codec.rebind(sealed, place=_place(before, name), to=_place(target, name))
+    return ADDRESSED + len(address).to_bytes(2, "big") + address + moved
 
 
 def split(payload: Payload) -> tuple[str, Payload] | None:

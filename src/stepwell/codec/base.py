@@ -74,7 +74,9 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Workflow and path, for the line `where` of an error."""
+        """Workflow and path, for the line `where` of an error; of a signal that is being sent: its name."""
+        if not self.workflow:
+            return f"signal {self.path}"
         return f"workflow {self.workflow}" + (f", path {self.path}" if self.path else "")
 
 

@@ -9,6 +9,7 @@ from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.hints import HintSuite
+from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
@@ -36,6 +37,9 @@ class StoreSuite(
     SignalSuite,
     WakeSuite,
     HoldSuite,
+    AnswerSuite,
+    RedeliverySuite,
+    SignalOrStartSuite,
     ResumeSuite,
     RetrySuite,
     LeaseSuite,

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, Instant, Span, span
-from stepwell.codec.addressed import encode_signal
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
-from stepwell.engine.results import Results
+from stepwell.engine.results import Answers, Results
+from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import Plan, Start, StartManyOptions, StartOptions, positive
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
@@ -26,10 +26,9 @@ from stepwell.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from stepwell.ids import RunId, SignalId
+from stepwell.ids import RunId
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run, normal_key
-from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
@@ -66,6 +65,7 @@ class Started(NamedTuple):
     name: str
     version: int
     output_hint: Any
+    discards: bool = False
 
 
 class Recovered(NamedTuple):
@@ -76,7 +76,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade:
+class Facade(SignalVerbs):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:
@@ -86,6 +86,7 @@ class Facade:
         self._codec = codec
         self._local: Local | None = None
         self._results = Results(store)
+        self._answers = Answers(store)
         self._stalls_max = 5
 
     # --- starting ---
@@ -125,7 +126,7 @@ class Facade:
         """Start many runs in one transaction; equal keys among them collapse into one run."""
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         return await self._start(
-            Started(definition.name, definition.version, definition.output_hint),
+            Started(definition.name, definition.version, definition.output_hint, definition.discards),
             [self._new(definition, start) for start in starts],
             Plan(**options),
         )
@@ -168,7 +169,7 @@ class Facade:
         run_id = planned.run_id if planned is not None and planned.debounced_until is not None else self._run_id(None)
         while True:
             stored = self._encode_input(workflow, input, run_id)
-            new = NewRun(run_id, workflow.name, workflow.version, stored, normal)
+            new = NewRun(run_id, workflow.name, workflow.version, stored, normal, discards=workflow.discards)
             done = await self._surely(partial(self._debounce, new, at_rest, limit))
             if not done.is_stale:
                 break
@@ -183,7 +184,8 @@ class Facade:
     ) -> list[Handle[Any]]:
         now = self._store.now()
         new = [
-            plan.new_run(started.name, started.version, run_id, stored, start, now) for run_id, stored, start in inputs
+            plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(discards=started.discards)
+            for run_id, stored, start in inputs
         ]
         created = await self._create(new)
         for item, run in zip(created, new, strict=True):
@@ -247,37 +249,6 @@ class Facade:
         """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
         run = await self._get(target)
         return Handle(self, run.run_id, is_new=False, same_input=True, output_hint=workflow.output_hint)
-
-    # --- signals ---
-
-    async def signal(
-        self,
-        target: str,
-        name: str,
-        payload: Any = None,
-        *,
-        dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
-    ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
-        yet.
-
-        With no active run: "raise" a `NotFoundError`, "hold" it for the next run of that key, or "drop" it.
-        """
-        if if_missing not in ("raise", "hold", "drop"):
-            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
-        check_name(name, what="signal name")
-        stored = encode_signal(self._codec, payload, target=_target(target), name=name)
-        signal = NewSignal(
-            SignalId(self._environment.ids.uuid()), _target(target), name, stored, dedup_key, hold=if_missing == "hold"
-        )
-        (delivered,), claimed = await self._surely(
-            lambda _: self._claiming(lambda offer: self._store.signals.deliver([signal], offer))
-        )
-        self._adopt(claimed)
-        if delivered.delivery is Delivery.MISSING and if_missing == "raise":
-            raise NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')
-        return delivered.delivery
 
     # --- looking ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from stepwell.clock import Duration
 from stepwell.ids import RunId
@@ -10,8 +10,11 @@ from stepwell.ids import RunId
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
     from stepwell.engine.views import RunView
+    from stepwell.replay.signals import Cancel, Request, Signal
 
 Out = TypeVar("Out", covariant=True)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Handle(Generic[Out]):
@@ -52,9 +55,39 @@ class Handle(Generic[Out]):
         assert view is not None
         return view
 
-    async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+    @overload
+    async def signal(self, name: Signal[T], payload: T, *, dedup_key: str | None = None) -> None: ...
+    @overload
+    async def signal(self, name: str | Cancel, payload: Any = None, *, dedup_key: str | None = None) -> None: ...
+    async def signal(
+        self, name: str | Signal[Any] | Cancel, payload: Any = None, *, dedup_key: str | None = None
+    ) -> None:
         """Send a signal to this run."""
-        await self._engine.signal(self.run_id, name, payload, dedup_key=dedup_key)
+        await self._engine.signal(self.run_id, cast("Any", name), payload, dedup_key=dedup_key)
+
+    @overload
+    async def ask(
+        self, name: Request[T, R], payload: T, *, timeout: Duration | None = None, dedup_key: str | None = None
+    ) -> R: ...
+    @overload
+    async def ask(
+        self,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        timeout: Duration | None = None,
+        dedup_key: str | None = None,
+    ) -> Any: ...
+    async def ask(
+        self,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        timeout: Duration | None = None,
+        dedup_key: str | None = None,
+    ) -> Any:
+        """Ask this run, and wait for its answer; see `Engine.ask`."""
+        return await self._engine.ask(self.run_id, cast("Any", name), payload, timeout=timeout, dedup_key=dedup_key)
 
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""

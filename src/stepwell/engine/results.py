@@ -14,16 +14,121 @@ from stepwell.errors import (
     RunFailed,
     RunPaused,
     StoreUnavailableError,
+    Unanswered,
 )
-from stepwell.ids import RunId
+from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import undo
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus
+from stepwell.model.signals import Question, Reply
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
+PAUSE = 0.05  # before the store is asked again
+_STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
+
+
+class News:
+    """Tells those who wait for something to happen to a run that it may have happened."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[RunId, set[asyncio.Event]] = {}
+        self._unlisten: Callable[[], None] | None = None
+
+    def listen(self, run_id: RunId, changed: asyncio.Event) -> None:
+        if self._unlisten is None:
+            self._unlisten = self._store.wakeups.listen(self._heard)
+        self._waiting.setdefault(run_id, set()).add(changed)
+
+    def unlisten(self, run_id: RunId, changed: asyncio.Event) -> None:
+        waiting = self._waiting.get(run_id)
+        if waiting is not None:
+            waiting.discard(changed)
+            if not waiting:
+                del self._waiting[run_id]
+        if not self._waiting and self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    def _heard(self, hint: Hint) -> None:
+        if hint.kind is HintKind.CHANGED:
+            for waiting in self._waiting.values():
+                for event in waiting:
+                    event.set()
+        elif hint.kind in (HintKind.ENDED, HintKind.REPLIED):
+            for run_id in hint.runs:
+                for event in self._waiting.get(run_id, ()):
+                    event.set()
+
+
+class Answers:
+    """Hands replies to those who asked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._news = News(store)
+
+    async def wait(self, signal_id: SignalId, name: str, timeout: Span | None) -> Reply | None:
+        """The reply to a question; None if no such question is known. Raises `Unanswered` and `ResultTimeout`."""
+        timer = asyncio.timeout(None if timeout is None else timeout / SECOND)
+        try:
+            async with timer:
+                return await self._wait(signal_id, name)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise ResultTimeout(
+                f"{name!r} was not answered after {(timeout or 0) / SECOND:g} s; the run may still answer it",
+                fix="ask again with the same dedup_key to get that answer",
+            ) from None
+
+    async def _wait(self, signal_id: SignalId, name: str) -> Reply | None:
+        changed, heard = asyncio.Event(), None
+        try:
+            while True:
+                changed.clear()
+                try:
+                    question = await self._store.views.find_question(signal_id)
+                except StoreUnavailableError:
+                    await asyncio.sleep(PAUSE)
+                    continue
+                if question is None or question.reply is not None:
+                    return None if question is None else question.reply
+                _check_awaited(question, name)
+                if question.run_id != heard:
+                    # Listen first, and look once more: what happened in between is not missed.
+                    heard = self._move(heard, question.run_id, changed)
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
+                except TimeoutError:
+                    continue
+        finally:
+            self._move(heard, None, changed)
+
+    def _move(self, before: RunId | None, after: RunId | None, changed: asyncio.Event) -> RunId | None:
+        if before is not None:
+            self._news.unlisten(before, changed)
+        if after is not None:
+            self._news.listen(after, changed)
+        return after
+
+
+def _check_awaited(question: Question, name: str) -> None:
+    """Raise `Unanswered` if the run will not reply by itself."""
+    status = question.run_status
+    if status is None or question.run_id is None or status not in _STANDS_STILL:
+        return
+    is_over = status in TERMINAL
+    raise Unanswered(
+        f"run {question.run_id} is {status.value} and has not answered {name!r}",
+        where=f"run {question.run_id}",
+        why="it had read the question" if question.is_read else "it has not read the question",
+        fix="ask a run that is active" if is_over else f"stepwell why {question.run_id}",
+    )
 
 
 class Results:
@@ -31,8 +136,7 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[RunId, set[asyncio.Event]] = {}
-        self._unlisten: Callable[[], None] | None = None
+        self._news = News(store)
 
     async def wait(self, run: Run, timeout: Span | None) -> Run:
         """The run that ended the chain, completed. Raises what `Handle.result` promises.
@@ -65,15 +169,15 @@ class Results:
 
     async def _wait(self, run_id: RunId) -> Run:
         changed = asyncio.Event()
-        self._listen(run_id, changed)
+        self._news.listen(run_id, changed)
         try:
             while True:
                 changed.clear()
                 run = await self._look(run_id)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
-                    self._unlisten_run(run_id, changed)
+                    self._news.unlisten(run_id, changed)
                     run_id = run.successor
-                    self._listen(run_id, changed)
+                    self._news.listen(run_id, changed)
                     continue
                 if run is not None and await self._is_settled(run):
                     return run
@@ -82,7 +186,7 @@ class Results:
                 except TimeoutError:
                     continue
         finally:
-            self._unlisten_run(run_id, changed)
+            self._news.unlisten(run_id, changed)
 
     async def _look(self, run_id: RunId) -> Run | None:
         try:
@@ -115,30 +219,3 @@ class Results:
         entries = detail.history.entries if detail is not None else ()
         done = {entry.location for entry in entries}
         return sum(e.undo is not None and e.seq > run.undo_floor and undo(e.location) not in done for e in entries)
-
-    # --- hints ---
-
-    def _listen(self, run_id: RunId, changed: asyncio.Event) -> None:
-        if self._unlisten is None:
-            self._unlisten = self._store.wakeups.listen(self._heard)
-        self._waiting.setdefault(run_id, set()).add(changed)
-
-    def _unlisten_run(self, run_id: RunId, changed: asyncio.Event) -> None:
-        waiting = self._waiting.get(run_id)
-        if waiting is not None:
-            waiting.discard(changed)
-            if not waiting:
-                del self._waiting[run_id]
-        if not self._waiting and self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-
-    def _heard(self, hint: Hint) -> None:
-        if hint.kind is HintKind.CHANGED:
-            for waiting in self._waiting.values():
-                for event in waiting:
-                    event.set()
-        elif hint.kind is HintKind.ENDED:
-            for run_id in hint.runs:
-                for event in self._waiting.get(run_id, ()):
-                    event.set()

@@ -11,9 +11,10 @@ from stepwell.codec.envelopes import read_plainly
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.locations import Location, format_path, undo
 from stepwell.model.runs import Run
+from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
-from stepwell.stores.base.views import Detail
+from stepwell.stores.base.views import Detail, HeldSignal, UnreadSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,37 @@ class WaitView:
     due_at: datetime | None
     names: tuple[str, ...]
     failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that is waiting to be tried again
+
+
+@dataclass(frozen=True, slots=True)
+class SignalView:
+    """A signal that no run will read where it is: held for a key, or left or refused by a run."""
+
+    number: int
+    target: str  # the key that it is held for, or the id of the run that has it
+    name: str
+    payload: Any
+    sent_at: datetime
+    is_held: bool
+    run_status: str | None  # of the run that has it; None while it is held
+    reason: str  # why the run refused it; empty if it did not
+    stored: bytes = field(repr=False, compare=False)
+
+
+def held_view(held: HeldSignal) -> SignalView:
+    """The view of a held signal."""
+    return _signal_view(held.signal, held.key)
+
+
+def unread_view(unread: UnreadSignal) -> SignalView:
+    """The view of a signal that its run did not read."""
+    return _signal_view(unread.signal, unread.run_id, unread.status.value, unread.reason)
+
+
+def _signal_view(signal: Signal, target: str, status: str | None = None, reason: str = "") -> SignalView:
+    number, name, payload, sent_at, _ = signal
+    sent = to_datetime(sent_at)
+    return SignalView(number, target, name, plain(payload), sent, status is None, status, reason, payload)
 
 
 def _time(instant: Instant | None) -> datetime | None:
@@ -171,9 +203,11 @@ def _value(kind: EntryKind, value: bytes) -> Any:
                 found.append([item[0], plain(payloads[at : at + item[-1]])])
                 at += item[-1]
             return found
+        case EntryKind.OBSERVE:
+            return [name for _, name in unpack(value)[0]]
         case EntryKind.SLEEP:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
-        case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY:
+        case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:
             return unpack(value)[0][0]
         case _:
             assert_never(kind)

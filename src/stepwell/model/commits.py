@@ -10,6 +10,7 @@ from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
 from stepwell.model.runs import Claimed, NewRun
+from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
@@ -74,6 +75,8 @@ class Commit(NamedTuple):
     children: tuple[NewRun, ...] = ()
     waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
     move: Move | None = None  # None: stays running and owned
+    refused: tuple[Refusal, ...] = ()  # signals that do not fit; no longer pending, and kept for people
+    replies: tuple[Reply, ...] = ()
 
 
 class Verdict(StrEnum):

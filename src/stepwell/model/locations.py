@@ -47,6 +47,18 @@ def named(scope: Location, index: int) -> Location:
     return Location(scope + (_SMALL_NAMES[index] if index < 64 else _int(_NAME, index)))
 
 
+def beside(location: Location, scope: Location, number: int) -> Location:
+    """The location of another name in the same scope, with the same use if the name is repeated."""
+    size = location[len(scope)] & 0x0F
+    return Location(named(scope, number) + location[len(scope) + 1 + size :])
+
+
+def first_name(location: Location, scope: Location) -> int:
+    """The number of the name that a location has in its scope."""
+    size = location[len(scope)] & 0x0F
+    return int.from_bytes(location[len(scope) + 1 : len(scope) + 1 + size], "big")
+
+
 def use(location: Location, number: int) -> Location:
     """The n-th use of a repeated name."""
     return Location(location + _int(_USE, number))

@@ -64,6 +64,7 @@ class NewRun(NamedTuple):
     deadline_at: Instant | None = None  # by then it has ended, or it fails
     max_suspend: Span | None = None  # how long one wait may take
     on_conflict: OnConflict = "get"  # what a start does when another run answers for the key
+    discards: bool = False  # signals that it leaves unread are dropped when it ends for good
 
     @property
     def definition(self) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.states import RunStatus
 
 IfMissing = Literal["raise", "hold", "drop"]
 
@@ -20,6 +21,7 @@ class NewSignal(NamedTuple):
     payload: bytes
     dedup_key: str | None = None
     hold: bool = False  # keep it for a run that is yet to come
+    asks: bool = False  # the sender waits for a reply
 
 
 class Signal(NamedTuple):
@@ -29,6 +31,46 @@ class Signal(NamedTuple):
     name: str
     payload: bytes
     sent_at: Instant
+    ask_id: SignalId | None = None  # of one that asks: its own id, by which the sender looks for the reply
+
+
+class ReplyStatus(StrEnum):
+    """What a reply is. The letter is what is stored."""
+
+    GIVEN = "d"
+    REFUSED = "f"
+
+
+class Reply(NamedTuple):
+    """What a run answers to a signal that asked."""
+
+    number: int  # of the signal
+    status: ReplyStatus
+    value: bytes  # the encoded value, or the encoded failure
+
+
+class Refusal(NamedTuple):
+    """A signal that the run would not take, and why. It stays where people find it."""
+
+    number: int
+    reason: str
+
+
+class Question(NamedTuple):
+    """What became of a signal that asked."""
+
+    run_id: RunId | None  # None while it is held
+    run_status: RunStatus | None
+    is_read: bool  # the run has taken it out of its mailbox
+    reply: Reply | None
+
+
+class Redelivery(NamedTuple):
+    """A signal that no run will read where it is, and where it goes."""
+
+    number: int
+    target: str  # a run id, or a normalised key
+    payload: bytes  # as the target reads it
 
 
 class Delivery(StrEnum):

@@ -28,6 +28,8 @@ _S = RunStatus
 
 TERMINAL = frozenset({_S.COMPLETED, _S.FAILED, _S.COMPENSATED, _S.CANCELLED, _S.CONTINUED})
 ACTIVE = frozenset(RunStatus) - TERMINAL
+# Nobody can lead a run out of these.
+ENDS_FOR_GOOD = frozenset({_S.COMPLETED, _S.COMPENSATED, _S.CANCELLED})
 # Ends that an operator may lead out of: the code is replayed then, and a loop must go on where it was.
 KEEPS_CURSORS = frozenset({_S.FAILED, _S.COMPENSATION_FAILED})
 
@@ -90,6 +92,8 @@ class EntryKind(StrEnum):
     ITEM = "i"  # of a map
     WAIT_ANY = "y"
     UNDO = "u"
+    OBSERVE = "b"
+    REPLY = "w"
 
     @property
     def word(self) -> str:

@@ -58,6 +58,7 @@ class Branches:
         try:
             value = await branch(self._turn.context(inner))
             self._settled.append(Finished(name, self._encode(branch, value, inner)))
+            inner.ended()
         except ReplayError as problem:
             self._turn.diverge(problem)
             raise
@@ -65,6 +66,7 @@ class Branches:
             self._request = request
         except Exception as error:  # noqa: BLE001  the branch's failure is its result
             self._settled.append(Broken(name, record_failure(error)))
+            inner.abandoned()
         if not self._arrived.done():
             self._arrived.set_result(None)
 
@@ -97,6 +99,7 @@ class Branches:
         for name, task in self.tasks.items():
             if not task.done():
                 self.scopes[name].is_closed = True
+                self.scopes[name].abandoned()
                 task.cancel()
 
 

@@ -24,13 +24,12 @@ from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_lo
 from stepwell.replay.primitives.map import check_map, run_map
 from stepwell.replay.primitives.once import run_once
 from stepwell.replay.primitives.race import First, Winner, run_race
-from stepwell.replay.primitives.receive import Message, run_receive, run_receive_many
 from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
-from stepwell.replay.scopes import Scope
+from stepwell.replay.receiving import Receiving
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
 
@@ -63,7 +62,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context:
+class Context(Receiving):
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 
@@ -71,10 +70,7 @@ class Context:
     of one.
     """
 
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    __slots__ = ()
 
     # --- who and when ---
 
@@ -231,35 +227,6 @@ class Context:
         return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
 
     # --- messages ---
-
-    def receive(
-        self, *names: str, timeout: Duration | None = None, name: str | None = None, repeat: bool = False
-    ) -> Operation[Message]:
-        """Take the oldest pending signal of these names, or of any. Raises `WaitTimeout` at the deadline.
-
-        Its own name on the path is `name`, or the signals' names.
-        """
-        within = None if timeout is None else span(timeout, what="timeout")
-        location, entry = self._scope.place(name or "|".join(names) or "receive", EntryKind.RECEIVE, repeat=repeat)
-        return Operation(self._scope.turn, location, lambda: run_receive(self._scope, location, entry, names, within))
-
-    def receive_many(
-        self,
-        *names: str,
-        count: int = 100,
-        timeout: Duration | None = None,
-        name: str | None = None,
-        repeat: bool = False,
-    ) -> Operation[list[Message]]:
-        """Take pending signals as soon as there is one, at most `count`; an empty list at the deadline."""
-        if count < 1:
-            raise InvalidOptionError(f"count is {count}", fix="ask for at least one signal")
-        within = None if timeout is None else span(timeout, what="timeout")
-        path = name or "|".join(names) or "receive_many"
-        location, entry = self._scope.place(path, EntryKind.RECEIVE_MANY, repeat=repeat)
-        return Operation(
-            self._scope.turn, location, lambda: run_receive_many(self._scope, location, entry, names, count, within)
-        )
 
     def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
         """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
 
 from stepwell.clock import Duration, Span, span
 from stepwell.codec.signatures import MISSING, Signature, hints_of
@@ -27,6 +27,7 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 Durability = Literal["normal", "deferred"]
+Unread = Literal["dead_letter", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +270,16 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
 class Workflow(Generic[In, Out]):
     """A registered workflow function with its name and version."""
 
-    def __init__(self, fn: Callable[..., Coroutine[Any, Any, Out]], name: str, version: int) -> None:
+    def __init__(
+        self, fn: Callable[..., Coroutine[Any, Any, Out]], name: str, version: int, unread: Unread = "dead_letter"
+    ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
         self.version = version
+        self.unread: Unread = unread
+        if unread not in get_args(Unread):
+            raise InvalidOptionError(f"unread of workflow {name!r} is {unread!r}", fix='"dead_letter" or "discard"')
         if not inspect.iscoroutinefunction(fn):
             raise InvalidOptionError(f"workflow {name!r} is not an async function", fix="write `async def`")
         if "@" in name or version < 1:
@@ -294,6 +300,11 @@ class Workflow(Generic[In, Out]):
         self.output_hint: Any = signature.returns
 
     @property
+    def discards(self) -> bool:
+        """Whether signals that its runs leave unread are dropped."""
+        return self.unread == "discard"
+
+    @property
     def definition(self) -> str:
         """Name and version in one word."""
         return f"{self.name}@{self.version}"
@@ -309,16 +320,17 @@ class Workflow(Generic[In, Out]):
 class WorkflowDecorator:
     """What `@workflow(...)` returns."""
 
-    def __init__(self, name: str | None, version: int) -> None:
+    def __init__(self, name: str | None, version: int, unread: Unread = "dead_letter") -> None:
         self._name = name
         self._version = version
+        self._unread: Unread = unread
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
     @overload
     def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Coroutine[Any, Any, Any]], /) -> Any:
-        return Workflow(fn, self._name or fn.__name__, self._version)
+        return Workflow(fn, self._name or fn.__name__, self._version, self._unread)
 
 
 @overload
@@ -326,10 +338,21 @@ def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[N
 @overload
 def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
 @overload
-def workflow(*, name: str | None = None, version: int = 1) -> WorkflowDecorator: ...
-def workflow(fn: Callable[..., Any] | None = None, /, *, name: str | None = None, version: int = 1) -> Any:
-    """Make an async function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`."""
-    decorator = WorkflowDecorator(name, version)
+def workflow(*, name: str | None = None, version: int = 1, unread: Unread = "dead_letter") -> WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    unread: Unread = "dead_letter",
+) -> Any:
+    """Make an async function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
+
+    `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps them for
+    `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried).
+    """
+    decorator = WorkflowDecorator(name, version, unread)
     return decorator if fn is None else decorator(fn)
 
 

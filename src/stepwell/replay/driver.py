@@ -26,6 +26,8 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.turn import Turn
 
+# The code has come to its end: what it had seen of its mailbox is used.
+_USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
 
@@ -72,8 +74,13 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """What must be committed now that a turn's code has ended or diverged."""
     if turn.problem is not None:
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
-    if turn.run.status is RunStatus.COMPENSATING:
-        return _conclude_rollback(turn)
+    move = _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    if isinstance(move, End) and move.status in _USES and turn.observations is not None:
+        turn.observations.ended()
+    return move
+
+
+def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     assert workflow is not None
     error = turn.error
     if error is None:
@@ -174,6 +181,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         tags=run.tags,
         deadline_at=run.deadline_at,
         max_suspend=run.max_suspend,
+        discards=following.discards,
     )
     return End(RunStatus.CONTINUED, successor=successor)
 

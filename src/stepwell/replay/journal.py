@@ -12,6 +12,7 @@ from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location, Names, is_below, subtree
 from stepwell.model.runs import History, NewRun
+from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
@@ -28,6 +29,8 @@ class Pending:
     trims: list[tuple[Location, Location]] = field(default_factory=list)
     consumed: list[int] = field(default_factory=list)
     children: list[NewRun] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -44,6 +47,7 @@ class Journal:
         for attempt in history.attempts:
             self.attempts.setdefault(attempt.location, []).append(attempt)
         self.last_seq = last_seq
+        self.loaded_seq = last_seq  # what is above it was recorded here
         self._loaded = sorted(self.entries)
         self.visited: set[Location] = set()
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
@@ -168,6 +172,14 @@ class Journal:
         """A signal was used; it is consumed in the commit that carries its use."""
         self.pending.consumed.append(number)
 
+    def refuse(self, number: int, reason: str) -> None:
+        """A signal does not fit; it is set aside with the next commit."""
+        self.pending.refused.append(Refusal(number, reason))
+
+    def reply(self, reply: Reply) -> None:
+        """Somebody who asked is answered with the next commit."""
+        self.pending.replies.append(reply)
+
     def start_child(self, child: NewRun) -> None:
         """A child begins with the next commit."""
         self.pending.children.append(child)
@@ -183,7 +195,13 @@ class Journal:
         """Whether there is anything to commit."""
         pending = self.pending
         return bool(
-            pending.is_urgent or pending.entries or pending.cursors or pending.ended_cursors or pending.consumed
+            pending.is_urgent
+            or pending.entries
+            or pending.cursors
+            or pending.ended_cursors
+            or pending.consumed
+            or pending.refused
+            or pending.replies
         )
 
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:
@@ -203,4 +221,6 @@ class Journal:
             tuple(pending.children),
             waits,
             move,
+            tuple(pending.refused),
+            tuple(pending.replies),
         )

@@ -37,11 +37,12 @@ async def _undo(scope: Scope, entry: Entry) -> None:
     if not takes(hints_of(compensation), "Context"):
         await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})
         return
-    first_at = turn.now
+    first_at, inner = turn.now, scope.below(location)
     try:
-        await compensation(turn.context(scope.below(location)), *given)
+        await compensation(turn.context(inner), *given)
     except ReplayError:
         raise
     except Exception as error:
         raise UndoFailed(record_failure(error, path=turn.journal.names.text(location))) from error
     turn.journal.record(location, EntryKind.UNDO, EntryStatus.DONE, NOTHING, turn.now, turn.now - first_at)
+    inner.ended()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.clock import Instant
 from stepwell.model.entries import Entry
-from stepwell.model.locations import Location, named, use
+from stepwell.model.locations import Location, beside, first_name, named, use
 from stepwell.model.states import EntryKind, WaitKind
 from stepwell.replay import divergence
 
@@ -55,19 +55,33 @@ class Scope:
 
     def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
         """Fix the path of an operation that the code calls now, and look up what is recorded there."""
-        turn = self.turn
         if self.parent is not None or self.is_closed:
             self.check_open()
         else:
-            turn.check_open()
-        journal = turn.journal
+            self.turn.check_open()
         location = self._places.get(name)
         if location is None:
-            location = self._places[name] = named(self.location, journal.names.number(name))
+            location = self._places[name] = named(self.location, self.turn.journal.names.number(name))
         if repeat:
             nth = self._uses.get(name, 0)
             self._uses[name] = nth + 1
             location = use(location, nth)
+        return location, self._enter(location, kind)
+
+    def place_beside(
+        self, location: Location, word: str, kind: EntryKind, *, number: int | None = None
+    ) -> tuple[Location, Entry | None]:
+        """Fix the path of an operation that belongs to another one: `approve#2` has its `approve reply#2`."""
+        self.check_open()
+        names = self.turn.journal.names
+        name = names.texts[first_name(location, self.location)]
+        mine = beside(location, self.location, names.number(f"{name} {word}"))
+        if number is not None:
+            mine = use(mine, number)
+        return mine, self._enter(mine, kind)
+
+    def _enter(self, location: Location, kind: EntryKind) -> Entry | None:
+        turn, journal = self.turn, self.turn.journal
         if location in journal.visited:
             first = self._kinds.get(location, kind)
             raise turn.diverge(divergence.duplicate(journal.names.text(location), first.word, kind.word))
@@ -81,12 +95,33 @@ class Scope:
             wait = journal.waits.get(location)
             if wait is not None and kind not in _WAITS_OF[wait.kind]:
                 raise turn.diverge(divergence.wait_changed(journal.names.text(location), wait.kind.value, kind))
-        return location, entry
+        return entry
 
     def saw(self, entry: Entry) -> None:
         """A result reaches the code: its time becomes the scope's."""
         if entry.at > self.time:
             self.time = entry.at
+        observations = self.turn.observations
+        if observations is not None:
+            observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
+
+    def ended(self) -> None:
+        """The code of this scope has come to its normal end: what it had seen of its mailbox is used, and what it has
+        not answered is owed by the code around it.
+        """
+        if self.turn.observations is not None:
+            self.turn.observations.ended(self.location)
+        if self.turn.owed and self.parent is not None:
+            for asked in self.turn.owed:
+                asked.pass_to(self.parent.location, within=self.location)
+
+    def abandoned(self) -> None:
+        """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused."""
+        if self.turn.observations is not None:
+            self.turn.observations.abandoned(self.location)
+        if self.turn.owed and not self.turn.is_closed:
+            for asked in tuple(self.turn.owed):
+                asked.give_up(within=self.location)
 
     def draw(self, size: int = 8) -> bytes:
         """The next pseudo-random bytes of this scope:

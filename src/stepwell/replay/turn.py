@@ -17,7 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
@@ -32,8 +32,12 @@ from stepwell.replay import divergence
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
+from stepwell.replay.observations import Observations
 from stepwell.replay.operations import Operation
 from stepwell.replay.suspend import Suspend
+
+if TYPE_CHECKING:
+    from stepwell.replay.primitives.reply import Asked
 
 Arrival = Signal | ChildOutcome | None  # None: the deadline passed
 
@@ -71,6 +75,8 @@ class Turn:
         self._signals: list[Signal] = []
         self._seen_signal = 0
         self._outcomes: dict[Location, ChildOutcome] = {}
+        self.observations: Observations | None = None  # since the code first looked into its mailbox
+        self.owed: list[Asked] = []  # received, and not answered yet
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -97,7 +103,7 @@ class Turn:
                     continue
             if root.done() or self.problem is not None:
                 break
-            if not ((self._replays and self._replay_next()) or self._arrive_next()):
+            if not ((self._replays and self._replay_next()) or self._arrive_next() or self._release_next()):
                 break
         if not self.bodies or root.done() or self.problem is not None or loop.problem is not None:
             self._check()
@@ -127,6 +133,11 @@ class Turn:
     def is_ended(self) -> bool:
         """Whether the code has returned or raised."""
         return self._root is not None and self._root.done()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the code is torn down, which is no outcome of it."""
+        return self._is_closed
 
     @property
     def error(self) -> BaseException | None:
@@ -179,8 +190,13 @@ class Turn:
 
     @property
     def waits_for_time_only(self) -> bool:
-        """Whether no message can wake the run: a short wait may then be sat out in memory."""
-        return all(armed.wait.kind in (WaitKind.TIMER, WaitKind.RETRY) for armed in self._armed.values())
+        """Whether no message can wake the run: a short wait may then be sat out in memory.
+
+        Code that looks into its mailbox is given up even so. It must see what came, also if no hint of it was heard.
+        """
+        return self.observations is None and all(
+            armed.wait.kind in (WaitKind.TIMER, WaitKind.RETRY) for armed in self._armed.values()
+        )
 
     @property
     def has_new_waits(self) -> bool:
@@ -270,6 +286,8 @@ class Turn:
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
         stored = self.journal.waits.get(location)
         self.journal.ahead.discard(location)
+        if self.observations is not None:
+            self.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
             wait = stored._replace(names=names)
         else:
@@ -332,17 +350,39 @@ class Turn:
             if armed.wait.kind is not WaitKind.SIGNAL or armed.future.done():
                 continue
             for index, signal in enumerate(self._signals):
-                if not armed.wait.names or signal.name in armed.wait.names:
+                if self._may_have(signal, armed.wait.names, armed.wait.location):
                     del self._signals[index]
                     armed.future.set_result(signal)
                     return True
         return False
 
-    def take_signals(self, names: tuple[str, ...], limit: int) -> list[Signal]:
+    def _may_have(self, signal: Signal, names: tuple[str, ...], at: Location) -> bool:
+        is_named = not names or signal.name in names
+        return is_named and (self.observations is None or self.observations.may_see(signal, at))
+
+    @property
+    def pending_signals(self) -> tuple[Signal, ...]:
+        """What is in the mailbox and not taken, oldest first."""
+        return tuple(self._signals)
+
+    def take_signals(self, names: tuple[str, ...], limit: int, at: Location) -> list[Signal]:
         """Further pending signals of these names, oldest first."""
-        taken = [signal for signal in self._signals if not names or signal.name in names][:limit]
+        taken = [signal for signal in self._signals if self._may_have(signal, names, at)][:limit]
         self._signals = [signal for signal in self._signals if signal not in taken]
         return taken
+
+    def look(self, names: tuple[str, ...], at: Location) -> list[Signal]:
+        """The pending signals of these names that code at a location may see; they stay where they are."""
+        return [signal for signal in self._signals if signal.ask_id is None and self._may_have(signal, names, at)]
+
+    def drop_signal(self, signal: Signal) -> None:
+        """It is used, or does not fit: no longer in the mailbox, as far as this turn is concerned."""
+        if signal in self._signals:
+            self._signals.remove(signal)
+
+    def _release_next(self) -> bool:
+        """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
+        return self.observations is not None and self.is_idle and self.observations.release_all()
 
     def _child_next(self) -> bool:
         for location in tuple(self._outcomes):

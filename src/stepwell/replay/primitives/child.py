@@ -130,4 +130,5 @@ def new_child(
         Span(0),
         priority=turn.run.priority,
         deadline_at=None if detached else turn.run.deadline_at,
+        discards=child.discards,
     )

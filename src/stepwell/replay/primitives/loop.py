@@ -80,6 +80,7 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         inner = scope.below(iteration(location, number))
         outcome = await body(turn.context(inner), state)
         scope.time = max(scope.time, inner.time)
+        inner.ended()
         number += 1
         if outcome is None and not is_stateful:
             outcome = Continue(None)

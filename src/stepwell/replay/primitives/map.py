@@ -121,13 +121,19 @@ async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
         stored, status = encode_failure(record_failure(error)), EntryStatus.FAILED
     inner.check_open()
     await turn.after_replay()
-    return journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
+    entry = journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
+    if status is EntryStatus.DONE:
+        inner.ended()
+    else:
+        inner.abandoned()
+    return entry
 
 
 def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
     """Ask what still runs to stop, and let it record nothing any more."""
     for inner in running.values():
         inner.is_closed = True
+        inner.abandoned()
     for lane in lanes:
         lane.cancel()
 

@@ -2,42 +2,99 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from stepwell.clock import Instant, Span, to_datetime
+from stepwell.clock import Duration, Instant, Span, span, to_datetime, to_instant
 from stepwell.codec.addressed import rebind_signal
-from stepwell.errors import StoreError, WaitTimeout
+from stepwell.errors import InvalidInputError, InvalidOptionError, StoreError, WaitTimeout
 from stepwell.ids import CONTINUED, RunId, derived_run_id
 from stepwell.model.entries import Entry
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.runs import Run
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.redaction import redact
+from stepwell.replay.operations import Operation
 from stepwell.replay.packing import pack, unpack
+from stepwell.replay.primitives.reply import Asked, check_answered, refusal
 from stepwell.replay.recorded import decode_value, stopped
 from stepwell.replay.scopes import Scope
+from stepwell.replay.signals import Wanted
 from stepwell.replay.turn import Turn
+
+T = TypeVar("T", covariant=True)
+
+NO_DEFAULT: Final = object()
+_ANY: Final = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A signal that was received."""
+class Message(Generic[T]):
+    """A signal that was received, or seen. If its sender waits for an answer, `reply` or `refuse` it."""
 
     name: str
-    payload: Any
+    payload: T
     sent_at: datetime
+    _asked: Asked | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether its sender waits for an answer (`engine.ask`)."""
+        return self._asked is not None
+
+    def reply(self, value: Any = None) -> Operation[None]:
+        """Answer the sender; durable with the run's next commit. Without a sender who waits, nothing happens.
+
+        To answer twice is a `ReplyTwiceError`, and so is to refuse and then reply.
+        """
+        return _nothing() if self._asked is None else self._asked.reply(value)
+
+    def refuse(self, reason: str) -> Operation[None]:
+        """Answer the sender with a refusal: `engine.ask` raises `AskRefused` with this reason."""
+        return _nothing() if self._asked is None else self._asked.refuse(reason)
+
+
+class Due(NamedTuple):
+    """When a wait is over: after a span from its first visit, at an instant, or never."""
+
+    within: Span | None = None
+    until: Instant | None = None
+
+    def at(self, now: Instant) -> Instant | None:
+        """The deadline of a wait that begins now."""
+        return self.until if self.within is None else Instant(now + self.within)
+
+
+def due_of(timeout: Duration | None, until: datetime | None) -> Due:
+    """The deadline of a receive. Raises `InvalidOptionError` for two of them."""
+    if timeout is not None and until is not None:
+        raise InvalidOptionError(
+            "a receive has both timeout and until", why="each of them is a deadline", fix="give one of them"
+        )
+    if until is not None:
+        return Due(until=to_instant(until, what="until"))
+    return Due(None if timeout is None else span(timeout, what="timeout"))
+
+
+def check_default(default: object, due: Due) -> None:
+    """Refuse a default that could never be given."""
+    if default is not NO_DEFAULT and due == Due():
+        raise InvalidOptionError(
+            "a receive has a default and no deadline", why="without one it waits for ever", fix="add timeout= or until="
+        )
 
 
 async def run_receive(
-    scope: Scope, location: Location, entry: Entry | None, names: tuple[str, ...], timeout: Span | None
-) -> Message:
-    """The oldest pending signal of these names. Raises `WaitTimeout` at the deadline."""
+    scope: Scope, location: Location, entry: Entry | None, wanted: Wanted, due: Due, default: Any = NO_DEFAULT
+) -> Any:
+    """The oldest pending signal of these names; at the deadline the default, or else `WaitTimeout`."""
     turn = scope.turn
+    check_answered(scope)
     if entry is None:
-        signals = await _arrivals(scope, location, names, timeout, limit=1)
+        signals = await _arrivals(scope, location, wanted, due, limit=1)
         if signals:
             entry = _record(scope, location, EntryKind.RECEIVE, signals)
         else:
@@ -47,37 +104,75 @@ async def run_receive(
         await turn.in_order(entry)
     scope.saw(entry)
     if entry.status is EntryStatus.FAILED:
+        if default is not NO_DEFAULT:
+            return default
         raise WaitTimeout(turn.journal.names.text(location))
-    return read_messages(scope, location, entry.value)[0]
+    return read_messages(scope, location, entry.value, wanted)[0]
 
 
 async def run_receive_many(
-    scope: Scope, location: Location, entry: Entry | None, names: tuple[str, ...], count: int, timeout: Span | None
-) -> list[Message]:
+    scope: Scope, location: Location, entry: Entry | None, wanted: Wanted, count: int, due: Due
+) -> list[Message[Any]]:
     """As many pending signals as there are, at least one and at most `count`; none at the deadline."""
     turn = scope.turn
+    check_answered(scope)
     if entry is None:
-        signals = await _arrivals(scope, location, names, timeout, limit=count)
+        signals = await _arrivals(scope, location, wanted, due, limit=count)
         entry = _record(scope, location, EntryKind.RECEIVE_MANY, signals)
     else:
         await turn.in_order(entry)
     scope.saw(entry)
-    return read_messages(scope, location, entry.value)
+    return read_messages(scope, location, entry.value, wanted, are_many=True)
 
 
-async def _arrivals(
-    scope: Scope, location: Location, names: tuple[str, ...], timeout: Span | None, *, limit: int
-) -> list[Signal]:
-    turn = scope.turn
+async def _arrivals(scope: Scope, location: Location, wanted: Wanted, due: Due, *, limit: int) -> list[Signal]:
+    turn, names = scope.turn, wanted.names
     stored = turn.stored_wait(location, WaitKind.SIGNAL)
-    if stored is not None:
-        due_at = stored.due_at
-    else:
-        due_at = None if timeout is None else Instant(turn.now + timeout)
-    first = await turn.wait(location, WaitKind.SIGNAL, due_at, names)
-    if not isinstance(first, Signal):
-        return []
-    return [first, *turn.take_signals(names, limit - 1)]
+    due_at = due.at(turn.now) if stored is None else stored.due_at
+    while True:
+        first = await turn.wait(location, WaitKind.SIGNAL, due_at, names)
+        if not isinstance(first, Signal):
+            return []
+        arrived = [first, *turn.take_signals(names, limit - 1, location)]
+        fitting = [signal for signal in arrived if fits(scope, location, signal, wanted)]
+        if fitting:
+            return fitting
+
+
+def fits(scope: Scope, location: Location, signal: Signal, wanted: Wanted) -> bool:
+    """Whether a signal is what its name promises here. One that is not never reaches the code: it is set aside, where
+    people find it, and its sender is told if it waits for an answer.
+    """
+    typed, turn = wanted.typed.get(signal.name), scope.turn
+    if typed is None:
+        return True
+    payload = _own_copy(turn, location, 0, signal)
+    try:
+        value = turn.codec.decode(
+            payload, typed.hint, place=lambda: turn.place(location, "the signal", field=_field(0))
+        )
+        reason = typed.find_problem(value)
+    except StoreError as error:
+        raise stopped(turn, turn.journal.names.text(location), error) from error
+    except InvalidInputError as error:
+        reason = f"{error.title}: {error.why}"
+    if reason is None:
+        return True
+    reason = redact(reason)
+    turn.drop_signal(signal)
+    turn.journal.refuse(signal.number, reason)
+    if signal.ask_id is not None:
+        turn.journal.reply(Reply(signal.number, ReplyStatus.REFUSED, refusal(signal.name, reason)))
+    return False
+
+
+async def _done() -> None:
+    return None
+
+
+def _nothing() -> Any:
+    """What there is to await when nobody waits for an answer."""
+    return _done()
 
 
 def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Signal]) -> Entry:
@@ -87,11 +182,21 @@ def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Sig
 
 def write_messages(scope: Scope, location: Location, signals: list[Signal]) -> bytes:
     """What is stored of received signals; they are consumed in the commit that carries it."""
-    payloads = [_own_copy(scope.turn, location, number, signal) for number, signal in enumerate(signals)]
     for signal in signals:
         scope.turn.journal.consume(signal.number)
-    header = [[signal.name, signal.sent_at, len(payload)] for signal, payload in zip(signals, payloads, strict=True)]
+    return copy_messages(scope, location, signals)
+
+
+def copy_messages(scope: Scope, location: Location, signals: list[Signal]) -> bytes:
+    """What is stored of signals that were seen."""
+    payloads = [_own_copy(scope.turn, location, number, signal) for number, signal in enumerate(signals)]
+    header = [_heading(signal, len(payload)) for signal, payload in zip(signals, payloads, strict=True)]
     return pack(header, b"".join(payloads))
+
+
+def _heading(signal: Signal, size: int) -> list[Any]:
+    asked = [] if signal.ask_id is None else [signal.number, signal.ask_id]
+    return [signal.name, signal.sent_at, *asked, size]
 
 
 def _own_copy(turn: Turn, location: Location, number: int, signal: Signal) -> bytes:
@@ -124,13 +229,21 @@ def _means(target: str, run: Run) -> bool:
     return False
 
 
-def read_messages(scope: Scope, location: Location, value: bytes) -> list[Message]:
-    """The messages that `write_messages` stored."""
+def read_messages(
+    scope: Scope, location: Location, value: bytes, wanted: Wanted = _ANY, *, are_many: bool = False
+) -> list[Message[Any]]:
+    """The messages that `write_messages` stored, as the receiver's types say."""
     header, payloads = unpack(value)
     messages, at = [], 0
-    for number, (name, sent_at, size) in enumerate(header):
-        stored = payloads[at : at + size]
-        payload = decode_value(scope.turn, location, stored, Any, "the signal", field=_field(number))
-        messages.append(Message(name, payload, to_datetime(Instant(sent_at))))
+    for number, (name, sent_at, *asked, size) in enumerate(header):
+        stored, typed = payloads[at : at + size], wanted.typed.get(name)
+        hint = Any if typed is None else typed.hint
+        payload = decode_value(scope.turn, location, stored, hint, "the signal", field=_field(number))
+        answer = None
+        if asked:
+            reply_hint = Any if typed is None else typed.reply_hint
+            index = number if are_many else None
+            answer = Asked(scope, location, index, name, asked[0], asked[1], reply_hint)
+        messages.append(Message(name, payload, to_datetime(Instant(sent_at)), answer))
         at += size
     return messages

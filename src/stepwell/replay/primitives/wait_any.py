@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.errors import InvalidOptionError
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, check_name, named
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.packing import pack, unpack
-from stepwell.replay.primitives.receive import read_messages, write_messages
+from stepwell.replay.primitives.receive import fits, read_messages, write_messages
+from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.scopes import Scope
+from stepwell.replay.signals import Signal, Wanted, wanted
 from stepwell.replay.turn import Arrival
 
 
@@ -24,6 +26,7 @@ class SignalAwaited:
     """A signal of one of these names, or of any."""
 
     names: tuple[str, ...]
+    typed: Mapping[str, Signal[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ class TimeAwaited:
 Awaited = SignalAwaited | TimeAwaited
 
 
-def signal(*names: str) -> SignalAwaited:
-    """For `ctx.wait_any`: the oldest pending signal of these names, or of any."""
-    return SignalAwaited(names)
+def signal(*signals: str | Signal[Any]) -> SignalAwaited:
+    """For `ctx.wait_any`: the oldest pending signal of these, or of any."""
+    return SignalAwaited(*wanted(signals))
 
 
 def timer(duration: Duration) -> TimeAwaited:
@@ -67,10 +70,14 @@ async def run_wait_any(
     scope: Scope, location: Location, entry: Entry | None, awaited: Mapping[str, Awaited]
 ) -> Arrived:
     """The first thing to come. Only that one is consumed."""
-    turn = scope.turn
+    turn, takes = scope.turn, _wanted_of(awaited)
+    if takes is not None:
+        check_answered(scope)
     if entry is None:
         label, arrival = await _first(scope, location, awaited)
-        if isinstance(arrival, Signal):
+        while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes or Wanted()):
+            label, arrival = await _first(scope, location, awaited)
+        if isinstance(arrival, StoredSignal):
             value = write_messages(scope, location, [arrival])
         else:
             value = pack([], b"")
@@ -81,8 +88,14 @@ async def run_wait_any(
         await turn.in_order(entry)
     scope.saw(entry)
     (label,), value = unpack(entry.value)
-    messages = read_messages(scope, location, value)
+    messages = read_messages(scope, location, value, takes or Wanted())
     return Arrived(label, messages[0] if messages else None)
+
+
+def _wanted_of(awaited: Mapping[str, Awaited]) -> Wanted | None:
+    """The types of the signals among what is awaited; None if there is no signal among it."""
+    signals = [each for each in awaited.values() if isinstance(each, SignalAwaited)]
+    return Wanted((), {name: one for each in signals for name, one in each.typed.items()}) if signals else None
 
 
 async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited]) -> tuple[str, Arrival]:
@@ -93,7 +106,7 @@ async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited
         at = named(location, turn.journal.names.number(label))
         turn.journal.visited.add(at)
         match each:
-            case SignalAwaited(names):
+            case SignalAwaited(names, _):
                 arrival = await turn.wait(at, WaitKind.SIGNAL, None, names)
             case TimeAwaited(lasts):
                 stored = turn.stored_wait(at, WaitKind.TIMER)

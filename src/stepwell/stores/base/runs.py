@@ -85,7 +85,7 @@ class RunStore(Protocol):
         gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors or a move other than
         Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
-        entry), consumed signals,
+        entry), consumed signals, refused ones and replies (the first one to a signal counts),
         children, waits, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
@@ -98,7 +98,8 @@ class RunStore(Protocol):
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
         BeginRollback: compensating, cause, failure and undo_floor stored, waits deleted, still owned.
         End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits
-        deleted, cursors too unless the status `KEEPS_CURSORS`; unowned. A parent that is
+        deleted, cursors too unless the status `KEEPS_CURSORS`; unowned; pending signals are
+        dropped if it was created with `discards` and `ENDS_FOR_GOOD`. A parent that is
         parked with a child wait on this run's location is woken (`wake_at` = now). `continued`: the successor is
         created in the same transaction with the
         same key, parent, `generation` + 1, `previous`; unconsumed signals move to it; `successor` is set; the parent
@@ -114,6 +115,7 @@ class RunStore(Protocol):
         What becomes of each is decided by `model.cancels.decide_cancel`.
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
+        Pending signals are dropped as with `End`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.
         """

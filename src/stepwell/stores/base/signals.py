@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from stepwell.model.runs import Claimed
-from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.runs import Claimed, Created, NewRun
+from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant
 
 
@@ -26,5 +26,27 @@ class SignalStore(Protocol):
         and is claimed for the claimant at
         once if that is given and possible, as in `RunStore.create`. Pending, running, paused, cancelling runs only
         get it stored.
+        """
+        ...
+
+    async def deliver_or_create(
+        self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None
+    ) -> tuple[Created, Delivered, list[Claimed]]:
+        """Deliver a signal to the active run of `run.key`, or create that run with the signal in its mailbox.
+
+        One transaction: of any number of callers at once, one creates the run, and every signal is in it. A run of the
+        key that has ended does not count. A known `signal_id` answers DUPLICATE and writes nothing. Claims as `create`
+        and `deliver` do.
+        """
+        ...
+
+    async def redeliver(
+        self, letters: Sequence[Redelivery], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        """Move signals that no run will read (held, refused, or left by an ended run) to a run, in order.
+
+        Each gets a new number, and wakes its run as `deliver` does. MISSING if the target has no active run, or if the
+        signal is no longer there to move: nothing changes then. DUPLICATE if the run knows its dedup key: it is
+        dropped.
         """
         ...

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
-from stepwell.ids import RunId
+from stepwell.ids import RunId, SignalId
 from stepwell.model.runs import History, Run
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Question, Signal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
 
@@ -35,6 +35,15 @@ class HeldSignal(NamedTuple):
     """A signal for a key that had no active run."""
 
     key: str
+    signal: Signal
+
+
+class UnreadSignal(NamedTuple):
+    """A signal that its run did not read before it ended, or would not take."""
+
+    run_id: RunId
+    status: RunStatus  # of the run
+    reason: str  # of a refusal; empty if the run ended
     signal: Signal
 
 
@@ -77,8 +86,16 @@ class ViewStore(Protocol):
         """Registered workers, live or not, oldest first."""
         ...
 
-    async def list_held(self, *, limit: int) -> list[HeldSignal]:
-        """Held signals, oldest first."""
+    async def list_held(self, *, limit: int, key: str | None = None) -> list[HeldSignal]:
+        """Held signals, of one key or of all, oldest first."""
+        ...
+
+    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
+        """Signals that ended runs left unread, and those that runs refused, oldest first."""
+        ...
+
+    async def find_question(self, signal_id: SignalId) -> Question | None:
+        """What became of a signal that asked; None if there is no such signal."""
         ...
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:

@@ -16,7 +16,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
-from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on
+from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on, refuse, reply
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -70,6 +70,8 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     for low, high in commit.trims:
         _trim(tx, row, low, high)
     consume(tx, row, commit.consumed)
+    refuse(tx, row, commit.refused)
+    reply(tx, row, commit.replies)
     claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)

@@ -12,11 +12,11 @@ from stepwell.ids import Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
 from stepwell.model.runs import History, Parent, Previous, Run, Tags
-from stepwell.model.signals import Signal
-from stepwell.model.states import RunStatus
+from stepwell.model.signals import Reply, Signal
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, HeldSignal
+from stepwell.stores.base.views import Audit, HeldSignal, UnreadSignal
 from stepwell.stores.base.wakeups import Hub
 
 _BEGINNING = Instant(0)
@@ -64,6 +64,7 @@ class RunRow:
     max_suspend: Span | None = None
     replaced_by: RunId | None = None
     debounced_until: Instant | None = None
+    discards: bool = False
 
     @property
     def lane(self) -> Lane:
@@ -118,10 +119,11 @@ class SignalRow:
     sent_at: Instant
     dedup_key: str | None
     mailbox: Mailbox
+    asks: bool = False
 
     def freeze(self) -> Signal:
         """What leaves the store."""
-        return Signal(self.number, self.name, self.payload, self.sent_at)
+        return Signal(self.number, self.name, self.payload, self.sent_at, self.signal_id if self.asks else None)
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class MemoryDatabase:
     signals: dict[SignalId, SignalRow] = field(default_factory=dict)
     mailboxes: defaultdict[Mailbox, dict[int, SignalRow]] = field(default_factory=lambda: defaultdict(dict))
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
+    refused: dict[int, tuple[SignalRow, str]] = field(default_factory=dict)  # with the reason
+    replies: dict[int, Reply] = field(default_factory=dict)
     workers: dict[Incarnation, Worker] = field(default_factory=dict)
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
     # Indexes.
@@ -190,6 +194,21 @@ class MemoryDatabase:
         rows = [row for (kind, _), box in self.mailboxes.items() if kind == "key" for row in box.values()]
         return [HeldSignal(row.mailbox[1], row.freeze()) for row in sorted(rows, key=lambda row: row.number)]
 
+    def unread(self) -> list[UnreadSignal]:
+        """What ended runs left in their mailboxes, and what runs refused, oldest first."""
+        left = [
+            (row, "")
+            for (kind, name), box in self.mailboxes.items()
+            if box and kind == "run" and self.runs[RunId(name)].status in TERMINAL
+            for row in box.values()
+        ]
+        rows = sorted([*left, *self.refused.values()], key=lambda item: item[0].number)
+        owners = [self.runs[RunId(row.mailbox[1])] for row, _ in rows]
+        return [
+            UnreadSignal(owner.run_id, owner.status, reason, row.freeze())
+            for owner, (row, reason) in zip(owners, rows, strict=True)
+        ]
+
     def snapshot(self) -> dict[str, Any]:
         """Everything, in the shape of `stepwell.conformance.snapshot`."""
         runs = {
@@ -202,4 +221,4 @@ class MemoryDatabase:
             }
             for run_id in sorted(self.runs, reverse=True)
         }
-        return {"runs": runs, "workers": list(self.workers.values()), "held": self.held()}
+        return {"runs": runs, "workers": list(self.workers.values()), "held": self.held(), "unread": self.unread()}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
-from stepwell.model.states import ACTIVE, KEEPS_CURSORS, RunStatus, WaitKind
+from stepwell.model.states import ACTIVE, ENDS_FOR_GOOD, KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.runs import is_parked, wake
+from stepwell.stores.memory.signals import discard
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -18,6 +19,8 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
     tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
     if status not in KEEPS_CURSORS:
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
+    if row.discards and status in ENDS_FOR_GOOD:
+        discard(tx, row)
     if is_end and status is not RunStatus.CONTINUED:
         _wake_debounced(tx, row)
         _tell_parent(tx, row)

@@ -55,6 +55,7 @@ def insert(tx: Transaction, new: NewRun, **fields: Any) -> RunRow:
         deadline_at=new.deadline_at,
         max_suspend=new.max_suspend,
     )
+    row.discards = new.discards
     tx.put(tx.db.runs, row.run_id, row)
     if row.parent is not None:
         tx.put(tx.db.children[row.parent.run_id], row.run_id, row)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from stepwell.ids import RunId
-from stepwell.model.signals import Delivered, Delivery, NewSignal
+from stepwell.ids import RunId, SignalId
+from stepwell.model.signals import Delivered, Delivery, NewSignal, Question, Redelivery, Refusal, Reply
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.stores.base.wakeups import HintKind
@@ -50,7 +51,7 @@ def _find_target(db: MemoryDatabase, target: str) -> tuple[RunRow | None, bool]:
 def _insert(tx: Transaction, new: NewSignal, mailbox: Mailbox) -> None:
     # A number that a failed transition used up is simply left out.
     tx.db.signals_sent += 1
-    row = SignalRow(tx.db.signals_sent, new.signal_id, new.name, new.payload, tx.now, new.dedup_key, mailbox)
+    row = SignalRow(tx.db.signals_sent, new.signal_id, new.name, new.payload, tx.now, new.dedup_key, mailbox, new.asks)
     tx.put(tx.db.signals, row.signal_id, row)
     tx.put(tx.db.mailboxes[mailbox], row.number, row)
     if row.dedup_key is not None:
@@ -76,6 +77,30 @@ def consume(tx: Transaction, row: RunRow, numbers: Iterable[int]) -> None:
         tx.drop(box, number)
 
 
+def refuse(tx: Transaction, row: RunRow, refusals: Iterable[Refusal]) -> None:
+    """Set signals aside that the run would not take."""
+    box = tx.db.mailboxes[("run", row.run_id)]
+    for number, reason in refusals:
+        if number not in box:
+            raise ValueError(f"run {row.run_id} has no pending signal {number}")
+        tx.put(tx.db.refused, number, (box[number], reason))
+        tx.drop(box, number)
+
+
+def reply(tx: Transaction, row: RunRow, replies: Iterable[Reply]) -> None:
+    """Keep what the run answers; the first answer counts."""
+    for one in replies:
+        if one.number not in tx.db.replies:
+            tx.put(tx.db.replies, one.number, one)
+        tx.hint(HintKind.REPLIED, row)
+
+
+def discard(tx: Transaction, row: RunRow) -> None:
+    """Drop what nobody read."""
+    box = tx.db.mailboxes[("run", row.run_id)]
+    tx.drop_all(box, box)
+
+
 def take_over_held(tx: Transaction, key: str, run_id: RunId) -> None:
     """Move what was held for a key to its run; what that run knows already is dropped."""
     mailbox: Mailbox = ("run", run_id)
@@ -91,3 +116,47 @@ def pass_on(tx: Transaction, run_id: RunId, successor: RunId) -> None:
     """Move unconsumed signals along a chain."""
     for signal in tx.db.pending(("run", run_id)):
         tx.move_signal(signal, ("run", successor))
+
+
+def move_stray(tx: Transaction, letter: Redelivery) -> tuple[Delivered, str]:
+    """Move a signal that no run will read to one that may; what became of it, and its name."""
+    stray, missing = _find_stray(tx.db, letter.number), Delivered(Delivery.MISSING)
+    target, _ = _find_target(tx.db, letter.target)
+    if stray is None or target is None:
+        return missing, ""
+    mailbox: Mailbox = ("run", target.run_id)
+    tx.drop(tx.db.mailboxes[stray.mailbox], stray.number)
+    tx.drop(tx.db.refused, stray.number)
+    if stray.dedup_key is not None:
+        tx.drop(tx.db.dedup, (stray.mailbox, stray.name, stray.dedup_key))
+        if (mailbox, stray.name, stray.dedup_key) in tx.db.dedup:
+            return Delivered(Delivery.DUPLICATE, target.run_id), stray.name
+    tx.db.signals_sent += 1
+    moved = replace(stray, number=tx.db.signals_sent, payload=letter.payload, mailbox=mailbox)
+    tx.put(tx.db.signals, moved.signal_id, moved)
+    tx.put(tx.db.mailboxes[mailbox], moved.number, moved)
+    if moved.dedup_key is not None:
+        tx.put(tx.db.dedup, (mailbox, moved.name, moved.dedup_key), moved)
+    if target.owner is not None:
+        tx.hint(HintKind.MAIL, target)
+    return Delivered(Delivery.DELIVERED, target.run_id), stray.name
+
+
+def _find_stray(db: MemoryDatabase, number: int) -> SignalRow | None:
+    if number in db.refused:
+        return db.refused[number][0]
+    for (kind, name), box in db.mailboxes.items():
+        if number in box and (kind == "key" or db.runs[RunId(name)].status in TERMINAL):
+            return box[number]
+    return None
+
+
+def find_question(db: MemoryDatabase, signal_id: SignalId) -> Question | None:
+    """What became of a signal that asked."""
+    row = db.signals.get(signal_id)
+    if row is None:
+        return None
+    run = db.runs.get(RunId(row.mailbox[1])) if row.mailbox[0] == "run" else None
+    is_read = row.number not in db.mailboxes[row.mailbox]
+    reply = db.replies.get(row.number)
+    return Question(None, None, is_read, reply) if run is None else Question(run.run_id, run.status, is_read, reply)

@@ -13,13 +13,13 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
-from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
-from stepwell.stores.memory.deliveries import deliver
+from stepwell.stores.memory.deliveries import deliver, deliver_or_create, redeliver
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
 from stepwell.stores.memory.runs import claim, read_inbox
@@ -128,6 +128,16 @@ class MemorySignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return self._store.transact(lambda tx: deliver(tx, signals, claimant))
+
+    async def deliver_or_create(
+        self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None
+    ) -> tuple[Created, Delivered, list[Claimed]]:
+        return self._store.transact(lambda tx: deliver_or_create(tx, signal, run, claimant))
+
+    async def redeliver(
+        self, letters: Sequence[Redelivery], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return self._store.transact(lambda tx: redeliver(tx, letters, claimant))
 
 
 class MemoryBlobs:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from heapq import nsmallest
 
 from stepwell.clock import Instant
-from stepwell.ids import RunId
+from stepwell.ids import RunId, SignalId
 from stepwell.model.runs import Run
+from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.rescues import has_stranded
 from stepwell.stores.memory.runs import is_parked
+from stepwell.stores.memory.signals import find_question
 
 _OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
 
@@ -54,8 +56,14 @@ class MemoryViews:
     async def list_workers(self) -> list[Worker]:
         return sorted(self._db.workers.values(), key=lambda worker: worker.started_at)
 
-    async def list_held(self, *, limit: int) -> list[HeldSignal]:
-        return self._db.held()[:limit]
+    async def list_held(self, *, limit: int, key: str | None = None) -> list[HeldSignal]:
+        return [held for held in self._db.held() if key in (None, held.key)][:limit]
+
+    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
+        return [unread for unread in self._db.unread() if run_id in (None, unread.run_id)][:limit]
+
+    async def find_question(self, signal_id: SignalId) -> Question | None:
+        return find_question(self._db, signal_id)
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         return list(self._db.audit.get(run_id, ()))

@@ -8,7 +8,7 @@ import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
@@ -103,6 +103,13 @@ def to_wait(row: Row) -> Wait:
 def to_signal(row: Row) -> Signal:
     """A pending signal."""
     return Signal._make(row)
+
+
+def to_question(row: Row) -> Question:
+    """What became of a signal that asked."""
+    run_id, run_status, is_read, number, status, value = row
+    reply = None if number is None else Reply(number, ReplyStatus(status), value)
+    return Question(run_id, None if run_status is None else _STATUSES[run_status], bool(is_read), reply)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

@@ -15,7 +15,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
-from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.sqlite.blobs import read_blob
@@ -141,6 +141,16 @@ class SqliteSignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return await self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
+
+    async def deliver_or_create(
+        self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None
+    ) -> tuple[Created, Delivered, list[Claimed]]:
+        return await self._runner.write(lambda tx: deliveries.deliver_or_create(tx, signal, run, claimant))
+
+    async def redeliver(
+        self, letters: Sequence[Redelivery], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return await self._runner.write(lambda tx: deliveries.redeliver(tx, letters, claimant))
 
 
 class SqliteWorkers:

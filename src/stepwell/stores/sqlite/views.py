@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import apsw
 
 from stepwell.clock import Instant
-from stepwell.ids import RunId
+from stepwell.ids import RunId, SignalId
 from stepwell.model.runs import Run
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.histories import read_history, read_signals
-from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_run, to_worker
+from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_question, to_run, to_status, to_worker
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import row_of, rows_of
+from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
 
 T = TypeVar("T")
 
@@ -53,9 +53,26 @@ class SqliteViews:
     async def list_workers(self) -> list[Worker]:
         return list(map(to_worker, await self._runner.read(lambda c: rows_of(c, "workers.list"))))
 
-    async def list_held(self, *, limit: int) -> list[HeldSignal]:
-        rows = await self._runner.read(lambda c: rows_of(c, "signals.list_held", limit=limit), is_large=True)
+    async def list_held(self, *, limit: int, key: str | None = None) -> list[HeldSignal]:
+        def query(connection: apsw.Connection) -> list[Row]:
+            if key is None:
+                return rows_of(connection, "signals.list_held", limit=limit)
+            return rows_of(connection, "signals.list_held_for", limit=limit, key=key)
+
+        rows = await self._runner.read(query, is_large=True)
         return [HeldSignal(key, Signal._make(signal)) for key, *signal in rows]
+
+    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
+        found = {"limit": limit, "run_id": run_id}
+        rows = await self._runner.read(lambda c: rows_of(c, "signals.list_unread", **found), is_large=True)
+        return [
+            UnreadSignal(left_by, to_status(status), reason, Signal._make(signal))
+            for left_by, status, reason, *signal in rows
+        ]
+
+    async def find_question(self, signal_id: SignalId) -> Question | None:
+        row = await self._runner.read(lambda c: row_of(c, "replies.find", signal_id=signal_id))
+        return None if row is None else to_question(row)
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         rows = await self._runner.read(lambda c: rows_of(c, "audit.list", run_id=run_id))

@@ -21,6 +21,7 @@ from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.failures import FailureRecord, encode_failure
 from stepwell.model.locations import ROOT, Location, iteration, named, subtree
 from stepwell.model.runs import NewRun, Parent
+from stepwell.model.signals import Redelivery, Refusal, Reply, ReplyStatus
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker, Renewed
@@ -94,7 +95,7 @@ class Double:
         dedup, delay = self.random.choice([0, 0, 5_000_000]), self.random.choice([0, 0, 2_000_000])
         key, version = self.random.choice(_KEYS), self.random.randint(1, 2)
         run = new_run(self.next_id("r"), key=key, version=version, dedup=Span(dedup), delay=Span(delay))
-        return run._replace(**changes)
+        return run._replace(discards=self.random.random() < 0.3, **changes)
 
 
 async def _runs(double: Double) -> list[Any]:
@@ -172,6 +173,7 @@ async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
         number = numbers.get((run.run_id, run.epoch), 0) + double.random.choice([1] * 12 + [0, 2])
         [inbox] = [await double.memory.runs.inbox(run.run_id)]
         consumed = tuple(signal.number for signal in inbox.signals if double.random.random() < 0.5)
+        left = [signal for signal in inbox.signals if signal.number not in consumed]
         at = double.location()
         chance = double.random.random
         batch.append(
@@ -189,6 +191,8 @@ async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
                 children=(double.new(parent=Parent(run.run_id, double.location(), chance() < 0.3)),) * (chance() < 0.3),
                 waits=_waits(double),
                 move=_move(double, run),
+                refused=tuple(Refusal(one.number, "no") for one in left if chance() < 0.1),
+                replies=tuple(Reply(one.number, ReplyStatus.GIVEN, b"r") for one in inbox.signals if chance() < 0.2),
             )
         )
     claimant = double.claimant()
@@ -210,9 +214,27 @@ async def deliver(double: Double) -> None:
         target = double.random.choice(["k1", "k2", run.run_id if run else "nobody"])
         dedup_key, hold = double.random.choice([None, "d1", "d2"]), double.random.random() < 0.5
         name = double.random.choice(_SIGNALS)
-        signals.append(new_signal(double.next_id("s"), target, name, dedup_key=dedup_key, hold=hold))
+        asks = double.random.random() < 0.2
+        signals.append(new_signal(double.next_id("s"), target, name, dedup_key=dedup_key, hold=hold, asks=asks))
     claimant = double.claimant()
     await double.both(lambda store: store.signals.deliver(signals, claimant))
+    await double.both(lambda store: store.views.find_question(signals[0].signal_id))
+
+
+async def start_or_deliver(double: Double) -> None:
+    run, claimant = double.new(key=double.random.choice(["k1", "k2"]), dedup=Span(0)), double.claimant()
+    signal = new_signal(double.next_id("s"), run.key or "", dedup_key=double.random.choice([None, "d1"]))
+    for _ in range(double.random.choice([1, 1, 2])):
+        await double.both(lambda store: store.signals.deliver_or_create(signal, run, claimant))
+
+
+async def redeliver(double: Double) -> None:
+    run, claimant = await _some_run(double), double.claimant()
+    held = [one.signal for one in await double.memory.views.list_held(limit=3)]
+    strays = held + [one.signal for one in await double.memory.views.list_unread(limit=3)]
+    target = double.random.choice(["k1", "k2", run.run_id if run else "nobody"])
+    letters = [Redelivery(one.number, target, one.payload) for one in strays if double.random.random() < 0.7]
+    await double.both(lambda store: store.signals.redeliver([*letters, Redelivery(1, target, b"p")], claimant))
 
 
 async def operate(double: Double) -> None:
@@ -272,7 +294,7 @@ async def test_both_stores_answer_alike_and_end_alike(seed: int) -> None:
         await store.open()
         for worker in _WORKERS:
             await store.workers.register(NewWorker(Incarnation(worker), worker, Span(20_000_000), _FLOWS))
-    acts = [create, claim, claim, deliver, operate, keep_house, look]
+    acts = [create, claim, claim, claim, deliver, start_or_deliver, redeliver, operate, keep_house, look]
 
     for _ in range(_ACTS):
         double.clock.advance(double.random.choice(["0s", "1us", "100ms", "1s"]))

@@ -94,7 +94,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmjxlcpvkuaiy]'),
+    kind text not null check (kind glob '[sozrmjxlcpvkuaiybw]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,
@@ -152,6 +152,7 @@ create table stepwell_waits (
 ) without rowid, strict;
 
 -- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is still known.
+-- `asks`: its sender waits for a reply. `refused`: why the run would not take it; it is kept for people and not read again.
 create table stepwell_signals (
     number integer primary key,
     signal_id text not null unique,
@@ -161,12 +162,27 @@ create table stepwell_signals (
     dedup_key text,
     payload blob,
     sent_at integer not null,
+    asks integer not null,
+    refused text,
     check ((run is null) <> (key is null))
 ) strict;
 
 create index stepwell_signals_mailbox on stepwell_signals (run) where run is not null and payload is not null;
 create index stepwell_signals_held on stepwell_signals (key) where key is not null;
 create unique index stepwell_signals_dedup on stepwell_signals (run, name, dedup_key) where dedup_key is not null;
+
+-- Runs whose unread signals are dropped at their end. Most workflows keep them, so this is not a column of every run.
+create table stepwell_discards (
+    run integer primary key
+) strict;
+
+-- What runs answered to the signals that asked, by the number of the signal.
+create table stepwell_replies (
+    number integer primary key,
+    status text not null check (status glob '[df]'),
+    value blob not null,
+    at integer not null
+) strict;
 
 create table stepwell_audit (
     id integer primary key,

@@ -9,24 +9,43 @@ select 1 from stepwell_signals where run = :run and name = :name and dedup_key =
 select 1 from stepwell_signals where key = :key and name = :name and dedup_key = :dedup_key;
 
 -- name: insert
-insert into stepwell_signals (signal_id, run, key, name, dedup_key, payload, sent_at)
-values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at);
+insert into stepwell_signals (signal_id, run, key, name, dedup_key, payload, sent_at, asks)
+values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at, :asks);
 
 -- name: list_pending
-select number, name, payload, sent_at
+select number, name, payload, sent_at, case when asks then signal_id end
 from stepwell_signals
-where run = :run and payload is not null
+where run = :run and payload is not null and refused is null
 order by number;
 
 -- name: list_pending_names
-select distinct name from stepwell_signals where run = :run and payload is not null;
+select distinct name from stepwell_signals where run = :run and payload is not null and refused is null;
 
 -- name: consume
 -- The row stays, so that a duplicate is still known.
 update stepwell_signals set payload = null where number = :number and run = :run and payload is not null;
 
+-- name: refuse
+-- It keeps its payload, for people to look at and to deliver again.
+update stepwell_signals
+set refused = :reason
+where number = :number and run = :run and payload is not null and refused is null;
+
+-- name: plan_discard
+insert into stepwell_discards (run) values (:run);
+
+-- name: discard
+-- Nothing, unless the run was created so.
+update stepwell_signals
+set payload = null
+where
+    run = :run
+    and payload is not null
+    and refused is null
+    and exists (select 1 from stepwell_discards as d where d.run = stepwell_signals.run);
+
 -- name: pass_on
-update stepwell_signals set run = :successor where run = :run and payload is not null;
+update stepwell_signals set run = :successor where run = :run and payload is not null and refused is null;
 
 -- name: drop_held_twins
 -- Held signals that the run knows already count as consumed.
@@ -44,5 +63,63 @@ update stepwell_signals set run = :run, key = null where key = :key;
 -- name: find_held
 select 1 from stepwell_signals where key = :key limit 1;
 
+-- name: find_stray
+-- A signal that no run will read where it is: held, refused, or left by a run that has ended.
+select s.name, s.dedup_key
+from stepwell_signals as s
+left join stepwell_runs as r on r.id = s.run
+where s.number = :number and s.payload is not null and (
+    s.key is not null or s.refused is not null or (r.ended_at is not null and r.status <> 'continued')
+);
+
+-- name: find_known
+-- Another signal of the run with the same dedup key.
+select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key and number <> :number;
+
+-- name: drop_stray
+update stepwell_signals set run = :run, key = null, dedup_key = null, payload = null where number = :number;
+
+-- name: redeliver
+-- A new number: a run that is at work has passed the old ones already.
+update stepwell_signals
+set
+    number = (select max(number) + 1 from stepwell_signals),
+    run = :run,
+    key = null,
+    refused = null,
+    payload = :payload
+where number = :number;
+
 -- name: list_held
-select key, number, name, payload, sent_at from stepwell_signals where key is not null order by number limit :limit;
+select key, number, name, payload, sent_at, case when asks then signal_id end
+from stepwell_signals
+where key is not null
+order by number
+limit :limit;
+
+-- name: list_held_for
+select key, number, name, payload, sent_at, case when asks then signal_id end
+from stepwell_signals
+where key = :key
+order by number
+limit :limit;
+
+-- name: list_unread
+select
+    r.run_id,
+    r.status,
+    coalesce(s.refused, ''),
+    s.number,
+    s.name,
+    s.payload,
+    s.sent_at,
+    case when s.asks then s.signal_id end
+from stepwell_signals as s
+cross join stepwell_runs as r on r.id = s.run
+where
+    s.run is not null
+    and s.payload is not null
+    and (s.refused is not null or r.ended_at is not null)
+    and (:run_id is null or r.run_id = :run_id)
+order by s.number
+limit :limit;

@@ -16,6 +16,7 @@ from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import TERMINAL, RunStatus, check_move
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant
+from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
@@ -160,10 +161,23 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         tx.execute(_CONSUME, (signal, run))
         if tx.connection.changes() != 1:
             raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
+    if commit.refused or commit.replies:
+        _answer(tx, run, commit)
     started = [_start_child(tx, run, new, quota, claimant) for new in commit.children] if commit.children else ()
     if commit.waits is not None:
         _replace_waits(tx, run, commit.waits)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
+
+
+def _answer(tx: Transaction, run: int, commit: Commit) -> None:
+    """Set aside the signals that the run would not take, and tell those who asked."""
+    for number, reason in commit.refused:
+        tx.run("signals.refuse", number=number, run=run, reason=reason)
+        if tx.connection.changes() != 1:
+            raise ValueError(f"run {commit.run_id} has no pending signal {number}")
+    for reply in commit.replies:
+        tx.run("replies.give", number=reply.number, status=reply.status.value, value=reply.value, now=tx.now)
+        tx.hint(HintKind.REPLIED, commit.run_id)
 
 
 def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.model.runs import Claimed
-from stepwell.model.signals import Delivered, Delivery, NewSignal
+from stepwell.model.runs import Claimed, Created, NewRun
+from stepwell.model.signals import Delivered, Delivery, NewSignal, Redelivery
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
@@ -13,6 +13,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota, wake
 from stepwell.stores.sqlite.transitions.ends import is_parked
 from stepwell.stores.sqlite.transitions.moves import is_any_awaited
+from stepwell.stores.sqlite.transitions.starts import create
 
 
 def deliver(
@@ -32,15 +33,21 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, None]) -> Del
     target, is_known_id = _find_target(tx, new.target)
     if target is None:
         return Delivered(Delivery.MISSING) if is_known_id or not new.hold else _hold(tx, new)
-    run, run_id, status, owner, *_ = target
+    run, run_id, *_ = target
     if new.dedup_key is not None:
         twin = tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key)
         if twin is not None:
             return Delivered(Delivery.DUPLICATE, run_id)
     _insert(tx, new, run=run)
+    return _tell(tx, target, new.name, woken)
+
+
+def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, None]) -> Delivered:
+    """Wake the run that has just got a signal, if it waits for it."""
+    run, run_id, status, owner, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
-    if not is_parked(status, owner) or not is_any_awaited(tx, run, [new.name]):
+    if not is_parked(status, owner) or not is_any_awaited(tx, run, [name]):
         return Delivered(Delivery.DELIVERED, run_id)
     wake(tx, run, run_id)
     woken[run] = None
@@ -76,4 +83,47 @@ def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str
         dedup_key=new.dedup_key,
         payload=new.payload,
         sent_at=tx.now,
+        asks=int(new.asks),
     )
+
+
+def deliver_or_create(
+    tx: Transaction, signal: NewSignal, run: NewRun, claimant: Claimant | None
+) -> tuple[Created, Delivered, list[Claimed]]:
+    """Deliver to the active run of a key, or create it: it takes over what is held for its key, so this comes first."""
+    known = tx.find("signals.find", signal_id=signal.signal_id)
+    if known is not None:
+        return Created(known[0], known[0] == run.run_id), Delivered(Delivery.DUPLICATE, known[0]), []
+    active = tx.find("runs.find_active_of_key", key=run.key)
+    if active is not None:
+        delivered, claimed = deliver(tx, [signal._replace(target=run.key or "")], claimant)
+        return Created(active[0], False), delivered[0], claimed
+    held = _hold(tx, signal._replace(target=run.key or ""))
+    [created] = create(tx, [run], claimant)
+    delivery = Delivery.DELIVERED if held.delivery is Delivery.HELD else held.delivery
+    return created, Delivered(delivery, created.run_id), [] if created.claimed is None else [created.claimed]
+
+
+def redeliver(
+    tx: Transaction, letters: Sequence[Redelivery], claimant: Claimant | None
+) -> tuple[list[Delivered], list[Claimed]]:
+    """Move strays to runs that may read them."""
+    woken: dict[int, None] = {}
+    delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
+    quota = Quota(tx, claimant)
+    return delivered, [claimed for run in woken if (claimed := quota.take(run)) is not None]
+
+
+def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, None]) -> Delivered:
+    stray = tx.find("signals.find_stray", number=letter.number)
+    target, _ = _find_target(tx, letter.target)
+    if stray is None or target is None:
+        return Delivered(Delivery.MISSING)
+    name, dedup_key = stray
+    run, run_id, *_ = target
+    known = {"run": run, "name": name, "dedup_key": dedup_key, "number": letter.number}
+    if dedup_key is not None and tx.find("signals.find_known", **known) is not None:
+        tx.run("signals.drop_stray", run=run, number=letter.number)
+        return Delivered(Delivery.DUPLICATE, run_id)
+    tx.run("signals.redeliver", run=run, payload=letter.payload, number=letter.number)
+    return _tell(tx, target, name, woken)

@@ -89,6 +89,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
     forget_plans(tx, run)
     wake_debounced(tx, run)
+    tx.run("signals.discard", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)

@@ -8,7 +8,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.runs import NewRun, Parent, Previous
-from stepwell.model.states import KEEPS_CURSORS, TERMINAL
+from stepwell.model.states import ENDS_FOR_GOOD, KEEPS_CURSORS, TERMINAL
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_outcomes
 from stepwell.stores.sqlite.rows import decode_texts
@@ -97,13 +97,15 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     ended_at = tx.now if is_end else None
     family = tx.find("runs.find_family", id=step.run)
     assert family is not None
-    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced = family
+    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced, discards = family
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
     tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
     if move.output is not None or move.failure is not None:
         tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
     forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)
+    if discards and move.status in ENDS_FOR_GOOD:
+        tx.run("signals.discard", run=step.run)
     tx.hint(HintKind.ENDED, step.run_id)
     if has_tied and is_end:
         cancel_tied(tx, step.run_id)

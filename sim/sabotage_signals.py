@@ -1,0 +1,99 @@
+"""Switches that break looks at the mailbox, replies, and starting with a signal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.model.commits import Commit
+from stepwell.model.signals import Delivered, Delivery
+from stepwell.replay.journal import Journal
+from stepwell.replay.observations import Observations
+from stepwell.replay.primitives import observe
+from stepwell.stores.memory import commits, deliveries, starts, store
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def looks_use_nothing() -> Patches:
+    """What was seen stays in the mailbox for ever."""
+    return [(Observations, "_consume", lambda self, signals: None)]
+
+
+def look_takes_too_much() -> Patches:
+    """Work that is done uses up the whole mailbox, whatever was seen of it."""
+    original = Observations.passed
+
+    def passed(self: Observations, scope: Any, entry: Any, *, is_new: bool) -> None:
+        original(self, scope, entry, is_new=is_new)
+        if is_new:
+            self._consume(signal for signal in self._turn.pending_signals if signal.ask_id is None)
+
+    return [(Observations, "passed", passed)]
+
+
+def look_sees_what_is_gone() -> Patches:
+    """What a look has used is still shown to the next one."""
+
+    def consume(self: Observations, signals: Any) -> None:
+        for signal in tuple(signals):
+            if signal.number not in self._turn.journal.pending.consumed:
+                self._turn.journal.consume(signal.number)
+
+    return [(Observations, "_consume", consume)]
+
+
+def look_made_again() -> Patches:
+    """A replay looks into the mailbox as it is now."""
+    original = observe._look
+
+    def look(scope: Any, show: Any, signals: Any) -> Any:
+        found, messages = original(scope, show, signals)
+        if scope.turn.is_replaying:
+            names = tuple(one if isinstance(one, str) else one.name for one in signals)
+            return bool(scope.turn.look(names, scope.location)), messages[:0]
+        return found, messages
+
+    return [(observe, "_look", look)]
+
+
+def reply_not_in_commit() -> Patches:
+    """A reply is recorded, and never sent."""
+    return [(Journal, "reply", lambda self, reply: None)]
+
+
+def reply_kept_for_later() -> Patches:
+    """A reply is written after the commit that records it, if at all."""
+    original = commits._apply_one
+
+    def apply_one(tx: Any, commit: Commit, quota: Any) -> Any:
+        return original(tx, commit._replace(replies=()), quota)
+
+    return [(commits, "_apply_one", apply_one)]
+
+
+def start_without_its_signal() -> Patches:
+    """A run that a signal starts does not get the signal."""
+
+    def deliver_or_create(tx: Any, signal: Any, run: Any, claimant: Any) -> Any:
+        if tx.db.active_keys.get(run.key) is not None or signal.signal_id in tx.db.signals:
+            return deliveries.deliver_or_create(tx, signal, run, claimant)
+        [created] = starts.create(tx, [run], claimant)
+        claimed = [] if created.claimed is None else [created.claimed]
+        return created, Delivered(Delivery.DELIVERED, created.run_id), claimed
+
+    return [(store, "deliver_or_create", deliver_or_create)]
+
+
+SIGNAL_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        looks_use_nothing,
+        look_takes_too_much,
+        look_sees_what_is_gone,
+        look_made_again,
+        reply_not_in_commit,
+        reply_kept_for_later,
+        start_without_its_signal,
+    )
+}

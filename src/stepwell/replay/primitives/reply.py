@@ -1,0 +1,126 @@
+"""Answer a message whose sender waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.codec.base import Place, Row
+from stepwell.errors import AskRefused, InvalidOptionError, ReplyOwedError, ReplyTwiceError
+from stepwell.model.entries import Entry
+from stepwell.model.failures import encode_failure, record_failure
+from stepwell.model.locations import Location, is_below
+from stepwell.model.signals import Reply, ReplyStatus
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.operations import Operation
+from stepwell.replay.packing import pack
+from stepwell.replay.recorded import settle_value
+from stepwell.replay.scopes import Scope
+
+
+class Asked:
+    """A message that must be answered, once, by the run that has received it."""
+
+    __slots__ = ("_ask_id", "_hint", "_index", "_is_answered", "_location", "_name", "_number", "owes", "scope")
+
+    def __init__(
+        self, scope: Scope, location: Location, index: int | None, name: str, number: int, ask_id: str, hint: Any
+    ) -> None:
+        self.scope = scope
+        self.owes = scope.location  # where the code stands that has to answer
+        self._location = location  # of the operation that received it
+        self._index = index  # of several messages that one operation received
+        self._name = name
+        self._number = number
+        self._ask_id = ask_id
+        self._hint = hint
+        self._is_answered = False
+        scope.turn.owed.append(self)
+
+    @property
+    def path(self) -> str:
+        """Where it was received."""
+        return self.scope.turn.journal.names.text(self._location)
+
+    def pass_to(self, scope: Location, *, within: Location) -> None:
+        """The code that received it has ended: if that is `within` here, the code around it has to answer."""
+        if is_below(self.owes, within):
+            self.owes = scope
+
+    def give_up(self, *, within: Location) -> None:
+        """The code that received it, if that is `within` here, has lost or failed: its sender need not wait."""
+        turn = self.scope.turn
+        if is_below(self.owes, within):
+            reason = f"it was received at {self.path}, which failed or lost before it replied"
+            turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
+            turn.owed.remove(self)
+            self._is_answered = True
+
+    def reply(self, value: Any) -> Operation[None]:
+        """Answer with a value."""
+        return self._answer(ReplyStatus.GIVEN, lambda: self._encode(value))
+
+    def refuse(self, reason: str) -> Operation[None]:
+        """Answer with a refusal."""
+        if not reason.strip():
+            raise InvalidOptionError("a refusal needs a reason", fix='await message.refuse("the order has shipped")')
+        return self._answer(ReplyStatus.REFUSED, lambda: refusal(self._name, reason))
+
+    def _encode(self, value: Any) -> bytes:
+        place = Place(self.scope.turn.run.workflow, self.path, "the reply", row=reply_row(self._ask_id, self._name))
+        stored, _ = settle_value(self.scope.turn, value, self._hint, place)
+        return stored
+
+    def _answer(self, status: ReplyStatus, encode: Callable[[], bytes]) -> Operation[None]:
+        scope, turn = self.scope, self.scope.turn
+        if self._is_answered:
+            raise turn.diverge(
+                ReplyTwiceError(
+                    f"the message received at {self.path} is answered twice",
+                    where=self.path,
+                    why="the sender gets one reply, and has it already",
+                    fix="reply or refuse once, on every way through the code",
+                )
+            )
+        location, entry = scope.place_beside(self._location, "reply", EntryKind.REPLY, number=self._index)
+        self._is_answered = True
+        turn.owed.remove(self)
+        return Operation(turn, location, lambda: self._run(location, entry, status, encode))
+
+    async def _run(
+        self, location: Location, entry: Entry | None, status: ReplyStatus, encode: Callable[[], bytes]
+    ) -> None:
+        turn = self.scope.turn
+        if entry is None:
+            await turn.after_replay()
+            turn.journal.reply(Reply(self._number, status, encode()))
+            word = "refused" if status is ReplyStatus.REFUSED else "given"
+            entry = turn.journal.record(location, EntryKind.REPLY, EntryStatus.DONE, pack([word], b""), turn.now)
+        else:
+            await turn.in_order(entry)
+        self.scope.saw(entry)
+
+
+def reply_row(ask_id: str, name: str) -> Row:
+    """The row that a reply is bound to: sender and run both know it."""
+    return Row(ask_id, name, "reply")
+
+
+def refusal(name: str, reason: str) -> bytes:
+    """A refusal as the sender gets it."""
+    return encode_failure(record_failure(AskRefused(reason, where=f"signal {name}")))
+
+
+def check_answered(scope: Scope) -> None:
+    """Refuse to receive the next message before the last one is answered; what another branch owes is its affair."""
+    turn = scope.turn
+    for asked in turn.owed:
+        if is_below(scope.location, asked.owes):
+            raise turn.diverge(
+                ReplyOwedError(
+                    f"the message received at {asked.path} is not answered, and the next one is asked for",
+                    where=asked.path,
+                    why="its sender waits for a reply",
+                    fix="await message.reply(value) or message.refuse(reason) before the next receive",
+                )
+            )

@@ -1,0 +1,117 @@
+"""Signals as authors and senders name them: by a word, or by a name with the type of what is sent under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
+
+from stepwell.codec.addressed import encode_signal
+from stepwell.codec.base import Codec, Payload, Place
+from stepwell.errors import InvalidInputError, InvalidOptionError
+from stepwell.model.locations import check_name
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Signal(Generic[T]):
+    """A signal with the type of its payload: `approve = Signal[Approval]("approve")`.
+
+    Give it to `engine.signal` and `ctx.receive` instead of a name. The payload is checked where it is sent: one that
+    does not fit is refused with all violations, and nothing is stored. `check` is called with the payload, and refuses
+    it by raising; it must depend on nothing else, because it is called on both sides.
+    """
+
+    __orig_class__: Any
+
+    def __init__(self, name: str, *, check: Callable[[T], object] | None = None) -> None:
+        self.name = check_name(name, what="signal name")
+        self._check = check
+
+    @property
+    def hint(self) -> Any:
+        """The type of the payload; `Any` if none was given."""
+        given = get_args(getattr(self, "__orig_class__", None))
+        return given[0] if given else Any
+
+    @property
+    def reply_hint(self) -> Any:
+        """The type of the reply to it."""
+        return Any
+
+    def find_problem(self, payload: T) -> str | None:
+        """Why the check refuses a payload; None if it does not."""
+        if self._check is None:
+            return None
+        try:
+            self._check(payload)
+        except Exception as error:  # noqa: BLE001  whatever an author's check raises is its verdict
+            return str(error) or type(error).__name__
+        return None
+
+    def __repr__(self) -> str:
+        return f"<signal {self.name}>"
+
+
+class Request(Signal[T], Generic[T, R]):
+    """A signal that is answered: `review = Request[Draft, Verdict]("review")`, for `engine.ask`."""
+
+    @property
+    def reply_hint(self) -> Any:
+        """The type of the reply; `Any` if none was given."""
+        given = get_args(getattr(self, "__orig_class__", None))
+        return given[1] if len(given) > 1 else Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The control signal that cancels a run: `engine.signal(run, Cancel("not needed"))`.
+
+    The engine acts on it as `engine.cancel` does. It is never put into a mailbox, so no code can read it.
+    """
+
+    reason: str = ""
+    compensate: bool = True
+
+
+class Wanted(NamedTuple):
+    """Which signals a receiver takes: all, if it names none; and the types of those that have one."""
+
+    names: tuple[str, ...] = ()
+    typed: Mapping[str, Signal[Any]] = {}
+
+
+def wanted(signals: Iterable[str | Signal[Any]]) -> Wanted:
+    """What the arguments of a receive mean. Raises for a name that nothing can be sent under."""
+    names, typed = [], {}
+    for each in signals:
+        names.append(name_of(each))
+        if isinstance(each, Signal):
+            typed[each.name] = each
+    return Wanted(tuple(names), typed)
+
+
+def name_of(signal: str | Signal[Any]) -> str:
+    """The name of a signal. Raises `InvalidNameError`, or `InvalidOptionError` for what is no signal at all."""
+    if isinstance(signal, Signal):
+        return signal.name
+    if not isinstance(signal, str):
+        raise InvalidOptionError(f"{signal!r} is not a signal", fix='give a name or a Signal[...]("name")')
+    return check_name(signal, what="signal name")
+
+
+def encode_payload(codec: Codec, signal: str | Signal[Any], payload: Any, *, target: str) -> Payload:
+    """A payload as it is sent to a target. Raises `InvalidInputError` if it does not fit the signal's type."""
+    if not isinstance(signal, Signal):
+        return encode_signal(codec, payload, target=target, name=signal)
+    value = codec.validate(payload, signal.hint, place=Place("", signal.name, "the payload"))
+    problem = signal.find_problem(value)
+    if problem is not None:
+        raise InvalidInputError(
+            f"the payload of signal {signal.name!r} is refused by its check",
+            [problem],
+            where=f"signal {signal.name}",
+            fix="send one that the check accepts; nothing was stored",
+        )
+    return encode_signal(codec, value, target=target, name=signal.name, hint=signal.hint)
