@@ -11,7 +11,9 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals and acts; workers; held signals. Equal if and only if nothing visible changed."""
+    """Runs with histories, signals, events and acts; workers; held signals; kept events. Equal if and only if nothing
+    visible changed.
+    """
     runs: dict[str, Any] = {}
     for run in await store.views.list_runs(RunFilter(), limit=_ALL):
         detail = await store.views.detail(run.run_id)
@@ -20,6 +22,7 @@ async def snapshot(store: Store) -> dict[str, Any]:
             "run": detail.run,
             "history": detail.history,
             "signals": detail.signals,
+            "events": detail.events,
             "children": sorted(child.run_id for child in detail.children),
             "audit": await store.views.list_audit(run.run_id),
         }
@@ -27,4 +30,5 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "runs": runs,
         "workers": await store.views.list_workers(),
         "held": await store.views.list_held(limit=_ALL),
+        "kept": await store.views.list_events(limit=_ALL),
     }

@@ -7,6 +7,7 @@ from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
 from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
+from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
@@ -34,6 +35,9 @@ class StoreSuite(
     SignalSuite,
     WakeSuite,
     HoldSuite,
+    EventSuite,
+    KeptEventSuite,
+    UnreadEventSuite,
     ResumeSuite,
     RetrySuite,
     LeaseSuite,

@@ -153,7 +153,7 @@ def _value(kind: EntryKind, value: bytes) -> Any:
     match kind:
         case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT | EntryKind.ITEM:
             return plain(value)
-        case EntryKind.CHILD | EntryKind.RACE:
+        case EntryKind.CHILD | EntryKind.RACE | EntryKind.TOPIC:
             header, payload = unpack(value)
             return [*header, plain(payload)]
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.JOIN:

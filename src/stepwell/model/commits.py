@@ -74,6 +74,7 @@ class Commit(NamedTuple):
     children: tuple[NewRun, ...] = ()
     waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
     move: Move | None = None  # None: stays running and owned
+    received: tuple[int, ...] = ()  # numbers of events in the run's inbox
 
 
 class Verdict(StrEnum):

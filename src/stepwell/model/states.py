@@ -79,6 +79,7 @@ class EntryKind(StrEnum):
     SLEEP = "z"
     RECEIVE = "r"
     RECEIVE_MANY = "m"
+    TOPIC = "t"
     JOIN = "j"
     RACE = "x"
     LOOP = "l"
@@ -109,5 +110,6 @@ class WaitKind(StrEnum):
 
     TIMER = "timer"
     SIGNAL = "signal"
+    TOPIC = "topic"
     CHILD = "child"
     RETRY = "retry"

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.events import IncomingEvent, KeptEvent
 from stepwell.model.runs import History, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -29,6 +30,7 @@ class Detail(NamedTuple):
     history: History
     signals: tuple[Signal, ...]  # pending
     children: tuple[Run, ...]
+    events: tuple[IncomingEvent, ...] = ()  # not received yet
 
 
 class HeldSignal(NamedTuple):
@@ -81,6 +83,10 @@ class ViewStore(Protocol):
         """Held signals, oldest first."""
         ...
 
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        """What topics (or one topic) keep for waits to come, oldest first; not what is kept no longer."""
+        ...
+
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         """Acts on one run, oldest first."""
         ...
@@ -101,7 +107,7 @@ class ViewStore(Protocol):
         """Active runs with no durable cause of progress; must always be empty.
 
         A cause is: an owner; a `wake_at`; being paused or compensation_failed (an operator's turn); being parked with
-        at least one signal wait, or
-        with a child wait whose child is active.
+        at least one signal wait or
+        open topic wait, or with a child wait whose child is active.
         """
         ...

@@ -8,6 +8,7 @@ from stepwell.model.cancels import decide_cancel
 from stepwell.model.states import KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.events import give_back
 from stepwell.stores.memory.runs import is_parked, wake
 from stepwell.stores.memory.transaction import Transaction
 
@@ -19,6 +20,7 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
     if status not in KEEPS_CURSORS:
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if is_end and status is not RunStatus.CONTINUED:
+        give_back(tx, row)
         _tell_parent(tx, row)
 
 

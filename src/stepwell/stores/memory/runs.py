@@ -7,6 +7,8 @@ from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.errors import LeaseLostError
+from stepwell.ids import RunId
+from stepwell.model.events import IncomingEvent
 from stepwell.model.runs import ChildOutcome, Claimed, Created, Inbox, NewRun
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Claimant
@@ -37,10 +39,11 @@ class Quota:
 def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -> list[Created]:
     """Start runs, each by its id or key if it exists already."""
     quota = Quota(tx, claimant)
-    return [_create_one(tx, new, quota) for new in runs]
+    return [create_one(tx, new, quota) for new in runs]
 
 
-def _create_one(tx: Transaction, new: NewRun, quota: Quota) -> Created:
+def create_one(tx: Transaction, new: NewRun, quota: Quota) -> Created:
+    """Start one run."""
     known = tx.db.runs.get(new.run_id)
     if known is not None:
         return Created(known.run_id, new.own_id, known.input == new.input, is_duplicate_id=not new.own_id)
@@ -145,7 +148,16 @@ def wake(tx: Transaction, row: RunRow) -> None:
 def read_inbox(db: MemoryDatabase, row: RunRow) -> Inbox:
     """Pending signals, and how the children ended that the run waits for."""
     signals = tuple(signal.freeze() for signal in db.pending(("run", row.run_id)))
-    return Inbox(signals, tuple(ended_children(db, row)))
+    return Inbox(signals, tuple(ended_children(db, row)), read_events(db, row.run_id))
+
+
+def read_events(db: MemoryDatabase, run_id: RunId) -> tuple[IncomingEvent, ...]:
+    """The events in a run's inbox, by number."""
+    receipts = db.receipts.get(run_id)
+    if not receipts:
+        return ()
+    unread = [receipt for receipt in receipts.values() if not receipt.is_read]
+    return tuple(receipt.freeze() for receipt in sorted(unread, key=lambda one: one.number))
 
 
 def ended_children(db: MemoryDatabase, row: RunRow) -> list[ChildOutcome]:

@@ -10,6 +10,7 @@ from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.events import NewEvent, Published
 from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
@@ -18,6 +19,7 @@ from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver
+from stepwell.stores.memory.events import publish
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
 from stepwell.stores.memory.runs import claim, create, read_inbox
@@ -39,6 +41,7 @@ class MemoryStore:
         self.wakeups = Hub()
         self.runs = MemoryRuns(self)
         self.signals = MemorySignals(self)
+        self.events = MemoryEvents(self)
         self.workers = MemoryWorkers(self)
         self.views = MemoryViews(self.database, self.now)
 
@@ -121,6 +124,18 @@ class MemorySignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return self._store.transact(lambda tx: deliver(tx, signals, claimant))
+
+
+class MemoryEvents:
+    """`EventStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def publish(
+        self, events: Sequence[NewEvent], claimant: Claimant | None = None
+    ) -> tuple[list[Published], list[Claimed]]:
+        return self._store.transact(lambda tx: publish(tx, events, claimant))
 
 
 class MemoryWorkers:

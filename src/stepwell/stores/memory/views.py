@@ -7,13 +7,16 @@ from heapq import nsmallest
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.events import KeptEvent
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
+from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.events import kept
 from stepwell.stores.memory.rescues import has_stranded
-from stepwell.stores.memory.runs import is_parked
+from stepwell.stores.memory.runs import is_parked, read_events
 
 _OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
 
@@ -43,7 +46,7 @@ class MemoryViews:
             return None
         signals = tuple(signal.freeze() for signal in self._db.pending(("run", run_id)))
         children = tuple(child.freeze() for child in self._db.children[run_id].values())
-        return Detail(row.freeze(), self._db.history(run_id), signals, children)
+        return Detail(row.freeze(), self._db.history(run_id), signals, children, read_events(self._db, run_id))
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         matching = [
@@ -56,6 +59,11 @@ class MemoryViews:
 
     async def list_held(self, *, limit: int) -> list[HeldSignal]:
         return self._db.held()[:limit]
+
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        topics = self._db.topics if topic is None else (topic,)
+        found = [event for each in tuple(topics) for event in kept(self._db, each, self._now())]
+        return [event.freeze() for event in sorted(found, key=lambda one: one.number)[:limit]]
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         return list(self._db.audit.get(run_id, ()))
@@ -90,10 +98,14 @@ def _has_cause(db: MemoryDatabase, row: RunRow) -> bool:
         return True
     if not is_parked(row):
         return False
-    if any(wait.kind is WaitKind.SIGNAL for wait in row.waits):
+    if any(wait.kind is WaitKind.SIGNAL or _is_open(db, row, wait) for wait in row.waits):
         return True
     waited = {wait.location for wait in row.waits if wait.kind is WaitKind.CHILD}
     children = db.children[row.run_id].values()
     return any(
         child.parent is not None and child.parent.location in waited and child.status in ACTIVE for child in children
     )
+
+
+def _is_open(db: MemoryDatabase, row: RunRow, wait: Wait) -> bool:
+    return wait.kind is WaitKind.TOPIC and (row.run_id, wait.location) in db.open_waits[wait.names[0]]

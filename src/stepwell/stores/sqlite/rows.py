@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.events import IncomingEvent
+from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -82,13 +84,27 @@ def to_cursor(row: Row) -> Cursor:
 
 def to_wait(row: Row) -> Wait:
     """A wait."""
-    location, kind, token, due_at, names = row
-    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names))
+    location, kind, token, due_at, names, since, facets = row
+    if since is None:
+        return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names))
+    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names), decode_texts(facets), since)
 
 
 def to_signal(row: Row) -> Signal:
     """A pending signal."""
     return Signal._make(row)
+
+
+def encode_locations(locations: tuple[Location, ...]) -> str:
+    """A list of locations as JSON."""
+    return encode_texts([location.hex() for location in locations])
+
+
+def to_event(row: Row) -> IncomingEvent:
+    """An event in an inbox."""
+    number, event_id, topic, payload, facets, published_at, locations = row
+    places = tuple(Location(bytes.fromhex(place)) for place in decode_texts(locations))
+    return IncomingEvent(number, event_id, topic, payload, decode_texts(facets), published_at, places)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

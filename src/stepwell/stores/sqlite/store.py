@@ -13,6 +13,7 @@ from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.events import NewEvent, Published
 from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
@@ -32,6 +33,7 @@ from stepwell.stores.sqlite.transitions import (
     starts,
 )
 from stepwell.stores.sqlite.transitions.commits import apply
+from stepwell.stores.sqlite.transitions.events import publish
 from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
 from stepwell.stores.sqlite.wakeups import SqliteWakeups
 from stepwell.stores.sqlite.writer import Writer
@@ -64,6 +66,7 @@ class SqliteStore:
         self.wakeups = SqliteWakeups(environment.executor, runner)
         self.runs = SqliteRuns(runner)
         self.signals = SqliteSignals(runner)
+        self.events = SqliteEvents(runner)
         self.workers = SqliteWorkers(runner)
         self.views = SqliteViews(runner, self.now)
 
@@ -135,6 +138,18 @@ class SqliteSignals:
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return await self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
+
+
+class SqliteEvents:
+    """`EventStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def publish(
+        self, events: Sequence[NewEvent], claimant: Claimant | None = None
+    ) -> tuple[list[Published], list[Claimed]]:
+        return await self._runner.write(lambda tx: publish(tx, events, claimant))
 
 
 class SqliteWorkers:

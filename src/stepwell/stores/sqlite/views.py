@@ -10,12 +10,13 @@ import apsw
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.events import KeptEvent
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
 from stepwell.stores.sql.filters import run_conditions
-from stepwell.stores.sqlite.histories import read_history, read_signals
+from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_run, to_worker
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
@@ -56,6 +57,13 @@ class SqliteViews:
     async def list_held(self, *, limit: int) -> list[HeldSignal]:
         rows = await self._runner.read(lambda c: rows_of(c, "signals.list_held", limit=limit), is_large=True)
         return [HeldSignal(key, Signal._make(signal)) for key, *signal in rows]
+
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        now = self._now()
+        rows = await self._runner.read(
+            lambda c: rows_of(c, "events.list_kept", topic=topic, now=now, limit=limit), is_large=True
+        )
+        return [KeptEvent._make(row) for row in rows]
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         rows = await self._runner.read(lambda c: rows_of(c, "audit.list", run_id=run_id))
@@ -138,6 +146,7 @@ def _detail(connection: apsw.Connection, run_id: RunId) -> Detail | None:
             read_history(connection, row[0]),
             read_signals(connection, row[0]),
             tuple(map(to_run, children)),
+            read_events(connection, row[0]),
         )
 
     return in_snapshot(connection, query)

@@ -168,9 +168,13 @@ order by c.id;
 
 -- name: find_family
 -- What an end needs to know: whom to tell, and what a successor inherits.
-select parent, parent_location, detached, key, generation, coalesce(started_at, created_at)
+select parent, parent_location, detached, key, generation, coalesce(started_at, created_at),
+    exists (select 1 from stepwell_receipts as e where e.run = :id)
 from stepwell_runs
 where id = :id;
+
+-- name: find_creation
+select created_at from stepwell_runs where id = :id;
 
 -- name: list_failed_children
 select run_id, parent_location from stepwell_runs where parent = :run_id and status = 'failed' order by id;

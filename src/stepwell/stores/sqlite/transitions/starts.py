@@ -23,10 +23,11 @@ _INSERT_PAYLOAD = SQL["payloads.insert"]
 def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -> list[Created]:
     """Start runs, each by its id or key if it exists already."""
     quota = Quota(tx, claimant)
-    return [_create_one(tx, new, quota, claimant) for new in runs]
+    return [create_one(tx, new, quota, claimant) for new in runs]
 
 
-def _create_one(tx: Transaction, new: NewRun, quota: Quota, claimant: Claimant | None) -> Created:
+def create_one(tx: Transaction, new: NewRun, quota: Quota, claimant: Claimant | None) -> Created:
+    """Start one run."""
     known = tx.execute(_FIND_INPUT, (new.run_id,)).fetchone()
     if known is not None:
         return Created(new.run_id, new.own_id, known[0] == new.input, is_duplicate_id=not new.own_id)
