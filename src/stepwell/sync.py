@@ -8,13 +8,16 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from stepwell.clock import Duration
 from stepwell.config import WorkerSettings
+from stepwell.engine.events import Key
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS, Start
 from stepwell.engine.handles import Handle
 from stepwell.engine.views import EntryView, RunView
 from stepwell.environment import LoopThread
+from stepwell.model.events import Deliver
 from stepwell.model.runs import OnConflict
 from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.topics import Event
 from stepwell.replay.definition import Workflow
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine
@@ -139,6 +142,24 @@ class SyncEngine:
     ) -> Delivery:
         """Send a signal; see `Engine.signal`."""
         return self._wait(self._engine.signal(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
+
+    def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        event_id: str | None = None,
+    ) -> int:
+        """Publish an event; see `Engine.publish`."""
+        return self._wait(self._engine.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
+
+    def on(
+        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
+    ) -> None:
+        """Let events start runs; see `Engine.on`."""
+        self._engine.on(topic, start=start, key=key, dedup=dedup)
 
     def status(self, target: str) -> RunView | None:
         """The run with this id or key, or None."""

@@ -21,7 +21,8 @@ FaultKind = Literal["crash", "lost", "pause"]
 Moment = Literal["before", "after"]
 
 CANCEL = "~cancel"
-SWEPT = ("runs.", "signals.", "views.next_wake")
+PUBLISH = "~publish "  # and the topic
+SWEPT = ("runs.", "signals.", "events.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
 
@@ -84,6 +85,8 @@ class Execution:
             await harness.advance(wait)
             if name == CANCEL:
                 await client.do(client.engine.cancel(run.run_id))
+            elif name.startswith(PUBLISH):
+                await client.publish(name.removeprefix(PUBLISH), payload, retain="1h")
             else:
                 await client.signal("program", name, payload, if_missing="drop")
         await harness.advance(program.lasts)

@@ -74,7 +74,9 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Workflow and path, for the line `where` of an error."""
+        """Workflow and path, for the line `where` of an error; the path alone of what is sent from outside."""
+        if not self.workflow:
+            return self.path
         return f"workflow {self.workflow}" + (f", path {self.path}" if self.path else "")
 
 

@@ -80,6 +80,7 @@ class WaitView:
     due_at: datetime | None
     names: tuple[str, ...]
     failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that is waiting to be tried again
+    where: tuple[str, ...] = ()  # of a wait for an event: what the event must have
 
 
 def _time(instant: Instant | None) -> datetime | None:
@@ -181,6 +182,7 @@ def wait_views(detail: Detail) -> list[WaitView]:
             _time(wait.due_at),
             wait.names,
             tuple(tries.get(wait.location, ())),
+            wait.where,
         )
         for wait in detail.history.waits
     ]

@@ -14,11 +14,13 @@ from stepwell.errors import Failure, InvalidOptionError, StepFailed
 from stepwell.ids import RunId
 from stepwell.model.failures import FailureRecord
 from stepwell.model.states import EntryKind
+from stepwell.model.topics import Event
+from stepwell.replay.awaiting import Awaiting
 from stepwell.replay.branches import check_branches
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
-from stepwell.replay.primitives.child import run_child, run_spawn
+from stepwell.replay.primitives.child import await_child, run_child, run_spawn
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -29,7 +31,6 @@ from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
-from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
@@ -40,6 +41,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 In = TypeVar("In")
 Out = TypeVar("Out")
+E = TypeVar("E", bound=Event)
 
 _LOG = logging.getLogger("stepwell.workflow")
 
@@ -63,7 +65,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context:
+class Context(Awaiting):
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 
@@ -261,16 +263,6 @@ class Context:
             self._scope.turn, location, lambda: run_receive_many(self._scope, location, entry, names, count, within)
         )
 
-    def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
-        """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
-
-        What comes first is recorded; a signal that would have come later stays in the mailbox.
-        """
-        check_awaited(awaited)
-        scope = self._scope
-        location, entry = scope.place(name, EntryKind.WAIT_ANY, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_wait_any(scope, location, entry, awaited))
-
     # --- parallel ---
 
     def join(
@@ -371,7 +363,13 @@ class Context:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete; `outcome()` does not."""
         scope = self._scope
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
-        return ChildOperation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, key))
+        return ChildOperation(
+            scope.turn,
+            location,
+            lambda: run_child(scope, location, entry, workflow, input, key),
+            ended=lambda: await_child(scope, location, workflow, input, key),
+            output_hint=workflow.output_hint,
+        )
 
     def children(
         self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None

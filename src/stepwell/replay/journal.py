@@ -28,6 +28,7 @@ class Pending:
     trims: list[tuple[Location, Location]] = field(default_factory=list)
     consumed: list[int] = field(default_factory=list)
     children: list[NewRun] = field(default_factory=list)
+    received: dict[int, None] = field(default_factory=dict)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -168,6 +169,10 @@ class Journal:
         """A signal was used; it is consumed in the commit that carries its use."""
         self.pending.consumed.append(number)
 
+    def receive_event(self, number: int) -> None:
+        """An event was used, perhaps by several waits; it leaves the inbox in the commit that carries its use."""
+        self.pending.received[number] = None
+
     def start_child(self, child: NewRun) -> None:
         """A child begins with the next commit."""
         self.pending.children.append(child)
@@ -203,4 +208,5 @@ class Journal:
             tuple(pending.children),
             waits,
             move,
+            tuple(pending.received),
         )
