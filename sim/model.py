@@ -26,7 +26,7 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
     match node["op"]:
         case "step":
             return _step(node)
-        case "receive":
+        case "receive" | "topic":
             return _ONLY_OK if node["timeout"] is None else BOTH
         case "child":
             inner = outcomes_of_program(node["program"], are_cancels=are_cancels)
@@ -121,6 +121,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "wait_any", ["any", "got", str(name), {"mark": str()}]:
             return None if not node["names"] or name in node["names"] else wrong
+        case "topic", ["event", topic, dict(payload)]:
+            return None if _is_news(node, topic, payload) else wrong
+        case "wait_any", ["any", "event", topic, dict(payload)]:
+            return None if _is_news(node, topic, payload) else wrong
         case "receive_many", ["many", list(messages)]:
             return _refuse_many(node, messages)
         case "version", ["version", 3, True]:
@@ -129,6 +133,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case _:
             return wrong
+
+
+def _is_news(node: Node, topic: Any, payload: dict[str, Any]) -> bool:
+    return topic == node["topic"] and (node["where"] is None or payload["n"] == node["where"]["n"])
 
 
 def _refuse_many(node: Node, messages: list[Any]) -> str | None:

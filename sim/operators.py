@@ -112,6 +112,9 @@ class Operators:
             detail = at_once(self.world.checker.inspector.views.detail(row.run_id))
             waits = detail.history.waits if detail is not None else ()
             for wait in waits:
+                if wait.kind is WaitKind.TOPIC:
+                    payload = {"mark": "fed", "n": int("n=1" in wait.where)}
+                    await self._try(lambda engine, at=wait.names[0], payload=payload: engine.publish(at, payload))
                 if wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
                     mark = self._clients.new_mark(row.run_id)

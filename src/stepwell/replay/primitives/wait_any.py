@@ -113,7 +113,12 @@ async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited
     arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.create_future()
 
     async def wait(label: str, each: Awaited) -> None:
-        arrival = await _wait(scope, location, label, each)
+        try:
+            arrival = await _wait(scope, location, label, each)
+        except Exception as error:  # noqa: BLE001  what cannot be waited for is the waiting code's failure
+            if not arrived.done():
+                arrived.set_exception(error)
+            return
         if not arrived.done():
             arrived.set_result((label, arrival))
 
