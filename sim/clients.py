@@ -206,6 +206,14 @@ class Clients:
                 await self.ask(lambda engine: engine.publish(topic, payload, **options))
             except UNKNOWN:
                 await asyncio.sleep(0.05)
+        holders = self.world.checker.events.holders()
+        if holders and news.random() < 0.3:
+            target = news.choice(holders)
+            self.touched.add(target)
+            try:
+                await self.ask(lambda engine: engine.cancel(target, "has an event", compensate=news.random() < 0.5))
+            except (*UNKNOWN, NotFoundError):
+                pass
 
     def new_mark(self, target: str) -> str:
         """A mark that no other signal carries."""

@@ -114,7 +114,12 @@ class Operators:
             for wait in waits:
                 if wait.kind is WaitKind.TOPIC:
                     payload = {"mark": "fed", "n": int("n=1" in wait.where)}
-                    await self._try(lambda engine, at=wait.names[0], payload=payload: engine.publish(at, payload))
+                    deliver = self._clients.news.choice(("all", "one"))
+                    await self._try(
+                        lambda engine, at=wait.names[0], payload=payload, deliver=deliver: engine.publish(
+                            at, payload, deliver=deliver
+                        )
+                    )
                 if wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
                     mark = self._clients.new_mark(row.run_id)

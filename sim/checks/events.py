@@ -150,6 +150,10 @@ class Events:
         is_new = self._chain(row.run_id) not in self.used[event.event_id]
         return is_new and not has and is_answered(wait, event.topic, facets)
 
+    def holders(self) -> list[str]:
+        """The runs that have events which they have not received."""
+        return sorted(run_id for run_id, inbox in self._inboxes.items() if inbox)
+
     # --- the end ---
 
     def end(self) -> None:

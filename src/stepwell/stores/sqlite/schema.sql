@@ -157,7 +157,8 @@ create table stepwell_events (
     forget_at integer not null
 ) strict;
 
-create index stepwell_events_kept on stepwell_events (topic, number) where kept_until is not null and is_taken = 0;
+-- With the time in it, so that what a topic keeps is counted from the index alone.
+create index stepwell_events_kept on stepwell_events (topic, number, kept_until) where kept_until is not null and is_taken = 0;
 create index stepwell_events_forget on stepwell_events (topic, forget_at);
 
 -- Events that runs got: in a run's inbox until they are read; remembered after that as long as the topic keeps the event.

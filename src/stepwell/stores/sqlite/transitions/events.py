@@ -16,6 +16,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_events, read_waits
 from stepwell.stores.sqlite.rows import decode_texts, encode_locations, encode_texts
+from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, wake
 from stepwell.stores.sqlite.transitions.starts import create_one
@@ -213,7 +214,10 @@ def _find_kept(tx: Transaction, run: int, wait: Wait) -> Row | None:
     if wait.since == "start":
         created = tx.find("runs.find_creation", id=run)
         first = created[0] if created is not None else 0
-    for row in tx.rows("events.list_kept_for", topic=wait.names[0], now=tx.now, run=run, first=first):
+    # Row by row: the first one that fits ends it.
+    asked = {"topic": wait.names[0], "now": tx.now, "run": run, "first": first}
+    row: Row
+    for row in tx.execute(SQL["events.list_kept_for"], asked):
         if is_answered(wait, wait.names[0], decode_texts(row[1])):
             return row
     return None
