@@ -151,4 +151,7 @@ def _round(left: timedelta) -> str:
 
 def _advice(run_id: str, waits: list[WaitView]) -> str:
     names = [name for wait in waits if wait.kind == "signal" for name in wait.names or ("NAME",)]
-    return f"stepwell signal {run_id} {names[0]}" if names else ""
+    topics = [wait.names[0] for wait in waits if wait.kind == "topic"]
+    if names:
+        return f"stepwell signal {run_id} {names[0]}"
+    return f"stepwell publish {topics[0]}" if topics else ""
