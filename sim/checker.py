@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
+from sim.checks.events import Events
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
@@ -56,6 +57,7 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.signals = Signals(self)
+        self.events = Events(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
         """Note a broken promise."""
@@ -76,6 +78,7 @@ class Checker:
         if method == "apply":
             ending = [commit.run_id for commit in args[0] if getattr(commit.move, "successor", None) is not None]
             self.pending_before = {run_id: {s.number for s in self.pending(run_id)} for run_id in ending}
+        self.events.before(method, args)
 
     def after(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
         """A call has been performed, whatever its caller will hear of it."""
@@ -88,6 +91,7 @@ class Checker:
         match method:
             case "apply":
                 check_apply(self, args[0], answer, before, after, now)
+                self.events.applied(args[0], answer, after)
                 for applied in answer:
                     self._saw_claims(applied.claimed)
             case "cancel":
@@ -98,6 +102,9 @@ class Checker:
             case "deliver_or_create":
                 self.signals.delivered([args[0]], [answer[1]])
                 self._saw_claims(answer[2])
+            case "publish":
+                self.events.publishing(args[0], answer[0], before)
+                self._saw_claims(answer[1])
             case "claim":
                 self._saw_claims(answer)
             case "create":
@@ -117,6 +124,7 @@ class Checker:
         for row in after.values():
             if row is not before.get(row.run_id):
                 check_row(self, row)
+        self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 

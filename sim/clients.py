@@ -44,6 +44,7 @@ class Clients:
         self.rng = random.Random(world.rng.getrandbits(64))
         # A stream of its own, so that what is chosen by it leaves the stories of old seeds alike.
         self._side = random.Random(self.rng.getstate()[1][1])
+        self.news = random.Random(f"news {world.seed}")  # apart, so that old seeds without events stay alike
         self.orders: list[Order] = []
         self.signals_told: dict[str, Delivery] = {}  # by mark
         self.marks: dict[str, str] = {}  # mark -> target
@@ -51,6 +52,7 @@ class Clients:
         self.touched: set[str] = set()  # runs that somebody cancelled, or tried to
         self.operators = Operators(self)
         self._marks = 0
+        self._events = 0
 
     # --- while there are faults ---
 
@@ -89,6 +91,9 @@ class Clients:
             acts.append(self._later(self._soon(begin), self._send(order, rng.choice((None, None, "once")))))
         if rng.random() < 0.35:
             acts.append(self._later(self._soon(begin), self._cancel(order)))
+        topics = [node["topic"] for node in walk(order.program) if "topic" in node]
+        for _ in range(self.news.choice((1, 3, 6)) if topics else 0):
+            acts.append(self._later(begin + self.news.expovariate(1 / 0.7), self._publish(self.news.choice(topics))))
         if rng.random() < 0.4:
             acts.append(self._later(self._soon(begin), self._look(order)))
         if rng.random() < 0.3:
@@ -234,6 +239,30 @@ class Clients:
         self.signals_told[mark] = Delivery.DELIVERED
         if handle.run_id not in self.world.checker.rows_now or not self.world.checker.signals.stores[mark]:
             self.world.violate("I21", handle.run_id, f"signal {mark} was acknowledged and is not stored")
+
+    async def _publish(self, topic: str) -> None:
+        news = self.news
+        self._events += 1
+        event_id = news.choice((None, f"event {self._events}"))
+        options: dict[str, Any] = {
+            "deliver": news.choice(("all", "one")),
+            "retain": news.choice((None, None, 1.0, 60.0)),
+            "event_id": event_id,
+        }
+        payload = {"mark": f"e{self._events}", "n": news.randint(0, 1)}
+        for _ in range(1 if event_id is None else news.randint(1, 3)):
+            try:
+                await self.ask(lambda engine: engine.publish(topic, payload, **options))
+            except UNKNOWN:
+                await asyncio.sleep(0.05)
+        holders = self.world.checker.events.holders()
+        if holders and news.random() < 0.3:
+            target = news.choice(holders)
+            self.touched.add(target)
+            try:
+                await self.ask(lambda engine: engine.cancel(target, "has an event", compensate=news.random() < 0.5))
+            except (*UNKNOWN, NotFoundError):
+                pass
 
     def new_mark(self, target: str) -> str:
         """A mark that no other signal carries."""

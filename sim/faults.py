@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
     | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans", "list_unread", "find_question"}
+    | {"list_events"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
 _NOT_REPEATABLE = frozenset({"claim"})
@@ -177,6 +178,7 @@ class FaultyStore:
         edge = Edge(process)
         self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
+        self.events: Any = FaultyNoun(edge, "events", inner.events)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)

@@ -32,8 +32,14 @@ class _Builder:
     def look(self, show: str = "latest") -> Node:
         return self.node("observe", names=["a"], show=show)
 
-    def child(self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False) -> Node:
-        return self.node("child", program=self.program(*items, ending=ending, continues=continues), key=key)
+    def topic(self, timeout: float | None = None, since: str = "wait") -> Node:
+        return self.node("topic", topic="x", where=None, since=since, timeout=timeout)
+
+    def child(
+        self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False, **parts: Any
+    ) -> Node:
+        program = self.program(*items, ending=ending, continues=continues)
+        return self.node("child", program=program, key=key, **parts)
 
     def branches(self, op: str, *items: Node, **parts: Any) -> Node:
         return self.node(op, branches={f"b{index}": item for index, item in enumerate(items)}, **parts)
@@ -72,6 +78,13 @@ def golden_programs() -> dict[str, Program]:
         "receive or time out": b.program(b.node("try", body=b.receive(0.1)), b.step()),
         "receive many": b.program(b.receive(op="receive_many"), b.step(), b.receive(0.2, op="receive_many")),
         "look": b.program(b.receive(), b.look(), b.step(), b.receive(), b.look("all"), b.look("has"), b.step("flaky")),
+        "topic": b.program(b.topic(), b.step(), b.topic(since="all")),
+        "topic or time out": b.program(b.node("try", body=b.topic(timeout=0.1)), b.step()),
+        "topics in branches": b.program(b.branches("join", b.topic(), b.topic(), b.step(), **join), b.step()),
+        "first of several": b.program(
+            b.node("wait_any", names=["a"], timeout=1.0, topic="x", where=None, since="wait"), b.step()
+        ),
+        "first of a child and a timer": b.program(b.child(b.sleep(1.0), within=0.2), b.step()),
         "join": b.program(b.branches("join", b.step(), b.sleep(), b.step("flaky"), **join), b.step()),
         "join fails fast": b.program(b.branches("join", b.step("fatal"), b.step(lasts=0.3), on_error="fail_fast")),
         "race": b.program(b.branches("race", b.step(lasts=0.3), b.step(), b.sleep(1.0), **race), b.step()),

@@ -14,7 +14,8 @@ from stepwell.replay.context import Context
 from stepwell.replay.definition import Step, Workflow, step, workflow
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.receive import Message
-from stepwell.replay.primitives.wait_any import signal, timer
+from stepwell.replay.primitives.topic import topic
+from stepwell.replay.primitives.wait_any import done, signal, timer
 from stepwell.replay.step_context import StepContext
 
 ATTEMPTS_MAX = 3
@@ -159,12 +160,12 @@ class Interpreter:
                 await self._answer(message, path)
                 value = ["got", message.name, message.payload]
             case "wait_any":
-                late = timer(node["timeout"])
-                arrived = await ctx.wait_any(name, got=signal(*node["names"]), late=late)
-                came = arrived.value
-                if came:
-                    await self._answer(came, path)
-                value = ["any", arrived.label, came and came.name, came and came.payload]
+                value = await self._wait_any(ctx, node, path)
+            case "topic":
+                event = await ctx.topic(
+                    node["topic"], where=node["where"], since=node["since"], timeout=node["timeout"], name=name
+                )
+                value = ["event", node["topic"], event]
             case "receive_many":
                 messages = await ctx.receive_many(
                     *node["names"], count=node["count"], timeout=node["timeout"], name=name
@@ -180,7 +181,10 @@ class Interpreter:
                 value = ["spawned", await ctx.spawn(HELPER, node["program"], name=name)]
             case "child":
                 key = f"{ctx.run_id}-{path}" if node["key"] else None
-                value = ["child", await ctx.child(HELPER, node["program"], name=name, key=key)]
+                child = ctx.child(HELPER, node["program"], name=name, key=key)
+                if "within" in node:
+                    await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
+                value = ["child", await child]
             case "checkpoint":
                 await ctx.rollback_checkpoint(name)
                 value = ["checkpoint"]
@@ -209,6 +213,18 @@ class Interpreter:
                 return [[message.name, message.payload] for message in ctx.signals.all(name)]
             case _:
                 return ctx.signals.has(name)
+
+    async def _wait_any(self, ctx: Context, node: Node, path: str) -> Any:
+        awaited: dict[str, Any] = {"got": signal(*node["names"]), "late": timer(node["timeout"])}
+        if "topic" in node:
+            awaited["event"] = topic(node["topic"], where=node["where"], since=node["since"])
+        arrived = await ctx.wait_any(node["id"], **awaited)
+        came = arrived.value
+        if arrived.label == "event":
+            return ["any", "event", node["topic"], came]
+        if came:
+            await self._answer(came, path)
+        return ["any", arrived.label, came and came.name, came and came.payload]
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:
         value = await ctx.step(node["id"], STEPS.get(node["kind"], STEPS["ok"]), node, self.seen[-4:])

@@ -26,7 +26,7 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
     match node["op"]:
         case "step":
             return _step(node)
-        case "receive":
+        case "receive" | "topic":
             return _ONLY_OK if node["timeout"] is None else BOTH
         case "child":
             inner = outcomes_of_program(node["program"], are_cancels=are_cancels)
@@ -123,6 +123,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None if not node["names"] or name in node["names"] else wrong
         case "observe", ["seen", seen]:
             return None if _may_be_seen(node, seen) else wrong
+        case "topic", ["event", topic, dict(payload)]:
+            return None if _is_news(node, topic, payload) else wrong
+        case "wait_any", ["any", "event", topic, dict(payload)]:
+            return None if _is_news(node, topic, payload) else wrong
         case "receive_many", ["many", list(messages)]:
             return _refuse_many(node, messages)
         case "version", ["version", 3, True]:
@@ -138,6 +142,10 @@ def _may_be_seen(node: Node, seen: Any) -> bool:
         return isinstance(seen, bool)
     messages = seen if node["show"] == "all" else [] if seen is None else [seen]
     return all(name == node["names"][0] and "mark" in payload for name, payload in messages)
+
+
+def _is_news(node: Node, topic: Any, payload: dict[str, Any]) -> bool:
+    return topic == node["topic"] and (node["where"] is None or payload["n"] == node["where"]["n"])
 
 
 def _refuse_many(node: Node, messages: list[Any]) -> str | None:

@@ -112,6 +112,14 @@ class Operators:
             detail = at_once(self.world.checker.inspector.views.detail(row.run_id))
             waits = detail.history.waits if detail is not None else ()
             for wait in waits:
+                if wait.kind is WaitKind.TOPIC:
+                    payload = {"mark": "fed", "n": int("n=1" in wait.where)}
+                    deliver = self._clients.news.choice(("all", "one"))
+                    await self._try(
+                        lambda engine, at=wait.names[0], payload=payload, deliver=deliver: engine.publish(
+                            at, payload, deliver=deliver
+                        )
+                    )
                 if wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
                     mark = self._clients.new_mark(row.run_id)

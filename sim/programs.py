@@ -38,6 +38,7 @@ STEP_KINDS = {
     "poison": 0.3,
 }
 SIGNALS = ("a", "b", "c")
+TOPICS = ("x", "y")
 VALUES: tuple[Any, ...] = (0, -1, 2**53, 1.5, "", "naïve 🜁", True, None, [1, [2, {"x": None}]], {"k": "v", "ä": [0.1]})
 
 
@@ -49,6 +50,9 @@ class Maker:
         # A stream of its own, so that what is chosen by it leaves the programs of old seeds alike.
         self._side = random.Random(rng.getstate()[1][0])
         self._looks = random.Random(rng.getstate()[1][1])
+        # And one for events, in every other seed.
+        self._news = random.Random(f"news {rng.getstate()[1][1]}")  # the first word of a state is the same for all
+        self._has_news = self._news.random() < 0.5
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -130,7 +134,10 @@ class Maker:
             "ending": self._ending(),
             "continues": self._rng.choice((0, 0, 0, 1)),
         }
-        return self._node("child", program=inner, key=self._rng.random() < 0.2)
+        parts: dict[str, Any] = {"program": inner, "key": self._rng.random() < 0.2}
+        if self._has_news and self._news.random() < 0.3:
+            parts["within"] = self._news.choice((0.01, 0.5, 3.0))
+        return self._node("child", **parts)
 
     def _leaf(self) -> Node:
         kind = self._pick(self._leaves)
@@ -166,8 +173,24 @@ class Maker:
         timeout = rng.choice((None, None, 0.3, 2.0, 6.0))
         if kind == "receive" and timeout is not None and self._side.random() < 0.5:
             rng.choice((1, 2, 10))
-            return self._node("wait_any", names=names, timeout=timeout)
-        return self._node(kind, names=names, timeout=timeout, count=rng.choice((1, 2, 10)))
+            return self._node("wait_any", names=names, timeout=timeout, **self._topic(0.6))
+        count = rng.choice((1, 2, 10))
+        topic = self._topic(0.6)
+        if topic:
+            # Like what it stands for: the one fails when its time is over, the other never does.
+            return self._node("topic", timeout=timeout if kind == "receive" else None, **topic)
+        return self._node(kind, names=names, timeout=timeout, count=count)
+
+    def _topic(self, chance: float) -> dict[str, Any]:
+        news = self._news
+        if not self._has_news or news.random() > chance:
+            return {}
+        where = news.choice((None, None, {"n": 0}, {"n": 1}))
+        return {
+            "topic": news.choice(("x", "x", "x", "y")),
+            "where": where,
+            "since": news.choice(("wait", "wait", "start", "all")),
+        }
 
     def _step(self, op: str, kinds: tuple[str, ...] = ()) -> Node:
         rng = self._rng
@@ -219,7 +242,7 @@ def longest(part: Any) -> float:
     match part["op"]:
         case "sleep":
             return float(part["seconds"])
-        case "receive" | "receive_many" | "wait_any":
+        case "receive" | "receive_many" | "wait_any" | "topic":
             return 2.0 + (part["timeout"] or 0.0)
         case "step" | "try_step":
             return 4.0 + 3 * float(part["lasts"])

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
+from sim.sabotage_events import EVENT_SWITCHES, SQLITE_EVENT_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
@@ -29,6 +30,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **STORE_SWITCHES,
     **SQLITE_SWITCHES,
     **SIGNAL_SWITCHES,
+    **EVENT_SWITCHES,
+    **SQLITE_EVENT_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
 }
@@ -55,9 +58,10 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in SQLITE_SWITCHES:
+    if name in SQLITE_SWITCHES or name in SQLITE_EVENT_SWITCHES:
         return "sqlite"
-    return "memory" if name in {**STORE_SWITCHES, **SIGNAL_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES}
+    return "memory" if name in memory else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

@@ -74,6 +74,7 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
     if commit.entries or commit.attempts or commit.cursors or commit.move is not None:
         shadow.stalls = 0
     checker.signals.consumed(shadow, commit)
+    checker.events.received(shadow, commit)
     for entry in commit.entries:
         _check_entry(checker, shadow, entry, row, now)
         shadow.add(entry)
@@ -110,8 +111,9 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             _check_undo(checker, shadow, entry, path)
         case EntryKind.STEP if "~undo" not in path:
             _check_step(checker, shadow, entry, path)
-        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY:
-            due = shadow.deadlines.get((entry.location, WaitKind.SIGNAL))
+        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.TOPIC:
+            kind = WaitKind.TOPIC if entry.kind is EntryKind.TOPIC else WaitKind.SIGNAL
+            due = shadow.deadlines.get((entry.location, kind))
             is_timeout = entry.status is EntryStatus.FAILED or entry.value.startswith(b"[]")
             if is_timeout and due is not None and now < due:
                 checker.violate("I24", shadow.run_id, f"{path} timed out {due - now} µs early")

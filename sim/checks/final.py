@@ -26,6 +26,7 @@ def check_end(world: World) -> None:
         check_replay(world, detail)
     _check_promises(world)
     _check_signals(world)
+    checker.events.end()
     _check_bodies(world)
     _check_lost_errors(world)
     workers = at_once(checker.inspector.views.list_workers())

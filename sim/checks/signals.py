@@ -159,6 +159,8 @@ def _marks(entry: Any) -> list[tuple[str, str]]:
     value = unpack(entry.value)[1] if entry.kind is EntryKind.WAIT_ANY else entry.value
     header, payloads = unpack(value)
     marks, at = [], 0
+    if header and not isinstance(header[0], list):
+        return []  # an event, or a child
     for name, _, *_, size in header:
         marks.append((name, _mark(payloads[at : at + size])))
         at += size

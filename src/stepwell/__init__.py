@@ -38,13 +38,16 @@ if TYPE_CHECKING:
         RunPaused,
         StepFailed,
         StepwellError,
+        TopicFullError,
         Unanswered,
+        UnknownTopicError,
         UnserialisableError,
         WaitedTooLong,
         WaitTimeout,
     )
     from stepwell.model.failures import FailureRecord
     from stepwell.model.retries import Retry
+    from stepwell.model.topics import Event
     from stepwell.replay.context import Context, Tried
     from stepwell.replay.definition import Step, Workflow, step, workflow
     from stepwell.replay.operations import ChildOperation, Operation, Outcome
@@ -53,7 +56,8 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.race import Winner
     from stepwell.replay.primitives.receive import Message
     from stepwell.replay.primitives.sleep import Slept
-    from stepwell.replay.primitives.wait_any import Arrived, signal, timer
+    from stepwell.replay.primitives.topic import topic
+    from stepwell.replay.primitives.wait_any import Arrived, done, signal, timer
     from stepwell.replay.signals import Cancel, Request, Signal
     from stepwell.replay.step_context import StepContext
     from stepwell.sync import SyncEngine, SyncHandle
@@ -76,6 +80,7 @@ __all__ = [
     "Encrypted",
     "Engine",
     "EntryView",
+    "Event",
     "Explanation",
     "Failure",
     "FailureRecord",
@@ -115,8 +120,10 @@ __all__ = [
     "StepwellError",
     "SyncEngine",
     "SyncHandle",
+    "TopicFullError",
     "Tried",
     "Unanswered",
+    "UnknownTopicError",
     "UnserialisableError",
     "WaitTimeout",
     "WaitView",
@@ -124,9 +131,11 @@ __all__ = [
     "Winner",
     "WorkerSettings",
     "Workflow",
+    "done",
     "signal",
     "step",
     "timer",
+    "topic",
     "workflow",
 ]
 
@@ -139,7 +148,9 @@ _HOMES = {
     "stepwell.codec.json_codec": ["JsonCodec"],
     "stepwell.sync": ["SyncEngine", "SyncHandle"],
     "stepwell.replay.operations": ["ChildOperation", "Operation", "Outcome"],
-    "stepwell.replay.primitives.wait_any": ["Arrived", "signal", "timer"],
+    "stepwell.replay.primitives.wait_any": ["Arrived", "done", "signal", "timer"],
+    "stepwell.replay.primitives.topic": ["topic"],
+    "stepwell.model.topics": ["Event"],
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],
@@ -168,6 +179,8 @@ _HOMES = {
         "RunPaused",
         "StepFailed",
         "StepwellError",
+        "TopicFullError",
+        "UnknownTopicError",
         "Unanswered",
         "UnserialisableError",
         "WaitTimeout",

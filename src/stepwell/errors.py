@@ -41,7 +41,9 @@
     │   │   └── UnknownWorkflowError    SW402
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
-    │   └── InvalidKeyError             SW406
+    │   ├── InvalidKeyError             SW406
+    │   ├── TopicFullError              SW421
+    │   └── UnknownTopicError           SW422
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602
@@ -425,6 +427,18 @@ class InvalidKeyError(RequestError):
     """A key is blank or over 200 characters."""
 
     code = "SW406"
+
+
+class TopicFullError(RequestError):
+    """A topic keeps as many events as it may, and this one would have to be kept too."""
+
+    code = "SW421"
+
+
+class UnknownTopicError(RequestError):
+    """Something that is neither a topic's name nor a typed event."""
+
+    code = "SW422"
 
 
 # --- the environment -----------------------------------------------------------------------

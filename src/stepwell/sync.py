@@ -10,13 +10,16 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from stepwell.clock import Duration
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.events import Key
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.views import EntryView, RunView, SignalView
 from stepwell.environment import LoopThread
+from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.topics import Event
 from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.stores.base.views import RunFilter
@@ -191,6 +194,24 @@ class SyncEngine:
     def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
         """Deliver held or unread signals by hand; see `Engine.redeliver`."""
         return self._wait(self._engine.redeliver(signals, to=to))
+
+    def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        event_id: str | None = None,
+    ) -> int:
+        """Publish an event; see `Engine.publish`."""
+        return self._wait(self._engine.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
+
+    def on(
+        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
+    ) -> None:
+        """Let events start runs; see `Engine.on`."""
+        self._engine.on(topic, start=start, key=key, dedup=dedup)
 
     def status(self, target: str) -> RunView | None:
         """The run with this id or key, or None."""

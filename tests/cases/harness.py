@@ -112,6 +112,9 @@ class Node:
     async def signal(self, target: str, name: Any, payload: Any = None, **options: Any) -> Any:
         return await self.do(self.engine.signal(target, name, payload, **options))
 
+    async def publish(self, topic: Any, payload: Any = None, **options: Any) -> int:
+        return await self.do(self.engine.publish(topic, payload, **options))
+
 
 class Harness:
     """One database, one clock, any number of processes."""

@@ -14,7 +14,8 @@ def test_every_case_has_its_tests_or_says_what_it_waits_for():
     rows = ROW.findall((HERE / "README.md").read_text(encoding="utf-8"))
     wrong = []
     for case, cell in rows:
-        source = (HERE / f"test_{SYSTEMS[case[:2]]}.py").read_text(encoding="utf-8")
+        files = (f"test_{SYSTEMS[case[:2]]}.py", "test_events.py")
+        source = "".join((HERE / file).read_text(encoding="utf-8") for file in files)
         named = set(re.findall(rf"def (test_{case.lower().replace('-', '_')}_\w+)", source))
         if named != set(re.findall(r"`(test_\w+)`", cell)) or (not named and not cell.startswith("later: ")):
             wrong.append(case)

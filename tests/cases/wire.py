@@ -14,7 +14,7 @@ from stepwell.stores.base.wakeups import Hint, Hub
 
 Hook = Callable[[str], Awaitable[None]]
 
-WRITES = frozenset({"create", "claim", "apply", "cancel", "deliver"})
+WRITES = frozenset({"create", "claim", "apply", "cancel", "deliver", "publish"})
 
 
 async def _pass(_: str) -> None:
@@ -37,6 +37,7 @@ class Wire:
         self.wakeups = Hub()
         self.runs: Any = _Noun(self, "runs")
         self.signals: Any = _Noun(self, "signals")
+        self.events: Any = _Noun(self, "events")
         self.workers: Any = _Noun(self, "workers")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""signal, cancel, retry, resume and rollback resume."""
+"""signal, publish, cancel, retry, resume and rollback resume."""
 
 from __future__ import annotations
 
@@ -82,3 +82,18 @@ def test_what_is_not_possible_in_a_state_is_exit_code_5(cli: Cli, db: Shop, verb
     assert (said.code, said.error["code"]) == (5, "SW404")
     assert said.error["fix"] == f"stepwell why {db.ids['checkout']}"
     assert db.status("checkout-1").status == "completed"
+
+
+def test_an_event_is_published_and_kept_once(cli: Cli, db: Shop) -> None:
+    words = ["publish", "news", "n:=1", "--retain", "1h", "--event-id", "e1", "--db", db.url]
+
+    assert cli(*words).out.strip() == "Published on 'news': 0 runs got it."
+    assert cli(*words, "-o", "json").json == {"schema": "stepwell.publication/1", "topic": "news", "reached": 0}
+
+
+@pytest.mark.parametrize("words", [["a/b"], ["news", "--retain", "soon"], ["news", "--retain", "0"]])
+def test_an_event_that_is_wrong_is_refused(cli: Cli, db: Shop, words: list[str]) -> None:
+    said = cli("publish", *words, "--db", db.url)
+
+    assert said.code != 0
+    assert "SW10" in said.err

@@ -104,3 +104,11 @@ def test_effects_that_could_not_be_undone_are_marked() -> None:
 
     assert lines[0].endswith("⚠ rollback incomplete")
     assert lines[-1].endswith("not undone")
+
+
+def test_a_wait_for_an_event_says_which() -> None:
+    waits = [WaitView("Shipped", "topic", BEGIN, ("Shipped",), where=('order="42"',))]
+
+    assert render_tree(run(), [], waits)[-1] == (
+        "└─ ‖ Shipped  waiting for an event of 'Shipped' with order=\"42\" until 2026-01-02 03:04:05 UTC"
+    )

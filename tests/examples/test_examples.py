@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from examples import agent, approval, billing, fan_out, incremental_poller, onboarding, order_saga, reminder
+from examples import agent, approval, billing, fan_out, incremental_poller, onboarding, order_saga, reminder, shipping
 from examples import throttled_calls as throttled
 from stepwell import RetryAfter, RunFailed, step
 from stepwell.clock import to_datetime
@@ -30,6 +30,7 @@ LAST_LINES = {
     "onboarding": "Ann is active, Bob is reminded",
     "order_saga": "order-2: compensated",
     "reminder": r"stopped after \d reminders",
+    "shipping": "order-2: 3 parcels",
     "throttled_calls": "10 calls, 5 receipts, 5 payouts",
 }
 
@@ -437,3 +438,22 @@ async def test_sc_34_a_reminder_that_fell_due_while_no_worker_ran_is_sent_late_a
     await worker.signal("birthday", "stop")
 
     assert await harness.result(run) == "stopped after 2 reminders"
+
+
+# --- shipping ---
+
+
+@pytest.mark.parametrize("days", [1, 5])
+async def test_an_order_is_shipped_in_time_or_late(harness: Harness, printed: Printed, days: int):
+    worker = await harness.worker(shipping.ship, **MONTHS)
+    worker.engine.on(shipping.Paid, start=shipping.ship, key="order")
+    await worker.publish(shipping.Paid("o1", 20))
+    await worker.publish(shipping.Paid("o1", 20))
+    await harness.advance(f"{days}d")
+
+    assert await worker.publish(shipping.Shipped("o2")) == 0
+    assert await worker.publish(shipping.Shipped("o1", parcels=2)) == 1
+    await harness.drain()
+    assert await harness.result("o1") == "2 parcels"
+    thanks = ["o1: thank you for 20 EUR"]
+    assert printed() == (thanks if days == 1 else [*thanks, "o1: we are late"])

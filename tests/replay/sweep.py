@@ -22,7 +22,8 @@ Moment = Literal["before", "after"]
 
 CANCEL = "~cancel"
 ASK = "~ask "  # before the name of a signal that asks; its answer counts as an effect
-SWEPT = ("runs.", "signals.", "views.next_wake")
+PUBLISH = "~publish "  # and the topic
+SWEPT = ("runs.", "signals.", "events.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
 
@@ -88,6 +89,8 @@ class Execution:
                 await client.do(client.engine.cancel(run.run_id))
             elif name.startswith(ASK):
                 self.asking.append(asyncio.ensure_future(self._ask(client, name.removeprefix(ASK), payload)))
+            elif name.startswith(PUBLISH):
+                await client.publish(name.removeprefix(PUBLISH), payload, retain="1h")
             else:
                 await client.signal("program", name, payload, if_missing="drop")
         await harness.advance(program.lasts)

@@ -4,9 +4,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
-from stepwell import Break, Context, Continue, Engine, Handle, Message, Retry, StepContext, Tried, step, workflow
+from stepwell import (
+    Arrived,
+    Break,
+    Context,
+    Continue,
+    Engine,
+    Event,
+    Handle,
+    Message,
+    Retry,
+    StepContext,
+    Tried,
+    done,
+    signal,
+    step,
+    timer,
+    topic,
+    workflow,
+)
 
 
 @dataclass
@@ -17,6 +35,11 @@ class Order:
 @dataclass
 class Payment:
     amount: int
+
+
+class Shipped(Event):
+    order: str
+    parcels: int = 1
 
 
 async def refund(order: Order, payment: Payment) -> None: ...
@@ -63,6 +86,14 @@ async def checkout(ctx: Context, order: Order) -> Payment:
         return Break("done") if count > 3 else Continue(count + 1)
 
     assert_type(await ctx.loop("count", body, 0), str)
+    assert_type(await ctx.topic(Shipped, where={"order": order.id}, since="start", timeout="1h"), Shipped)
+    assert_type(await ctx.topic("shipped"), Any)
+    child = ctx.child(nothing)
+    first = await ctx.wait_any(a=signal("go"), b=topic(Shipped), c=timer("1h"), d=done(child))
+    assert_type(first, Arrived)
+    await ctx.topic(Order)  # type: ignore[type-var]
+    await ctx.topic(Shipped, since="ever")  # type: ignore[call-overload]
+    await ctx.wait_any(a="go")  # type: ignore[arg-type]
     await ctx.step(charge, 1)  # type: ignore[call-overload]
     await ctx.child(checkout, 1)  # type: ignore[misc]
     return payment
@@ -77,6 +108,10 @@ async def main() -> None:
     async with Engine("memory:", workflows=[checkout, nothing]) as engine:
         assert_type(await engine.start(checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(nothing)).result(), int)
+        assert_type(await engine.publish(Shipped("1"), deliver="one", retain="7d"), int)
+        await engine.publish(Shipped(1))  # type: ignore[arg-type]
+        await engine.publish("shipped", deliver="some")  # type: ignore[arg-type]
+        engine.on(Shipped, start=checkout, key="order")
         await engine.start(checkout, 1)  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
     assert_type(pack(Order("1")), int)

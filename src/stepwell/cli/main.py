@@ -22,6 +22,7 @@ _MODULES = {
     "history": "history",
     "result": "result",
     "signal": "signals",
+    "publish": "publish",
     "cancel": "cancel",
     "retry": "retry",
     "resume": "resume",

@@ -160,6 +160,9 @@ def _wait(wait: WaitView) -> str:
         case "signal":
             what = " or ".join(repr(name) for name in wait.names) or "any name"
             return clean(f"waiting for signal {what}{due}")
+        case "topic":
+            asked = f" with {', '.join(wait.where)}" if wait.where else ""
+            return clean(f"waiting for an event of {wait.names[0]!r}{asked}{due}")
         case "child":
             return "waiting for its child run"
         case "retry":

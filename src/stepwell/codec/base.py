@@ -74,9 +74,9 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Workflow and path, for the line `where` of an error; of a signal that is being sent: its name."""
+        """Workflow and path, for the line `where` of an error; of what is sent from outside: the signal or topic."""
         if not self.workflow:
-            return f"signal {self.path}"
+            return f"{'topic' if self.what == 'the event' else 'signal'} {self.path}"
         return f"workflow {self.workflow}" + (f", path {self.path}" if self.path else "")
 
 

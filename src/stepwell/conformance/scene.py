@@ -7,15 +7,16 @@ from typing import Any
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.clock import ManualClock
-from stepwell.ids import Incarnation, RunId, SignalId
+from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Entry
+from stepwell.model.events import NewEvent, Published
 from stepwell.model.locations import ROOT, Location, named
 from stepwell.model.runs import Claimed, Created, History, NewRun, Parent, Run
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.model.waits import Wait
+from stepwell.model.waits import Since, Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker, Worker
 from stepwell.stores.base.store import Store
 
@@ -52,6 +53,16 @@ def step(seq: int, at: Location, **changes: Any) -> Entry:
 def wait_signal(*names: str, at: Location = FIRST) -> Wait:
     """A wait for a signal of one of these names, or of any."""
     return Wait(at, WaitKind.SIGNAL, 1, None, names)
+
+
+def new_event(event_id: str, topic: str = "news", **changes: Any) -> NewEvent:
+    """An event on a topic."""
+    return NewEvent(EventId(event_id), topic, event_id.encode())._replace(**changes)
+
+
+def wait_topic(topic: str = "news", *where: str, at: Location = FIRST, since: Since = "wait", token: int = 1) -> Wait:
+    """A wait for an event on a topic."""
+    return Wait(at, WaitKind.TOPIC, token, None, (topic,), where, since)
 
 
 def wait_child(at: Location) -> Wait:
@@ -159,6 +170,25 @@ class Scene:
         """Deliver one signal."""
         [delivered], _ = await self.store.signals.deliver([new_signal(signal_id, target, name, **changes)])
         return delivered
+
+    async def publish(self, event_id: str, topic: str = "news", **changes: Any) -> Published:
+        """Publish one event."""
+        [published], _ = await self.store.events.publish([new_event(event_id, topic, **changes)])
+        return published
+
+    async def waiting(self, run_id: str, *waits: Wait, **changes: Any) -> Turn:
+        """A run that is parked with these waits."""
+        turn = await self.begin(run_id, **changes)
+        await turn.park(*waits)
+        return turn
+
+    async def events(self, run_id: str) -> list[str]:
+        """The payloads of the events in the inbox, in order."""
+        return [event.payload.decode() for event in (await self.store.runs.inbox(RunId(run_id))).events]
+
+    async def kept(self, topic: str | None = None) -> list[str]:
+        """The payloads of what topics keep, oldest first."""
+        return [event.payload.decode() for event in await self.store.views.list_events(limit=99, topic=topic)]
 
     async def cancel(self, run_id: str, *, compensate: bool = True, reason: str = "") -> Cancelled:
         """Cancel a run."""

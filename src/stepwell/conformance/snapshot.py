@@ -11,7 +11,7 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals and acts; workers; held and unread signals.
+    """Runs with histories, signals, events and acts; workers; held and unread signals; kept events.
 
     Equal if and only if nothing visible changed.
     """
@@ -23,6 +23,7 @@ async def snapshot(store: Store) -> dict[str, Any]:
             "run": detail.run,
             "history": detail.history,
             "signals": detail.signals,
+            "events": detail.events,
             "children": sorted(child.run_id for child in detail.children),
             "audit": await store.views.list_audit(run.run_id),
         }
@@ -31,4 +32,5 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "workers": await store.views.list_workers(),
         "held": await store.views.list_held(limit=_ALL),
         "unread": await store.views.list_unread(limit=_ALL),
+        "kept": await store.views.list_events(limit=_ALL),
     }

@@ -168,7 +168,7 @@ class DeadlineSuite(StoreCase):
 
     async def test_the_limit_of_a_wait_is_kept(self, scene: Scene) -> None:
         limit = Instant(scene.clock.now() + _SECOND)
-        wait = Wait(FIRST, wait_signal("go").kind, 1, None, ("go",), limit)
+        wait = Wait(FIRST, wait_signal("go").kind, 1, None, ("go",), limit_at=limit)
         turn = await scene.begin("r1", max_suspend=_SECOND)
 
         await turn.park(wait, wake_at=limit)

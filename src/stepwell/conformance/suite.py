@@ -8,6 +8,7 @@ from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
 from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
+from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
@@ -40,6 +41,9 @@ class StoreSuite(
     AnswerSuite,
     RedeliverySuite,
     SignalOrStartSuite,
+    EventSuite,
+    KeptEventSuite,
+    UnreadEventSuite,
     ResumeSuite,
     RetrySuite,
     LeaseSuite,

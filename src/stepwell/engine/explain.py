@@ -37,6 +37,7 @@ def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanat
         "owner": run.owner,
         "wake_at": to_datetime(run.wake_at) if run.wake_at is not None else None,
         "pending_signals": [signal.name for signal in detail.signals],
+        "pending_events": [event.topic for event in detail.events],
         "active_children": [child.run_id for child in detail.children if child.ended_at is None],
         "stalls": run.stalls,
     }
@@ -116,6 +117,9 @@ def _words(wait: WaitView, detail: Detail, now: Instant) -> str:
         case "signal":
             what = " or ".join(repr(name) for name in wait.names) or "any name"
             return f"a signal {what} at {wait.path}{by}"
+        case "topic":
+            asked = f" with {', '.join(wait.where)}" if wait.where else ""
+            return f"an event of {wait.names[0]!r}{asked} at {wait.path}{by}"
         case "child":
             states = ", ".join(child.status.value for child in detail.children if child.ended_at is None)
             return f"its child at {wait.path} ({states or 'ended'})"
@@ -147,4 +151,7 @@ def _round(left: timedelta) -> str:
 
 def _advice(run_id: str, waits: list[WaitView]) -> str:
     names = [name for wait in waits if wait.kind == "signal" for name in wait.names or ("NAME",)]
-    return f"stepwell signal {run_id} {names[0]}" if names else ""
+    topics = [wait.names[0] for wait in waits if wait.kind == "topic"]
+    if names:
+        return f"stepwell signal {run_id} {names[0]}"
+    return f"stepwell publish {topics[0]}" if topics else ""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
+from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
 from stepwell.engine.results import Answers, Results
@@ -27,9 +28,11 @@ from stepwell.errors import (
     StoreUnavailableError,
 )
 from stepwell.ids import RunId
+from stepwell.model.events import Deliver
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run, normal_key
 from stepwell.model.states import RunStatus
+from stepwell.model.topics import Event
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
@@ -88,6 +91,7 @@ class Facade(SignalVerbs):
         self._results = Results(store)
         self._answers = Answers(store)
         self._stalls_max = 5
+        self._publisher = Publisher(codec, self._encode_input)
 
     # --- starting ---
 
@@ -249,6 +253,40 @@ class Facade(SignalVerbs):
         """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
         run = await self._get(target)
         return Handle(self, run.run_id, is_new=False, same_input=True, output_hint=workflow.output_hint)
+
+    # --- events ---
+
+    async def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        event_id: str | None = None,
+    ) -> int:
+        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`; how many runs got it.
+
+        "all" is for every run that waits for it now, "one" for the one that has waited longest. With `retain` ("1h";
+        True is 7 days) the topic also keeps it for waits to come, "one" only if nobody took it. A full topic raises
+        `TopicFullError`. Publishing a known `event_id` again does nothing.
+        """
+        new = self._publisher.make(topic, payload, deliver, retain, event_id or self._environment.ids.uuid())
+        (published,), claimed = await self._surely(
+            lambda _: self._claiming(lambda offer: self._store.events.publish([new], offer))
+        )
+        self._adopt(claimed)
+        return check_published(published, new.topic)
+
+    def on(
+        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
+    ) -> None:
+        """Let each event that *this engine* publishes on a topic start a run, in the transaction that publishes it.
+
+        The event is the run's input. `key` is a field of the event or a function of it: an event whose key has a run,
+        active or ended within `dedup`, starts none. Engines that did not call this start nothing.
+        """
+        self._publisher.on(topic, start, key, dedup)
 
     # --- looking ---
 

@@ -85,6 +85,7 @@ class WaitView:
     due_at: datetime | None
     names: tuple[str, ...]
     failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that is waiting to be tried again
+    where: tuple[str, ...] = ()  # of a wait for an event: what the event must have
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _value(kind: EntryKind, value: bytes) -> Any:
     match kind:
         case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT | EntryKind.ITEM:
             return plain(value)
-        case EntryKind.CHILD | EntryKind.RACE:
+        case EntryKind.CHILD | EntryKind.RACE | EntryKind.TOPIC:
             header, payload = unpack(value)
             return [*header, plain(payload)]
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.JOIN:
@@ -223,6 +224,7 @@ def wait_views(detail: Detail) -> list[WaitView]:
             _time(wait.due_at),
             wait.names,
             tuple(tries.get(wait.location, ())),
+            wait.where,
         )
         for wait in detail.history.waits
     ]

@@ -77,6 +77,7 @@ class Commit(NamedTuple):
     move: Move | None = None  # None: stays running and owned
     refused: tuple[Refusal, ...] = ()  # signals that do not fit; no longer pending, and kept for people
     replies: tuple[Reply, ...] = ()
+    received: tuple[int, ...] = ()  # numbers of events in the run's inbox
 
 
 class Verdict(StrEnum):

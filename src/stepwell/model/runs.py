@@ -9,6 +9,7 @@ from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -128,6 +129,7 @@ class Inbox(NamedTuple):
 
     signals: tuple[Signal, ...] = ()
     children: tuple[ChildOutcome, ...] = ()
+    events: tuple[IncomingEvent, ...] = ()
 
 
 class History(NamedTuple):

@@ -81,6 +81,7 @@ class EntryKind(StrEnum):
     SLEEP = "z"
     RECEIVE = "r"
     RECEIVE_MANY = "m"
+    TOPIC = "t"
     JOIN = "j"
     RACE = "x"
     LOOP = "l"
@@ -113,5 +114,6 @@ class WaitKind(StrEnum):
 
     TIMER = "timer"
     SIGNAL = "signal"
+    TOPIC = "topic"
     CHILD = "child"
     RETRY = "retry"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.model.locations import Location
 from stepwell.model.states import WaitKind
+
+# Which events of a topic a wait takes: those published after it was stored; also those kept by the topic since the run
+# was created; or all that the topic keeps.
+Since = Literal["wait", "start", "all"]
 
 
 class Wait(NamedTuple):
@@ -16,5 +20,7 @@ class Wait(NamedTuple):
     kind: WaitKind
     token: int
     due_at: Instant | None = None
-    names: tuple[str, ...] = ()  # of signals; empty means any
+    names: tuple[str, ...] = ()  # of signals, empty means any; of a topic, its one name
+    where: tuple[str, ...] = ()  # of a topic: the facets that an event must have
+    since: Since = "wait"  # of a topic
     limit_at: Instant | None = None  # a run that still waits here then has waited too long, and fails

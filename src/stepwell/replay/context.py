@@ -14,11 +14,13 @@ from stepwell.errors import Failure, InvalidOptionError, StepFailed
 from stepwell.ids import RunId
 from stepwell.model.failures import FailureRecord
 from stepwell.model.states import EntryKind
+from stepwell.model.topics import Event
+from stepwell.replay.awaiting import Awaiting
 from stepwell.replay.branches import check_branches
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
-from stepwell.replay.primitives.child import ChildOptions, ChildStart, StartOptions, run_child, run_spawn
+from stepwell.replay.primitives.child import ChildOptions, ChildStart, StartOptions, await_child, run_child, run_spawn
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -28,7 +30,6 @@ from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
-from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.receiving import Receiving
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
@@ -39,6 +40,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 In = TypeVar("In")
 Out = TypeVar("Out")
+E = TypeVar("E", bound=Event)
 
 _LOG = logging.getLogger("stepwell.workflow")
 
@@ -62,7 +64,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context(Receiving):
+class Context(Receiving, Awaiting):
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 
@@ -228,16 +230,6 @@ class Context(Receiving):
 
     # --- messages ---
 
-    def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
-        """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
-
-        What comes first is recorded; a signal that would have come later stays in the mailbox.
-        """
-        check_awaited(awaited)
-        scope = self._scope
-        location, entry = scope.place(name, EntryKind.WAIT_ANY, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_wait_any(scope, location, entry, awaited))
-
     # --- parallel ---
 
     def join(
@@ -332,7 +324,13 @@ class Context(Receiving):
         """
         scope, how = self._scope, ChildStart(**options)
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
-        return ChildOperation(scope.turn, location, lambda: run_child(scope, location, entry, workflow, input, how))
+        return ChildOperation(
+            scope.turn,
+            location,
+            lambda: run_child(scope, location, entry, workflow, input, how),
+            ended=lambda: await_child(scope, location, workflow, input, how),
+            output_hint=workflow.output_hint,
+        )
 
     def children(
         self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None

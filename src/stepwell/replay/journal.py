@@ -31,6 +31,7 @@ class Pending:
     children: list[NewRun] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    received: dict[int, None] = field(default_factory=dict)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -180,6 +181,10 @@ class Journal:
         """Somebody who asked is answered with the next commit."""
         self.pending.replies.append(reply)
 
+    def receive_event(self, number: int) -> None:
+        """An event was used, perhaps by several waits; it leaves the inbox in the commit that carries its use."""
+        self.pending.received[number] = None
+
     def start_child(self, child: NewRun) -> None:
         """A child begins with the next commit."""
         self.pending.children.append(child)
@@ -223,4 +228,5 @@ class Journal:
             move,
             tuple(pending.refused),
             tuple(pending.replies),
+            tuple(pending.received),
         )

@@ -12,6 +12,7 @@ from stepwell.model.failures import FailureRecord
 from stepwell.model.locations import Location
 
 if TYPE_CHECKING:
+    from stepwell.model.runs import ChildOutcome
     from stepwell.replay.turn import Turn
 
 T = TypeVar("T", covariant=True)
@@ -74,7 +75,20 @@ class Operation(Coroutine[Any, Any, T]):
 class ChildOperation(Operation[T]):
     """A child to await: for its result, or with `outcome()` for how it ended."""
 
-    __slots__ = ()
+    __slots__ = ("ended", "output_hint")
+
+    def __init__(
+        self,
+        turn: Turn,
+        location: Location,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        ended: Callable[[], Coroutine[Any, Any, ChildOutcome]],
+        output_hint: Any,
+    ) -> None:
+        super().__init__(turn, location, begin)
+        self.ended = ended  # waits for its end without recording that here, for combined waits
+        self.output_hint = output_hint
 
     def outcome(self) -> Operation[Outcome[T]]:
         """The same child, whose failure is a value instead of an exception."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WAITS_OF: dict[WaitKind, frozenset[EntryKind]] = {
     WaitKind.TIMER: frozenset({EntryKind.SLEEP}),
     WaitKind.SIGNAL: frozenset({EntryKind.RECEIVE, EntryKind.RECEIVE_MANY}),
+    WaitKind.TOPIC: frozenset({EntryKind.TOPIC}),
     WaitKind.CHILD: frozenset({EntryKind.CHILD}),
     WaitKind.RETRY: frozenset({EntryKind.STEP, EntryKind.UNDO}),
 }

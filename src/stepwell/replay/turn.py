@@ -23,11 +23,12 @@ from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
+from stepwell.model.events import IncomingEvent, is_answered
 from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, Inbox, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, RunStatus, WaitKind
-from stepwell.model.waits import Wait
+from stepwell.model.waits import Since, Wait
 from stepwell.replay import divergence
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.journal import Journal
@@ -39,7 +40,7 @@ from stepwell.replay.suspend import Suspend
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
 
-Arrival = Signal | ChildOutcome | None  # None: the deadline passed
+Arrival = Signal | ChildOutcome | IncomingEvent | None  # None: the deadline passed
 
 
 class _Armed:
@@ -77,6 +78,9 @@ class Turn:
         self._outcomes: dict[Location, ChildOutcome] = {}
         self.observations: Observations | None = None  # since the code first looked into its mailbox
         self.owed: list[Asked] = []  # received, and not answered yet
+        self._events: dict[int, IncomingEvent] = {}  # by number, which is the order of delivery
+        self._seen_event = 0
+        self._shared_events: set[int] = set()  # a wait has it, and others that it was delivered to may come
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -122,6 +126,11 @@ class Turn:
                 self._signals.append(signal)
         for outcome in inbox.children:
             self._outcomes[outcome.location] = outcome
+        for event in inbox.events:
+            # One that is here still may be for another wait now.
+            if event.number > self._seen_event or event.number in self._events:
+                self._seen_event = max(self._seen_event, event.number)
+                self._events[event.number] = event
 
     def take_bodies(self) -> list[Body]:
         """The bodies asked for since the last call; the caller runs them and settles each."""
@@ -281,7 +290,13 @@ class Turn:
             self.bodies.remove(body)
 
     async def wait(
-        self, location: Location, kind: WaitKind, due_at: Instant | None, names: tuple[str, ...] = ()
+        self,
+        location: Location,
+        kind: WaitKind,
+        due_at: Instant | None,
+        names: tuple[str, ...] = (),
+        where: tuple[str, ...] = (),
+        since: Since = "wait",
     ) -> Arrival:
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
         stored = self.journal.waits.get(location)
@@ -289,10 +304,11 @@ class Turn:
         if self.observations is not None:
             self.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
-            wait = stored._replace(names=names)
+            wait = stored._replace(names=names, where=where, since=since)
         else:
             self._tokens += 1
-            wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names, self._limit(due_at))
+            limit = self._limit(due_at)
+            wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names, where, since, limit)
         armed = _Armed(wait, self.loop.create_future())
         self._armed[location] = armed
         if due_at is not None:
@@ -301,7 +317,16 @@ class Turn:
         try:
             return await armed.future
         finally:
-            self._armed.pop(location, None)
+            if self._armed.get(location) is armed:
+                del self._armed[location]
+
+    def is_waiting_at(self, location: Location) -> bool:
+        """Whether the code waits here already."""
+        return location in self._armed
+
+    def disarm(self, location: Location) -> None:
+        """Nobody waits here any more: something else may, before the task that did has heard of it."""
+        self._armed.pop(location, None)
 
     def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
         """The wait that was registered here before, with its deadline."""
@@ -341,20 +366,32 @@ class Turn:
     def _arrive_next(self) -> bool:
         return (
             (bool(self._outcomes) and self._child_next())
-            or (bool(self._signals) and self._signal_next())
+            or (bool(self._signals or self._events) and self._message_next())
             or (bool(self._deadlines) and self._deadline_next())
         )
 
-    def _signal_next(self) -> bool:
+    def _message_next(self) -> bool:
+        """Hand over the signal or event that came first, of those that somebody waits for."""
+        found = self._find_signal() if self._signals else None
+        event = self._find_event() if self._events else None
+        if found is not None and (event is None or found[1].sent_at <= event[1].published_at):
+            armed, signal = found
+            self._signals.remove(signal)
+            armed.future.set_result(signal)
+            return True
+        if event is not None:
+            event[0].future.set_result(event[1])
+            return True
+        return False
+
+    def _find_signal(self) -> tuple[_Armed, Signal] | None:
         for armed in self._armed.values():
             if armed.wait.kind is not WaitKind.SIGNAL or armed.future.done():
                 continue
-            for index, signal in enumerate(self._signals):
+            for signal in self._signals:
                 if self._may_have(signal, armed.wait.names, armed.wait.location):
-                    del self._signals[index]
-                    armed.future.set_result(signal)
-                    return True
-        return False
+                    return armed, signal
+        return None
 
     def _may_have(self, signal: Signal, names: tuple[str, ...], at: Location) -> bool:
         is_named = not names or signal.name in names
@@ -383,6 +420,33 @@ class Turn:
     def _release_next(self) -> bool:
         """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
         return self.observations is not None and self.is_idle and self.observations.release_all()
+
+    def _find_event(self) -> tuple[_Armed, IncomingEvent] | None:
+        """An event, and the next wait that it was delivered to; if none of those is left, any that asks for it.
+
+        One at a time, like all results: the others it was delivered to get it before this turn's next commit.
+        """
+        waiting = [armed for armed in self._armed.values() if armed.wait.kind is WaitKind.TOPIC]
+        for number, event in tuple(self._events.items()):
+            asking = [
+                armed
+                for armed in waiting
+                if not armed.future.done() and is_answered(armed.wait, event.topic, event.facets)
+            ]
+            meant = next((armed for armed in asking if armed.wait.location in event.locations), None)
+            if meant is not None:
+                return meant, event
+            if number in self._shared_events:
+                self._shared_events.discard(number)
+                del self._events[number]
+            elif asking:
+                return asking[0], event
+        return None
+
+    def received(self, event: IncomingEvent) -> None:
+        """An event is recorded by a wait: only those that it was delivered to as well get it now."""
+        self._shared_events.add(event.number)
+        self.journal.receive_event(event.number)
 
     def _child_next(self) -> bool:
         for location in tuple(self._outcomes):

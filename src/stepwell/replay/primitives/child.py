@@ -14,6 +14,7 @@ from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.definition import Workflow
+from stepwell.replay.operations import Outcome
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
@@ -50,10 +51,7 @@ async def run_child(
     turn = scope.turn
     if entry is None:
         started_at = scope.time
-        if turn.stored_wait(location, WaitKind.CHILD) is None:
-            turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
-        outcome = await turn.wait(location, WaitKind.CHILD, None)
-        assert isinstance(outcome, ChildOutcome)
+        outcome = await await_child(scope, location, child, input, options)
         entry = _record(scope, location, outcome, turn.now - started_at)
     else:
         await turn.in_order(entry)
@@ -62,6 +60,42 @@ async def run_child(
         raise revive(decode_failure(entry.value))
     _, output = unpack(entry.value)
     return decode_value(turn, location, output, child.output_hint, "the child's result")
+
+
+async def await_child(
+    scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, options: ChildStart
+) -> ChildOutcome:
+    """How the child ended, without recording it; the child begins if it has not begun."""
+    turn = scope.turn
+    if location in turn.journal.entries or turn.is_waiting_at(location):
+        raise InvalidOptionError(
+            f"the child {turn.journal.names.text(location)} is awaited already",
+            where=turn.journal.names.text(location),
+            fix="wait for a child in one place at a time",
+        )
+    if turn.stored_wait(location, WaitKind.CHILD) is None:
+        turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
+    outcome = await turn.wait(location, WaitKind.CHILD, None)
+    assert isinstance(outcome, ChildOutcome)
+    return outcome
+
+
+def write_outcome(scope: Scope, location: Location, outcome: ChildOutcome) -> bytes:
+    """What a combined wait stores of a child that ended first."""
+    if outcome.status is RunStatus.COMPLETED and outcome.output is not None:
+        value = _own_copy(scope, location, outcome, outcome.output)
+    else:
+        value = outcome.failure or b""
+    return pack([outcome.run_id, outcome.status.value], value)
+
+
+def read_outcome(scope: Scope, location: Location, value: bytes, hint: Any) -> Outcome[Any]:
+    """What `write_outcome` stored."""
+    (_, status), stored = unpack(value)
+    if status == RunStatus.COMPLETED.value:
+        result = decode_value(scope.turn, location, stored, hint, "the child's result") if stored else None
+        return Outcome(True, result, status, None)
+    return Outcome(False, None, status, decode_failure(stored) if stored else None)
 
 
 def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int) -> Entry:

@@ -10,12 +10,17 @@ from typing import Any, NamedTuple, assert_never
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.errors import InvalidOptionError
 from stepwell.model.entries import Entry
+from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location, check_name, named
+from stepwell.model.runs import ChildOutcome
 from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.replay.operations import ChildOperation
 from stepwell.replay.packing import pack, unpack
+from stepwell.replay.primitives.child import read_outcome, write_outcome
 from stepwell.replay.primitives.receive import fits, read_messages, write_messages
 from stepwell.replay.primitives.reply import check_answered
+from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Signal, Wanted, wanted
 from stepwell.replay.turn import Arrival
@@ -36,7 +41,15 @@ class TimeAwaited:
     lasts: Span
 
 
-Awaited = SignalAwaited | TimeAwaited
+@dataclass(frozen=True, slots=True)
+class ChildAwaited:
+    """The end of a child."""
+
+    child: ChildOperation[Any]
+
+
+# A further kind of thing to wait for is one more class here, and one more case in `_wait`, `_write` and `_read`.
+Awaited = SignalAwaited | TimeAwaited | ChildAwaited | EventAwaited[Any]
 
 
 def signal(*signals: str | Signal[Any]) -> SignalAwaited:
@@ -49,8 +62,17 @@ def timer(duration: Duration) -> TimeAwaited:
     return TimeAwaited(span(duration, what="timer"))
 
 
+def done(child: ChildOperation[Any]) -> ChildAwaited:
+    """For `ctx.wait_any`: the end of a child, however it ends. It begins with the wait, and goes on if it loses: the
+    same operation can be awaited later.
+    """
+    if not isinstance(child, ChildOperation):
+        raise InvalidOptionError(f"{child!r} is not a child", fix="give what ctx.child(...) returns, without await")
+    return ChildAwaited(child)
+
+
 class Arrived(NamedTuple):
-    """What came first: its label, and the `Message` if it was a signal."""
+    """What came first: its label, and the `Message` of a signal, the event of a topic, or the `Outcome` of a child."""
 
     label: str
     value: Any
@@ -62,8 +84,11 @@ def check_awaited(awaited: Mapping[str, Awaited]) -> None:
         raise InvalidOptionError("nothing is waited for", fix='ctx.wait_any(answer=signal("answer"), late=timer("1h"))')
     for label, each in awaited.items():
         check_name(label, what="label")
-        if not isinstance(each, SignalAwaited | TimeAwaited):
-            raise InvalidOptionError(f"{label}: {each!r} cannot be waited for", fix='use signal("name") or timer("1h")')
+        if not isinstance(each, SignalAwaited | TimeAwaited | ChildAwaited | EventAwaited):
+            raise InvalidOptionError(
+                f"{label}: {each!r} cannot be waited for",
+                fix='use signal("name"), topic("name"), timer("1h") or done(child)',
+            )
 
 
 async def run_wait_any(
@@ -73,23 +98,22 @@ async def run_wait_any(
     turn, takes = scope.turn, _wanted_of(awaited)
     if takes is not None:
         check_answered(scope)
+    for each in awaited.values():
+        if isinstance(each, ChildAwaited):
+            turn.unawaited.pop(each.child, None)
+    takes = takes or Wanted()
     if entry is None:
         label, arrival = await _first(scope, location, awaited)
-        while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes or Wanted()):
+        while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes):
             label, arrival = await _first(scope, location, awaited)
-        if isinstance(arrival, StoredSignal):
-            value = write_messages(scope, location, [arrival])
-        else:
-            value = pack([], b"")
-        stored = pack([label], value)
+        stored = pack([label], _write(scope, location, arrival))
         entry = turn.journal.record(location, EntryKind.WAIT_ANY, EntryStatus.DONE, stored, turn.now)
     else:
         turn.journal.skip_below(location)
         await turn.in_order(entry)
     scope.saw(entry)
     (label,), value = unpack(entry.value)
-    messages = read_messages(scope, location, value, takes or Wanted())
-    return Arrived(label, messages[0] if messages else None)
+    return Arrived(label, _read(scope, location, awaited.get(label), value, takes))
 
 
 def _wanted_of(awaited: Mapping[str, Awaited]) -> Wanted | None:
@@ -103,23 +127,81 @@ async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited
     arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.create_future()
 
     async def wait(label: str, each: Awaited) -> None:
-        at = named(location, turn.journal.names.number(label))
-        turn.journal.visited.add(at)
-        match each:
-            case SignalAwaited(names, _):
-                arrival = await turn.wait(at, WaitKind.SIGNAL, None, names)
-            case TimeAwaited(lasts):
-                stored = turn.stored_wait(at, WaitKind.TIMER)
-                due_at = stored.due_at if stored is not None else Instant(turn.now + lasts)
-                arrival = await turn.wait(at, WaitKind.TIMER, due_at)
-            case _:
-                assert_never(each)
+        try:
+            arrival = await _wait(scope, location, label, each)
+        except Exception as error:  # noqa: BLE001  what cannot be waited for is the waiting code's failure
+            if not arrived.done():
+                arrived.set_exception(error)
+            return
         if not arrived.done():
             arrived.set_result((label, arrival))
 
-    waiting = [turn.loop.create_task(wait(label, each)) for label, each in awaited.items()]
+    waiting = [turn.loop.create_task(wait(label, each)) for label, each in _worth_waiting_for(awaited).items()]
     try:
         return await arrived
     finally:
-        for each in waiting:
-            each.cancel()
+        for task in waiting:
+            task.cancel()
+        for each in awaited.values():
+            if isinstance(each, ChildAwaited):
+                turn.disarm(each.child.location)
+
+
+def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
+    """All but the timers that cannot be the first of the timers."""
+    timers = {label: each.lasts for label, each in awaited.items() if isinstance(each, TimeAwaited)}
+    if len(timers) < 2:
+        return awaited
+    first = min(timers, key=lambda label: timers[label])
+    return {label: each for label, each in awaited.items() if label not in timers or label == first}
+
+
+async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) -> Arrival:
+    """Wait for one of the things."""
+    turn = scope.turn
+    at = named(location, turn.journal.names.number(label))
+    turn.journal.visited.add(at)
+    match awaited:
+        case SignalAwaited(names, _):
+            return await turn.wait(at, WaitKind.SIGNAL, None, names)
+        case TimeAwaited(lasts):
+            stored = turn.stored_wait(at, WaitKind.TIMER)
+            due_at = stored.due_at if stored is not None else Instant(turn.now + lasts)
+            return await turn.wait(at, WaitKind.TIMER, due_at)
+        case EventAwaited():
+            return await await_event(scope, at, awaited, None)
+        case ChildAwaited(child):
+            return await child.ended()
+        case _:
+            assert_never(awaited)
+
+
+def _write(scope: Scope, location: Location, arrival: Arrival) -> bytes:
+    """What is stored of the thing that came first; it counts as consumed with that."""
+    match arrival:
+        case StoredSignal():
+            return write_messages(scope, location, [arrival])
+        case IncomingEvent():
+            return write_event(scope, location, arrival)
+        case ChildOutcome():
+            return write_outcome(scope, location, arrival)
+        case None:
+            return pack([], b"")
+        case _:
+            assert_never(arrival)
+
+
+def _read(scope: Scope, location: Location, awaited: Awaited | None, value: bytes, takes: Wanted) -> Any:
+    """What `_write` stored, for the thing that the code waits for under that label now."""
+    match awaited:
+        case SignalAwaited():
+            messages = read_messages(scope, location, value, takes)
+            return messages[0] if messages else None
+        case EventAwaited(hint=hint):
+            return read_event(scope, location, value, hint)
+        case ChildAwaited(child):
+            return read_outcome(scope, location, value, child.output_hint)
+        case TimeAwaited() | None:
+            return None
+        case _:
+            assert_never(awaited)

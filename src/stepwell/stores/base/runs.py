@@ -64,7 +64,9 @@ class RunStore(Protocol):
         ...
 
     async def inbox(self, run_id: RunId) -> Inbox:
-        """Unconsumed signals by number, and the outcomes of ended (not continued) children that stored waits name."""
+        """Unconsumed signals by number, the outcomes of ended (not continued) children that stored waits name, and
+        events not received yet by number.
+        """
         ...
 
     async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
@@ -85,16 +87,23 @@ class RunStore(Protocol):
         gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors or a move other than
         Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
-        entry), consumed signals, refused ones and replies (the first one to a signal counts),
+        entry), consumed signals, refused ones and replies (the first one to a signal counts), received events,
         children, waits, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like
         in `create`.
+        Received events leave the inbox. `ValueError` if the run has no such event there.
+        Waits: a topic wait that was stored before, just so, stays open or not as it was. A new one is open; but if it
+        is the receiver (`model.events.receiver`) of an event in the inbox, it is given that; else, unless it is
+        since "wait", the oldest event that its topic keeps ("start": published not before the run was created), that
+        it asks for, and that this run has not got before. A kept "one" event leaves the topic with that. An owner is
+        told by a hint.
         Park: waiting (or compensating as before), unowned, `wake_at` as given, of a running run at the latest its
         deadline; but `wake_at` = now and `is_awake`
         true if a pending signal matches a
-        signal wait, or a waited child has ended. Signals do not wake a compensating run unless its waits name them.
+        signal wait, an event in the inbox has a receiver,
+        or a waited child has ended. Signals do not wake a compensating run unless its waits name them.
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
         BeginRollback: compensating, cause, failure and undo_floor stored, waits deleted, still owned.
         End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits
@@ -102,8 +111,10 @@ class RunStore(Protocol):
         dropped if it was created with `discards` and `ENDS_FOR_GOOD`. A parent that is
         parked with a child wait on this run's location is woken (`wake_at` = now). `continued`: the successor is
         created in the same transaction with the
-        same key, parent, `generation` + 1, `previous`; unconsumed signals move to it; `successor` is set; the parent
-        is not woken.
+        same key, parent, `generation` + 1, `previous`; unconsumed signals and events move
+        to it; `successor` is set; the parent is not woken.
+        Any other end: "one" events in the inbox go back to their topics, as if they were published now, and are kept
+        for what is left of their time (`RETENTION` if they had none); "all" events are dropped.
         End and BeginRollback also cancel, with compensation, the active children that are `tied`, and theirs.
         `compensation_failed` is not an end: no `ended_at`, nobody is woken, the key stays taken.
         """

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
+from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.views import ViewStore
@@ -28,6 +29,8 @@ class Store(Protocol):
     def runs(self) -> RunStore: ...
     @property
     def signals(self) -> SignalStore: ...
+    @property
+    def events(self) -> EventStore: ...
     @property
     def workers(self) -> WorkerStore: ...
     @property

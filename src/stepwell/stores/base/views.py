@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.events import IncomingEvent, KeptEvent
 from stepwell.model.runs import History, Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.states import RunStatus
@@ -29,6 +30,7 @@ class Detail(NamedTuple):
     history: History
     signals: tuple[Signal, ...]  # pending
     children: tuple[Run, ...]
+    events: tuple[IncomingEvent, ...] = ()  # not received yet
 
 
 class HeldSignal(NamedTuple):
@@ -98,6 +100,10 @@ class ViewStore(Protocol):
         """What became of a signal that asked; None if there is no such signal."""
         ...
 
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        """What topics (or one topic) keep for waits to come, oldest first; not what is kept no longer."""
+        ...
+
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         """Acts on one run, oldest first."""
         ...
@@ -118,7 +124,7 @@ class ViewStore(Protocol):
         """Active runs with no durable cause of progress; must always be empty.
 
         A cause is: an owner; a `wake_at`; being paused or compensation_failed (an operator's turn); being parked with
-        at least one signal wait, or
-        with a child wait whose child is active.
+        at least one signal wait or
+        open topic wait, or with a child wait whose child is active.
         """
         ...

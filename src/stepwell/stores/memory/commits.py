@@ -13,6 +13,7 @@ from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun, Previous
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
+from stepwell.stores.memory import events
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
@@ -72,8 +73,11 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     consume(tx, row, commit.consumed)
     refuse(tx, row, commit.refused)
     reply(tx, row, commit.replies)
+    if commit.received:
+        events.receive(tx, row, commit.received)
     claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    before = row.waits
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
     tx.change(
         row,
@@ -83,6 +87,8 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         stalls=0 if is_progress else row.stalls,
         waits=row.waits if commit.waits is None else commit.waits,
     )
+    if commit.waits:
+        events.open_waits(tx, row, before)
     return claimed
 
 
@@ -126,7 +132,7 @@ def _move(tx: Transaction, row: RunRow, move: Move) -> None:
             if row.deadline_at is not None and status is RunStatus.WAITING:
                 wake_at = row.deadline_at if wake_at is None else min(wake_at, row.deadline_at)
             tx.change(row, status=status, owner=None, wake_at=wake_at)
-            if has_awaited_signal(tx.db, row) or ended_children(tx.db, row):
+            if has_awaited_signal(tx.db, row) or ended_children(tx.db, row) or events.has_receiver(tx.db, row):
                 wake(tx, row)
         case Release():
             free(tx, row)
@@ -167,3 +173,4 @@ def _continue(tx: Transaction, row: RunRow, successor: NewRun) -> None:
     )
     tx.change(row, successor=successor.run_id)
     pass_on(tx, row.run_id, successor.run_id)
+    events.pass_on(tx, row.run_id, successor.run_id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.clock import Instant, Span
-from stepwell.ids import Incarnation, RunId, SignalId
+from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
 from stepwell.model.locations import Location
 from stepwell.model.runs import History, Parent, Previous, Run, Tags
 from stepwell.model.signals import Reply, Signal
@@ -127,6 +128,64 @@ class SignalRow:
 
 
 @dataclass(slots=True)
+class EventRow:
+    """One event; it stays known for a while after nobody needs it any more."""
+
+    number: int
+    event_id: EventId
+    topic: str
+    payload: bytes
+    facets: tuple[str, ...]
+    deliver: Deliver
+    published_at: Instant
+    kept_until: Instant | None
+    is_taken: bool  # for one run, and a run has it
+    reached: int
+    forget_at: Instant
+
+    def is_kept(self, now: Instant) -> bool:
+        """Whether the topic keeps it for waits to come."""
+        return self.kept_until is not None and self.kept_until > now and not self.is_taken
+
+    def freeze(self) -> KeptEvent:
+        """What leaves the store."""
+        assert self.kept_until is not None
+        return KeptEvent(self.event_id, self.topic, self.payload, self.deliver, self.published_at, self.kept_until)
+
+
+@dataclass(slots=True)
+class ReceiptRow:
+    """An event that a run got."""
+
+    number: int
+    run_id: RunId
+    event: EventRow
+    locations: tuple[Location, ...]
+    is_read: bool = False
+
+    def freeze(self) -> IncomingEvent:
+        """What leaves the store."""
+        event = self.event
+        return IncomingEvent(
+            self.number,
+            event.event_id,
+            event.topic,
+            event.payload,
+            event.facets,
+            event.published_at,
+            self.locations,
+        )
+
+
+class OpenWait(NamedTuple):
+    """A wait for an event, until it is given one; `number` tells which has been open longest."""
+
+    number: int
+    run: RunRow
+    wait: Wait
+
+
+@dataclass(slots=True)
 class MemoryDatabase:
     """All data of one store. Several handles, each a process of its own in a simulation, may share it."""
 
@@ -139,6 +198,8 @@ class MemoryDatabase:
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
     refused: dict[int, tuple[SignalRow, str]] = field(default_factory=dict)  # with the reason
     replies: dict[int, Reply] = field(default_factory=dict)
+    events: dict[EventId, EventRow] = field(default_factory=dict)
+    receipts: defaultdict[RunId, dict[int, ReceiptRow]] = field(default_factory=lambda: defaultdict(dict))
     workers: dict[Incarnation, Worker] = field(default_factory=dict)
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
     # Indexes.
@@ -147,11 +208,19 @@ class MemoryDatabase:
     runs_of_key: defaultdict[str, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
     children: defaultdict[RunId, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
     owned: defaultdict[Incarnation, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
+    topics: defaultdict[str, dict[int, EventRow]] = field(default_factory=lambda: defaultdict(dict))
+    receivers: defaultdict[int, dict[RunId, ReceiptRow]] = field(default_factory=lambda: defaultdict(dict))
+    open_waits: defaultdict[str, dict[tuple[RunId, Location], OpenWait]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     # A heap per definition and priority. An item counts only while it says what its row says, so none need ever be
     # taken out early.
     ready: defaultdict[str, dict[int, list[tuple[Instant, RunId]]]] = field(default_factory=lambda: defaultdict(dict))
     blobs: dict[str, bytes] = field(default_factory=dict)
     signals_sent: int = 0
+    events_published: int = 0
+    receipts_given: int = 0
+    waits_opened: int = 0
     floor: Instant = _BEGINNING  # the latest instant ever shown
     hubs: list[Hub] = field(default_factory=list)
 
@@ -216,9 +285,21 @@ class MemoryDatabase:
                 "run": self.runs[run_id].freeze(),
                 "history": self.history(run_id),
                 "signals": tuple(row.freeze() for row in self.pending(("run", run_id))),
+                "events": tuple(
+                    row.freeze()
+                    for row in sorted(self.receipts.get(run_id, {}).values(), key=lambda one: one.number)
+                    if not row.is_read
+                ),
                 "children": sorted(self.children[run_id]),
                 "audit": list(self.audit.get(run_id, ())),
             }
             for run_id in sorted(self.runs, reverse=True)
         }
-        return {"runs": runs, "workers": list(self.workers.values()), "held": self.held(), "unread": self.unread()}
+        kept = [row for topic in self.topics.values() for row in topic.values() if row.is_kept(self.floor)]
+        return {
+            "runs": runs,
+            "workers": list(self.workers.values()),
+            "held": self.held(),
+            "unread": self.unread(),
+            "kept": [row.freeze() for row in sorted(kept, key=lambda row: row.number)],
+        }

@@ -8,6 +8,7 @@ from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
 from stepwell.model.states import ACTIVE, ENDS_FOR_GOOD, KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.events import give_back
 from stepwell.stores.memory.runs import is_parked, wake
 from stepwell.stores.memory.signals import discard
 from stepwell.stores.memory.transaction import Transaction
@@ -23,6 +24,7 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
         discard(tx, row)
     if is_end and status is not RunStatus.CONTINUED:
         _wake_debounced(tx, row)
+        give_back(tx, row)
         _tell_parent(tx, row)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from stepwell.clock import Instant
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
+from stepwell.model.events import IncomingEvent
 from stepwell.model.runs import ChildOutcome, Claimed, Inbox, NewRun
 from stepwell.model.starts import postponed_to
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
@@ -158,7 +159,16 @@ def wake(tx: Transaction, row: RunRow) -> None:
 def read_inbox(db: MemoryDatabase, row: RunRow) -> Inbox:
     """Pending signals, and how the children ended that the run waits for."""
     signals = tuple(signal.freeze() for signal in db.pending(("run", row.run_id)))
-    return Inbox(signals, tuple(ended_children(db, row)))
+    return Inbox(signals, tuple(ended_children(db, row)), read_events(db, row.run_id))
+
+
+def read_events(db: MemoryDatabase, run_id: RunId) -> tuple[IncomingEvent, ...]:
+    """The events in a run's inbox, by number."""
+    receipts = db.receipts.get(run_id)
+    if not receipts:
+        return ()
+    unread = [receipt for receipt in receipts.values() if not receipt.is_read]
+    return tuple(receipt.freeze() for receipt in sorted(unread, key=lambda one: one.number))
 
 
 def ended_children(db: MemoryDatabase, row: RunRow) -> list[ChildOutcome]:

@@ -12,6 +12,7 @@ from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.events import NewEvent, Published
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
@@ -21,6 +22,7 @@ from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver, deliver_or_create, redeliver
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
+from stepwell.stores.memory.publishing import publish
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
 from stepwell.stores.memory.runs import claim, read_inbox
 from stepwell.stores.memory.starts import create, debounce
@@ -42,6 +44,7 @@ class MemoryStore:
         self.wakeups = Hub()
         self.runs = MemoryRuns(self)
         self.signals = MemorySignals(self)
+        self.events = MemoryEvents(self)
         self.workers = MemoryWorkers(self)
         self.views = MemoryViews(self.database, self.now)
         self.blobs = MemoryBlobs(self.database)
@@ -163,6 +166,18 @@ class MemoryBlobs:
 
     def __repr__(self) -> str:
         return "memory"
+
+
+class MemoryEvents:
+    """`EventStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def publish(
+        self, events: Sequence[NewEvent], claimant: Claimant | None = None
+    ) -> tuple[list[Published], list[Claimed]]:
+        return self._store.transact(lambda tx: publish(tx, events, claimant))
 
 
 class MemoryWorkers:

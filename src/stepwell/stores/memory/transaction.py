@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
-from stepwell.model.states import TERMINAL, RunStatus, check_move
+from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
+from stepwell.model.waits import Wait
 from stepwell.stores.base.wakeups import Hint, HintKind
-from stepwell.stores.memory.database import MemoryDatabase, RunRow, SignalRow
+from stepwell.stores.memory.database import EventRow, MemoryDatabase, OpenWait, ReceiptRow, RunRow, SignalRow
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,6 +54,8 @@ class Transaction:
         self._index_key(row, fields)
         if "owner" in fields:
             self._index_owner(row, fields)
+        if "waits" in fields:
+            self._index_topics(row, fields["waits"])
         self._assign(row, fields)
         if fields.get("wake_at") is not None:
             self.make_ready(row)
@@ -67,6 +70,20 @@ class Transaction:
             self.put(self.db.dedup, (mailbox, row.name, row.dedup_key), row)
         self._assign(row, {"mailbox": mailbox})
         self.put(self.db.mailboxes[mailbox], row.number, row)
+
+    def put_receipt(self, receipt: ReceiptRow) -> None:
+        """A run gets an event."""
+        self.put(self.db.receipts[receipt.run_id], receipt.event.number, receipt)
+        self.put(self.db.receivers[receipt.event.number], receipt.run_id, receipt)
+
+    def drop_receipt(self, receipt: ReceiptRow) -> None:
+        """A run has an event no more."""
+        self.drop(self.db.receipts[receipt.run_id], receipt.event.number)
+        self.drop(self.db.receivers[receipt.event.number], receipt.run_id)
+
+    def assign(self, row: EventRow | ReceiptRow, **fields: Any) -> None:
+        """Set fields of an event or a receipt."""
+        self._assign(row, fields)
 
     def make_ready(self, row: RunRow) -> None:
         """List a run under its `wake_at`."""
@@ -87,7 +104,7 @@ class Transaction:
         while self._undo:
             self._undo.pop()()
 
-    def _assign(self, row: RunRow | SignalRow, fields: dict[str, Any]) -> None:
+    def _assign(self, row: RunRow | SignalRow | EventRow | ReceiptRow, fields: dict[str, Any]) -> None:
         if isinstance(row, RunRow):
             # Runs last when undone: the heap may have dropped the item as outdated in the meantime.
             self._undo.append(partial(self.make_ready, row))
@@ -108,6 +125,17 @@ class Transaction:
                     self.drop(table, row.key)
             elif row.key not in table:
                 self.put(table, row.key, row)
+
+    def _index_topics(self, row: RunRow, waits: tuple[Wait, ...]) -> None:
+        """A wait that stays is open or not as it was; what goes is closed, and what comes is open."""
+        for wait in row.waits:
+            if wait.kind is WaitKind.TOPIC and wait not in waits:
+                self.drop(self.db.open_waits[wait.names[0]], (row.run_id, wait.location))
+        for wait in waits:
+            if wait.kind is WaitKind.TOPIC and wait not in row.waits:
+                self.db.waits_opened += 1
+                opened = OpenWait(self.db.waits_opened, row, wait)
+                self.put(self.db.open_waits[wait.names[0]], (row.run_id, wait.location), opened)
 
     def _index_owner(self, row: RunRow, fields: dict[str, Any]) -> None:
         if row.owner is not None:

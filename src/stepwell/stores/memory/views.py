@@ -7,14 +7,17 @@ from heapq import nsmallest
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.events import KeptEvent
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
+from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.events import kept
 from stepwell.stores.memory.rescues import has_stranded
-from stepwell.stores.memory.runs import is_parked
+from stepwell.stores.memory.runs import is_parked, read_events
 from stepwell.stores.memory.signals import find_question
 
 _OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
@@ -45,7 +48,7 @@ class MemoryViews:
             return None
         signals = tuple(signal.freeze() for signal in self._db.pending(("run", run_id)))
         children = tuple(child.freeze() for child in self._db.children[run_id].values())
-        return Detail(row.freeze(), self._db.history(run_id), signals, children)
+        return Detail(row.freeze(), self._db.history(run_id), signals, children, read_events(self._db, run_id))
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         matching = [
@@ -64,6 +67,11 @@ class MemoryViews:
 
     async def find_question(self, signal_id: SignalId) -> Question | None:
         return find_question(self._db, signal_id)
+
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        topics = self._db.topics if topic is None else (topic,)
+        found = [event for each in tuple(topics) for event in kept(self._db, each, self._now())]
+        return [event.freeze() for event in sorted(found, key=lambda one: one.number)[:limit]]
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         return list(self._db.audit.get(run_id, ()))
@@ -99,10 +107,14 @@ def _has_cause(db: MemoryDatabase, row: RunRow) -> bool:
         return True
     if not is_parked(row):
         return False
-    if any(wait.kind is WaitKind.SIGNAL for wait in row.waits):
+    if any(wait.kind is WaitKind.SIGNAL or _is_open(db, row, wait) for wait in row.waits):
         return True
     waited = {wait.location for wait in row.waits if wait.kind is WaitKind.CHILD}
     children = db.children[row.run_id].values()
     return any(
         child.parent is not None and child.parent.location in waited and child.status in ACTIVE for child in children
     )
+
+
+def _is_open(db: MemoryDatabase, row: RunRow, wait: Wait) -> bool:
+    return wait.kind is WaitKind.TOPIC and (row.run_id, wait.location) in db.open_waits[wait.names[0]]

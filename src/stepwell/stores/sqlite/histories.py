@@ -7,12 +7,15 @@ from operator import attrgetter
 import apsw
 
 from stepwell.ids import RunId
+from stepwell.model.events import IncomingEvent
 from stepwell.model.runs import ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
-from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_signal, to_wait
+from stepwell.model.waits import Wait
+from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_event, to_outcome, to_signal, to_wait
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import rows_of
 
+_LIST_EVENTS = SQL["receipts.list_unread"]
 _BY_SEQ = attrgetter("seq")
 
 
@@ -30,13 +33,23 @@ def read_history(connection: apsw.Connection, run: int) -> History:
         tuple(entries),
         tuple(map(to_attempt, rows_of(connection, "attempts.list", run=run))),
         tuple(map(to_cursor, rows_of(connection, "cursors.list", run=run))),
-        tuple(map(to_wait, rows_of(connection, "waits.list", run=run))),
+        read_waits(connection, run),
     )
+
+
+def read_waits(connection: apsw.Connection, run: int) -> tuple[Wait, ...]:
+    """What the run waits for, in order."""
+    return tuple(map(to_wait, rows_of(connection, "waits.list", run=run)))
 
 
 def read_signals(connection: apsw.Connection, run: int) -> tuple[Signal, ...]:
     """The pending signals, by number."""
     return tuple(map(to_signal, connection.execute(SQL["signals.list_pending"], (run,))))
+
+
+def read_events(connection: apsw.Connection, run: int) -> tuple[IncomingEvent, ...]:
+    """The events that the run has not received yet, by number."""
+    return tuple(map(to_event, connection.execute(_LIST_EVENTS, (run,))))
 
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
@@ -46,4 +59,4 @@ def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:
     """What reached a run and is not consumed yet."""
-    return Inbox(read_signals(connection, run), read_outcomes(connection, run, run_id))
+    return Inbox(read_signals(connection, run), read_outcomes(connection, run, run_id), read_events(connection, run))

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.events import IncomingEvent
+from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
 from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -96,8 +98,9 @@ def to_cursor(row: Row) -> Cursor:
 
 def to_wait(row: Row) -> Wait:
     """A wait."""
-    location, kind, token, due_at, names, limit_at = row
-    return Wait(location, _WAIT_KINDS[kind], token, due_at, decode_texts(names), limit_at)
+    location, kind, token, due_at, names, since, facets, limit_at = row
+    what = (location, _WAIT_KINDS[kind], token, due_at, decode_texts(names))
+    return Wait(*what, limit_at=limit_at) if since is None else Wait(*what, decode_texts(facets), since, limit_at)
 
 
 def to_signal(row: Row) -> Signal:
@@ -110,6 +113,18 @@ def to_question(row: Row) -> Question:
     run_id, run_status, is_read, number, status, value = row
     reply = None if number is None else Reply(number, ReplyStatus(status), value)
     return Question(run_id, None if run_status is None else _STATUSES[run_status], bool(is_read), reply)
+
+
+def encode_locations(locations: tuple[Location, ...]) -> str:
+    """A list of locations as JSON."""
+    return encode_texts([location.hex() for location in locations])
+
+
+def to_event(row: Row) -> IncomingEvent:
+    """An event in an inbox."""
+    number, event_id, topic, payload, facets, published_at, locations = row
+    places = tuple(Location(bytes.fromhex(place)) for place in decode_texts(locations))
+    return IncomingEvent(number, event_id, topic, payload, decode_texts(facets), published_at, places)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

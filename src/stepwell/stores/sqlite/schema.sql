@@ -6,7 +6,7 @@ create table stepwell_meta (
     value integer not null
 ) without rowid, strict;
 
-insert into stepwell_meta (name, value) values ('floor', 0);
+insert into stepwell_meta (name, value) values ('floor', 0), ('armed', 0), ('receipts', 0);
 
 -- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
 -- its own, so that the due runs of one priority are one range of the index by definition and time.
@@ -96,7 +96,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmjxlcpvkuaiybw]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybw]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,
@@ -140,18 +140,59 @@ create table stepwell_blobs (
     stored_at integer not null
 ) strict;
 
--- `names` is a JSON list of signal names; the empty list means any.
+-- `names` is a JSON list of signal names; the empty list means any. A wait for an event has the name of its topic there, and
+-- in `topic` too as long as it is open: `armed` orders open waits, `facets` is what it asks for, `facet` the first of that.
 create table stepwell_waits (
     run integer not null,
     position integer not null,
     location blob not null,
-    kind text not null check (kind in ('timer', 'signal', 'child', 'retry')),
+    kind text not null check (kind in ('timer', 'signal', 'topic', 'child', 'retry')),
     token integer not null,
     due_at integer,
     names text not null,
+    since text,
+    facets text,
+    topic text,
+    facet text,
+    armed integer,
     limit_at integer,
     primary key (run, position)
 ) without rowid, strict;
+
+create index stepwell_waits_topic on stepwell_waits (topic, facet, armed) where topic is not null;
+
+-- An event without a payload is only known, so that publishing it again does nothing. `is_taken`: it is for one run, and a run has
+-- it.
+create table stepwell_events (
+    number integer primary key,
+    event_id text not null unique,
+    topic text not null,
+    payload blob,
+    facets text not null,
+    deliver text not null check (deliver in ('all', 'one')),
+    published_at integer not null,
+    kept_until integer,
+    is_taken integer not null,
+    reached integer not null,
+    forget_at integer not null
+) strict;
+
+-- With the time in it, so that what a topic keeps is counted from the index alone.
+create index stepwell_events_kept on stepwell_events (topic, number, kept_until) where kept_until is not null and is_taken = 0;
+create index stepwell_events_forget on stepwell_events (topic, forget_at);
+
+-- Events that runs got: in a run's inbox until they are read; remembered after that as long as the topic keeps the event.
+-- `locations` is a JSON list of the places, in hexadecimal, that wait for it. A number is never given twice.
+create table stepwell_receipts (
+    number integer primary key,
+    run integer not null,
+    event integer not null,
+    locations text not null,
+    is_read integer not null,
+    unique (run, event)
+) strict;
+
+create index stepwell_receipts_event on stepwell_receipts (event);
 
 -- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is still known.
 -- `asks`: its sender waits for a reply. `refused`: why the run would not take it; it is kept for people and not read again.

@@ -14,6 +14,7 @@ from stepwell.environment import Environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.events import NewEvent, Published
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
@@ -34,6 +35,7 @@ from stepwell.stores.sqlite.transitions import (
     starts,
 )
 from stepwell.stores.sqlite.transitions.commits import apply
+from stepwell.stores.sqlite.transitions.publishing import publish
 from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
 from stepwell.stores.sqlite.wakeups import SqliteWakeups
 from stepwell.stores.sqlite.writer import Writer
@@ -66,6 +68,7 @@ class SqliteStore:
         self.wakeups = SqliteWakeups(environment.executor, runner)
         self.runs = SqliteRuns(runner)
         self.signals = SqliteSignals(runner)
+        self.events = SqliteEvents(runner)
         self.workers = SqliteWorkers(runner)
         self.views = SqliteViews(runner, self.now)
         self.blobs = SqliteBlobs(runner)
@@ -151,6 +154,18 @@ class SqliteSignals:
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
         return await self._runner.write(lambda tx: deliveries.redeliver(tx, letters, claimant))
+
+
+class SqliteEvents:
+    """`EventStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def publish(
+        self, events: Sequence[NewEvent], claimant: Claimant | None = None
+    ) -> tuple[list[Published], list[Claimed]]:
+        return await self._runner.write(lambda tx: publish(tx, events, claimant))
 
 
 class SqliteWorkers:

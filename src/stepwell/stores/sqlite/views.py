@@ -10,12 +10,13 @@ import apsw
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.events import KeptEvent
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.sql.filters import run_conditions
-from stepwell.stores.sqlite.histories import read_history, read_signals
+from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_question, to_run, to_status, to_worker
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
@@ -73,6 +74,13 @@ class SqliteViews:
     async def find_question(self, signal_id: SignalId) -> Question | None:
         row = await self._runner.read(lambda c: row_of(c, "replies.find", signal_id=signal_id))
         return None if row is None else to_question(row)
+
+    async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
+        now = self._now()
+        rows = await self._runner.read(
+            lambda c: rows_of(c, "events.list_kept", topic=topic, now=now, limit=limit), is_large=True
+        )
+        return [KeptEvent._make(row) for row in rows]
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
         rows = await self._runner.read(lambda c: rows_of(c, "audit.list", run_id=run_id))
@@ -155,6 +163,7 @@ def _detail(connection: apsw.Connection, run_id: RunId) -> Detail | None:
             read_history(connection, row[0]),
             read_signals(connection, row[0]),
             tuple(map(to_run, children)),
+            read_events(connection, row[0]),
         )
 
     return in_snapshot(connection, query)

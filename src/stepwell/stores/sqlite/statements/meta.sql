@@ -10,3 +10,6 @@ select value from stepwell_meta where name = 'floor';
 
 -- name: raise_floor
 update stepwell_meta set value = :floor where name = 'floor';
+
+-- name: next
+update stepwell_meta set value = value + 1 where name = :name returning value;

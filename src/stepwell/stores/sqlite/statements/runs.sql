@@ -221,9 +221,13 @@ select
     r.parent, r.parent_location, r.detached, r.tied, r.key, r.generation, coalesce(r.started_at, r.created_at),
     exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),
     exists (select 1 from stepwell_runs as d where d.key = r.key and d.debounced_until is not null and d.ended_at is null),
-    exists (select 1 from stepwell_discards as d where d.run = r.id)
+    exists (select 1 from stepwell_discards as d where d.run = r.id),
+    exists (select 1 from stepwell_receipts as e where e.run = r.id)
 from stepwell_runs as r
 where r.id = :id;
+
+-- name: find_creation
+select created_at from stepwell_runs where id = :id;
 
 -- name: list_failed_children
 select run_id, parent_location from stepwell_runs where parent = :run_id and status = 'failed' order by id;

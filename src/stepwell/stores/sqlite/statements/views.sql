@@ -66,6 +66,7 @@ where r.ended_at is null and r.owner is null and r.wake_at is null and r.status 
             from stepwell_waits as w
             where w.run = r.id and (
                 w.kind = 'signal'
+                or w.topic is not null
                 or w.kind = 'child' and exists (
                     select 1
                     from stepwell_runs as c

@@ -6,6 +6,7 @@ from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.starts import postponed_to
+from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_inbox, read_signals
@@ -16,6 +17,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 _FIND_LIVE = SQL["workers.find_live"]
 _CLAIM = SQL["runs.claim"]
 _READ = SQL["runs.read"]
+_PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
 
 
 class Quota:
@@ -117,9 +119,13 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
     row = tx.execute(_READ, (run,)).fetchone()
     assert row is not None
     claimed = to_run(row)
-    # Without an applied commit there can be no waits, so no child to hear of either.
+    # Without an applied commit there can be no waits, so no child to hear of either,
+    # and no event but what a predecessor left.
     is_fresh = claimed.revision == 0
-    inbox = Inbox(read_signals(tx.connection, run)) if is_fresh else read_inbox(tx.connection, run, claimed.run_id)
+    if is_fresh and claimed.previous is None:
+        inbox = Inbox(read_signals(tx.connection, run))
+    else:
+        inbox = read_inbox(tx.connection, run, claimed.run_id)
     return Claimed(claimed, inbox, is_fresh)
 
 
@@ -127,6 +133,11 @@ def free(tx: Transaction, run: int, run_id: RunId, stalls: int) -> None:
     """Take a run from its owner; anybody may claim it at once."""
     tx.run("runs.free", id=run, now=tx.now, stalls=stalls)
     tx.hint(HintKind.READY, run_id)
+
+
+def is_parked(status: str, owner: int | None) -> bool:
+    """Whether a run stands still until one of its waits is satisfied."""
+    return owner is None and status in _PARKED
 
 
 def wake(tx: Transaction, run: int, run_id: RunId) -> None:

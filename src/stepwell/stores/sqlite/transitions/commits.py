@@ -7,13 +7,14 @@ from typing import assert_never
 
 import apsw
 
+from stepwell.ids import RunId
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Claimed, NewRun
-from stepwell.model.states import TERMINAL, RunStatus, check_move
+from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
@@ -23,6 +24,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
+from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topic_waits, receive
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
@@ -163,9 +165,11 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
             raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
     if commit.refused or commit.replies:
         _answer(tx, run, commit)
+    for number in commit.received:
+        receive(tx, run, commit.run_id, number)
     started = [_start_child(tx, run, new, quota, claimant) for new in commit.children] if commit.children else ()
     if commit.waits is not None:
-        _replace_waits(tx, run, commit.waits)
+        _replace_waits(tx, run, commit.run_id, commit.waits)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
 
 
@@ -180,10 +184,15 @@ def _answer(tx: Transaction, run: int, commit: Commit) -> None:
         tx.hint(HintKind.REPLIED, commit.run_id)
 
 
-def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:
+def _replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...]) -> None:
+    has_topics = any(wait.kind is WaitKind.TOPIC for wait in waits)
+    before = list_topic_waits(tx, run) if has_topics else {}
     tx.execute(_CLEAR_WAITS, (run,))
-    for position, (location, kind, token, due_at, names, limit_at) in enumerate(waits):
-        tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
+    for position, (location, kind, token, due_at, names, _, _, limit_at) in enumerate(waits):
+        if kind is not WaitKind.TOPIC:
+            tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
+    if has_topics:
+        add_topic_waits(tx, run, run_id, waits, before)
 
 
 def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Location) -> None:

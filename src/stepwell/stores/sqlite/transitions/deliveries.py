@@ -10,8 +10,7 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.claims import Quota, wake
-from stepwell.stores.sqlite.transitions.ends import is_parked
+from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, wake
 from stepwell.stores.sqlite.transitions.moves import is_any_awaited
 from stepwell.stores.sqlite.transitions.starts import create
 

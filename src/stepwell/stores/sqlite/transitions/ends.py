@@ -10,15 +10,10 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.claims import wake
+from stepwell.stores.sqlite.transitions.claims import is_parked, wake
+from stepwell.stores.sqlite.transitions.events import give_back
 
 _CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
-_PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
-
-
-def is_parked(status: str, owner: int | None) -> bool:
-    """Whether a run stands still until one of its waits is satisfied."""
-    return owner is None and status in _PARKED
 
 
 def forget_plans(tx: Transaction, run: int, *, keeps_cursors: bool = False) -> None:
@@ -90,6 +85,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
     forget_plans(tx, run)
     wake_debounced(tx, run)
     tx.run("signals.discard", run=run)
+    give_back(tx, run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)

@@ -16,6 +16,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_tied, forget_plans, tell_parent, wake_debounced
+from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
 from stepwell.stores.sqlite.transitions.starts import insert
 
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
@@ -77,7 +78,7 @@ def _is_satisfied(tx: Transaction, run: int, run_id: RunId) -> bool:
     """Whether one of the stored waits has what it waits for: nothing is lost between looking and parking."""
     if is_any_awaited(tx, run, [name for (name,) in tx.rows("signals.list_pending_names", run=run)]):
         return True
-    return bool(read_outcomes(tx.connection, run, run_id))
+    return bool(read_outcomes(tx.connection, run, run_id)) or has_receiver(tx, run)
 
 
 def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
@@ -97,7 +98,7 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     ended_at = tx.now if is_end else None
     family = tx.find("runs.find_family", id=step.run)
     assert family is not None
-    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced, discards = family
+    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced, discards, has_events = family
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
     tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
@@ -114,8 +115,13 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     if move.successor is not None:
         kept = None if parent is None else Parent(parent, location, bool(detached), bool(tied))
         heir = move.successor._replace(key=key, parent=kept)
-        _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
-    elif is_end and parent is not None:
+        heir_run = _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
+        if has_events:
+            tx.run("receipts.pass_on", run=step.run, successor=heir_run)
+        return
+    if is_end and has_events:
+        give_back(tx, step.run)
+    if is_end and parent is not None:
         tell_parent(tx, parent, location)
 
 
@@ -125,8 +131,10 @@ def _check_successor(tx: Transaction, successor: NewRun) -> RunId:
     return successor.run_id
 
 
-def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previous: Previous) -> None:
+def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previous: Previous) -> int:
+    """Create the successor; its number."""
     insert(tx, heir, Quota(tx, None), None, generation=generation, previous=previous)
     found = tx.find("runs.find_for_cancel", run_id=heir.run_id)
     assert found is not None
     tx.run("signals.pass_on", run=step.run, successor=found[0])
+    return int(found[0])

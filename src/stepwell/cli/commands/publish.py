@@ -1,0 +1,43 @@
+"""`stepwell publish`: publish an event on a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from stepwell.cli.client import Client, ask
+from stepwell.cli.inputs import read_input
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    from stepwell.model.events import Deliver
+
+
+@command("publish")
+@click.argument("topic")
+@click.argument("payload", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
+@click.option("--deliver", type=click.Choice(["all", "one"]), default="all", show_default=True)
+@click.option("--retain", metavar="TIME", help="Keep it for waits to come, for example 7d.")
+@click.option("--event-id", metavar="ID", help="Published once, however often this is repeated.")
+def publish(
+    settings: Settings, topic: str, payload: tuple[str, ...], deliver: str, retain: str | None, event_id: str | None
+) -> None:
+    """Publish an event to the runs that wait for it. The payload is taken as it is: no type is checked here.
+
+    \b
+    Example:
+      stepwell publish Shipped order=order-42 parcels:=2 --retain 7d
+    """
+    value = read_input(payload, what="the payload")
+    way = cast("Deliver", deliver)
+
+    async def send(client: Client) -> int:
+        return await client.engine.publish(topic, value, deliver=way, retain=retain, event_id=event_id)
+
+    reached = ask(settings, send)
+    body: dict[str, Any] = {"topic": topic, "reached": reached}
+    line = clean(f"Published on {topic!r}: {reached} {'run' if reached == 1 else 'runs'} got it.")
+    Output(settings).one("stepwell.publication/1", body, run_ids=[], words=lambda: [line])

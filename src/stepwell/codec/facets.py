@@ -1,0 +1,94 @@
+"""What a wait may ask of an event: its plain fields, each with its value as one text that stores can compare.
+
+`order="42"`; under encryption, and for long values, a digest instead of the value. A digest does not show the value,
+but whoever can read the store can try values that they guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from stepwell.codec.base import ANY, Codec, Place
+from stepwell.codec.secret import Secret
+from stepwell.errors import InvalidOptionError
+from stepwell.nearest import nearest
+
+_SHOWN_MAX: Final = 200
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def facets_of(codec: Codec, topic: str, value: Any, hint: Any) -> tuple[str, ...]:
+    """Everything that a wait may ask of this event: one text for each plain field. Secrets are left out."""
+    body = codec.encode_body(value, hint, _place(topic))
+    fields = msgspec.json.decode(body)
+    if not isinstance(fields, dict):
+        return ()
+    secrets = _secrets_in(value)
+    return tuple(
+        sorted(
+            _facet(codec, topic, name, part)
+            for name, part in fields.items()
+            if isinstance(part, _PLAIN) and name not in secrets
+        )
+    )
+
+
+def facets_wanted(codec: Codec, topic: str, where: Mapping[str, Any] | None, hint: Any) -> tuple[str, ...]:
+    """What a wait asks for. Raises `InvalidOptionError` for what no event could have."""
+    if not where:
+        return ()
+    if not isinstance(where, Mapping):
+        raise InvalidOptionError(
+            f"where is {where!r}",
+            where=f"topic {topic}",
+            why="an event is chosen by the store, which cannot call code",
+            fix='name fields and their values, as in where={"order": "42"}',
+        )
+    known = None if hint is ANY else {field.name: field.encode_name for field in msgspec.structs.fields(hint)}
+    return tuple(sorted(_wanted(codec, topic, name, value, known) for name, value in where.items()))
+
+
+def _wanted(codec: Codec, topic: str, name: str, value: Any, known: dict[str, str] | None) -> str:
+    if known is not None and name not in known:
+        near = nearest(str(name), known)
+        raise InvalidOptionError(
+            f"events of {topic} have no field {name!r}",
+            where=f"topic {topic}",
+            fix=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known) or 'none'}",
+        )
+    part = None if isinstance(value, Secret) else msgspec.json.decode(codec.encode_body(value, ANY, _place(topic)))
+    if isinstance(value, Secret) or not isinstance(part, _PLAIN):
+        raise InvalidOptionError(
+            f"where: {name} is a {type(value).__name__}",
+            where=f"topic {topic}",
+            why="only plain values of an event's own fields are compared",
+            fix="compare a text, a number, true, false or None",
+        )
+    return _facet(codec, topic, str(name) if known is None else known[name], part)
+
+
+def _facet(codec: Codec, topic: str, name: str, part: Any) -> str:
+    if isinstance(part, float) and part.is_integer():
+        part = int(part)
+    text = msgspec.json.encode(part).decode()
+    if not codec.conceals and len(text) <= _SHOWN_MAX:
+        return f"{name}={text}"
+    digest = hashlib.blake2b(f"{topic}\x1f{name}\x1f{text}".encode(), digest_size=16).hexdigest()
+    return f"{name}#{digest}"
+
+
+def _secrets_in(value: Any) -> set[str]:
+    if isinstance(value, Mapping):
+        return {str(name) for name, part in value.items() if isinstance(part, Secret)}
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return {field.encode_name for field in fields if isinstance(getattr(value, field.name), Secret)}
+    return set()
+
+
+def _place(topic: str) -> Place:
+    return Place("", topic, "the event")

@@ -1,0 +1,140 @@
+"""Publishing: from what a caller gives to an event that a store can take, with the runs that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from stepwell.clock import Duration, Span, span
+from stepwell.codec.base import Codec
+from stepwell.codec.facets import facets_of
+from stepwell.codec.published import encode_event, event_place
+from stepwell.errors import InvalidOptionError, TopicFullError
+from stepwell.ids import EventId, RunId, derived_run_id
+from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
+from stepwell.model.runs import NewRun, normal_key
+from stepwell.model.topics import Event, topic_of
+from stepwell.replay.definition import Workflow
+
+EVENT_ID_MAX = 500
+_RETAIN_MAX = span("36500d")
+
+Key = str | Callable[[Any], str] | None
+EncodeInput = Callable[[Workflow[Any, Any], Any, RunId], bytes]
+
+
+class Trigger(NamedTuple):
+    """A workflow that an event starts."""
+
+    workflow: Workflow[Any, Any]
+    key: Key
+    dedup: Span
+
+
+class Publisher:
+    """Makes events of what callers give. Knows what this engine starts on which topic."""
+
+    def __init__(self, codec: Codec, encode_input: EncodeInput) -> None:
+        self._codec = codec
+        self._encode_input = encode_input
+        self._triggers: dict[str, dict[str, Trigger]] = {}
+
+    def on(self, topic: Any, workflow: Workflow[Any, Any], key: Key, dedup: Duration) -> None:
+        """Let events of a topic start a workflow."""
+        name, _ = topic_of(topic)
+        if not isinstance(workflow, Workflow):
+            raise InvalidOptionError(
+                f"{workflow!r:.80} is not a workflow", where=f"topic {name}", fix="start=a function with @workflow"
+            )
+        if key is not None and not isinstance(key, str) and not callable(key):
+            raise InvalidOptionError(
+                f"key is {key!r}", where=f"topic {name}", fix="the name of a field, or a function of the event"
+            )
+        window = min(span(dedup, what="dedup"), _RETAIN_MAX)
+        self._triggers.setdefault(name, {})[workflow.name] = Trigger(workflow, key, window)
+
+    def make(
+        self, topic: Any, payload: Any, deliver: Deliver, retain: Duration | bool | None, event_id: str
+    ) -> NewEvent:
+        """An event to publish. Raises for anything wrong with it; nothing is stored by then."""
+        name, hint, value = _what(topic, payload)
+        if deliver not in ("all", "one"):
+            raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {name}", fix='"all" or "one"')
+        if not event_id or len(event_id) > EVENT_ID_MAX or "\x00" in event_id:
+            raise InvalidOptionError(
+                f"event id {event_id[:60]!r} is not usable",
+                where=f"topic {name}",
+                fix=f"1 to {EVENT_ID_MAX} characters, or leave it out",
+            )
+        if hint is not Any:
+            value = self._codec.validate(value, hint, place=event_place(name, event_id))
+        return NewEvent(
+            EventId(event_id),
+            name,
+            encode_event(self._codec, value, hint, topic=name, event_id=event_id),
+            facets_of(self._codec, name, value, hint),
+            deliver,
+            _retention(retain),
+            tuple(self._start(name, value, event_id, trigger) for trigger in self._triggers.get(name, {}).values()),
+        )
+
+    def _start(self, topic: str, value: Any, event_id: str, trigger: Trigger) -> NewRun:
+        workflow = trigger.workflow
+        run_id = derived_run_id(RunId(event_id), f"on {topic} start {workflow.name}")
+        stored = self._encode_input(workflow, value if workflow.takes_input else None, run_id)
+        key = _key_of(topic, value, trigger)
+        return NewRun(run_id, workflow.name, workflow.version, stored, key, dedup=trigger.dedup)
+
+
+def check_published(published: Published, topic: str) -> int:
+    """How many runs an event reached; raises if it was refused."""
+    if published.publication is Publication.FULL:
+        raise TopicFullError(
+            f"topic {topic!r} is full, and nothing was published",
+            where=f"topic {topic}",
+            why=f"it keeps {TOPIC_EVENTS_MAX} events already",
+            fix="let runs take them, or wait until their time is over; publish without retain, or for less time",
+        )
+    return published.reached
+
+
+def _what(topic: Any, payload: Any) -> tuple[str, Any, Any]:
+    """Topic, type and value of what a caller publishes."""
+    if not isinstance(topic, Event):
+        return *topic_of(topic), payload
+    if payload is not None:
+        raise InvalidOptionError(
+            "an event and a payload were given",
+            where=f"topic {type(topic).__name__}",
+            fix="publish(Shipped(...)), or publish(Shipped, {...})",
+        )
+    return *topic_of(type(topic)), topic
+
+
+def _retention(retain: Duration | bool | None) -> Span | None:
+    if retain is None or retain is False:
+        return None
+    if retain is True:
+        return RETENTION
+    kept = min(span(retain, what="retain"), _RETAIN_MAX)
+    if kept == 0:
+        raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a time above 0")
+    return kept
+
+
+def _key_of(topic: str, value: Any, trigger: Trigger) -> str | None:
+    key = trigger.key
+    if key is None:
+        return None
+    found: Any
+    if callable(key):
+        found = key(value)
+    else:
+        found = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
+    if not isinstance(found, str | int) or isinstance(found, bool):
+        raise InvalidOptionError(
+            f"the key of the run that this event starts is {found!r:.60}",
+            where=f"topic {topic}, workflow {trigger.workflow.name}",
+            fix="let key name a field with a text or a number, or compute one",
+        )
+    return normal_key(str(found))
