@@ -177,6 +177,7 @@ class FaultyStore:
         edge = Edge(process)
         self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
+        self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)

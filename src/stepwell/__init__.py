@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered, Start
     from stepwell.engine.handles import Handle
+    from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         RunCancelled,
         RunFailed,
         RunPaused,
+        SignatureError,
         StepFailed,
         StepwellError,
         UnserialisableError,
@@ -49,6 +51,10 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.sleep import Slept
     from stepwell.replay.primitives.wait_any import Arrived, signal, timer
     from stepwell.replay.step_context import StepContext
+    from stepwell.sinks.base import EmittedEvent, Sink
+    from stepwell.sinks.handlers import handler
+    from stepwell.sinks.signatures import verify_signature
+    from stepwell.sinks.webhooks import Webhook
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
@@ -62,6 +68,7 @@ __all__ = [
     "Context",
     "Continue",
     "Duration",
+    "EmittedEvent",
     "Encrypted",
     "Engine",
     "EntryView",
@@ -81,6 +88,7 @@ __all__ = [
     "Offloaded",
     "Operation",
     "Outcome",
+    "OwedEvent",
     "RaceError",
     "Recovered",
     "ResultTimeout",
@@ -93,6 +101,8 @@ __all__ = [
     "RunPaused",
     "RunView",
     "Secret",
+    "SignatureError",
+    "Sink",
     "Slept",
     "Start",
     "Step",
@@ -105,12 +115,15 @@ __all__ = [
     "UnserialisableError",
     "WaitTimeout",
     "WaitView",
+    "Webhook",
     "Winner",
     "WorkerSettings",
     "Workflow",
+    "handler",
     "signal",
     "step",
     "timer",
+    "verify_signature",
     "workflow",
 ]
 
@@ -129,6 +142,7 @@ _HOMES = {
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered", "Start"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
@@ -147,6 +161,7 @@ _HOMES = {
         "RunCancelled",
         "RunFailed",
         "RunPaused",
+        "SignatureError",
         "StepFailed",
         "StepwellError",
         "UnserialisableError",
@@ -161,6 +176,10 @@ _HOMES = {
     "stepwell.replay.primitives.receive": ["Message"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.sinks.base": ["EmittedEvent", "Sink"],
+    "stepwell.sinks.handlers": ["handler"],
+    "stepwell.sinks.signatures": ["verify_signature"],
+    "stepwell.sinks.webhooks": ["Webhook"],
     "stepwell.wiring": ["Engine"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -35,7 +35,9 @@
     │   │   └── UnknownWorkflowError    SW402
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
-    │   └── InvalidKeyError             SW406
+    │   ├── InvalidKeyError             SW406
+    │   └── SignatureError              SW431
+    ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602
@@ -387,6 +389,21 @@ class InvalidKeyError(RequestError):
     """A key is blank or over 200 characters."""
 
     code = "SW406"
+
+
+class SignatureError(RequestError):
+    """A message is not signed, or not by who it should be from, or not recently."""
+
+    code = "SW431"
+
+
+# --- the outside world ---------------------------------------------------------------------
+
+
+class SinkError(StepwellError):
+    """An event could not be handed over: its receiver refused it, or is where no webhook may go."""
+
+    code = "SW850"
 
 
 # --- the environment -----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from stepwell.clock import Clock
 RunId = NewType("RunId", str)
 Incarnation = NewType("Incarnation", str)
 SignalId = NewType("SignalId", str)
+EventId = NewType("EventId", str)
 
 
 class Ids(Protocol):

@@ -15,6 +15,8 @@ from stepwell.engine.facade import Facade
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import InvalidOptionError
 from stepwell.replay.definition import Registry, Workflow
+from stepwell.sinks.base import Sink
+from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.worker.worker import Worker
 
@@ -26,7 +28,9 @@ class Engine(Facade):
             run = await engine.start(checkout, order, key="order-42")
             receipt = await run.result()
 
-    With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store.
+    With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store. `sinks`
+    get the events that runs emit: the engine that commits an event decides where it goes, and any engine with a worker
+    and a sink of that name hands it over. With `lifecycle`, the end of a run is such an event.
     """
 
     def __init__(
@@ -38,21 +42,26 @@ class Engine(Facade):
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
         codec: Codec | None = None,
+        sinks: Iterable[Sink] = (),
+        lifecycle: bool = False,
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)
         registry = Registry(workflows)
         store = open_store(url, environment) if isinstance(url, str) else url
-        super().__init__(environment, store, registry, codec or JsonCodec())
+        self._routes = Routes(sinks, lifecycle=lifecycle)
+        super().__init__(environment, store, registry, codec or JsonCodec(), self._routes.announce)
         self._settings = settings
         self._stalls_max = settings.stalls_max
-        self._serves = bool(registry.definitions) if worker is None else worker
+        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
-            self._worker = Worker(self._environment, self._store, self._registry, self._settings, self._codec)
+            self._worker = Worker(
+                self._environment, self._store, self._registry, self._settings, self._codec, self._routes
+            )
             self._local = self._worker
             await self._worker.start()
         return self

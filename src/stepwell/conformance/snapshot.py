@@ -11,7 +11,9 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals and acts; workers; held signals. Equal if and only if nothing visible changed."""
+    """Runs with histories, signals and acts; workers; held signals; the outbox. Equal if and only if nothing visible
+    changed.
+    """
     runs: dict[str, Any] = {}
     for run in await store.views.list_runs(RunFilter(), limit=_ALL):
         detail = await store.views.detail(run.run_id)
@@ -27,4 +29,6 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "runs": runs,
         "workers": await store.views.list_workers(),
         "held": await store.views.list_held(limit=_ALL),
+        "owed": await store.outbox.list_owed(is_dead=False, limit=_ALL),
+        "dead": await store.outbox.list_owed(is_dead=True, limit=_ALL),
     }

@@ -10,6 +10,7 @@ from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
+from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.states import StateSuite
@@ -34,6 +35,11 @@ class StoreSuite(
     SignalSuite,
     WakeSuite,
     HoldSuite,
+    EmitSuite,
+    TakeSuite,
+    SettleSuite,
+    DeadLetterSuite,
+    LifecycleSuite,
     ResumeSuite,
     RetrySuite,
     LeaseSuite,

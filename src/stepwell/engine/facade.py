@@ -13,6 +13,7 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.results import Results
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
@@ -26,6 +27,7 @@ from stepwell.errors import (
 )
 from stepwell.ids import RunId, SignalId
 from stepwell.model.locations import check_name
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, NewRun, OnConflict, Run, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.states import RunStatus
@@ -84,13 +86,17 @@ class Recovered(NamedTuple):
 class Facade:
     """What a caller may ask. Every verb is durable before it returns."""
 
-    def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:
+    def __init__(
+        self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
+    ) -> None:
         self._environment = environment
         self._store = store
         self._registry = registry
         self._codec = codec
         self._local: Local | None = None
         self._results = Results(store)
+        self._announce = announce
+        self.outbox = Outbox(store, self._surely)
         self._stalls_max = 5
 
     # --- starting ---
@@ -364,7 +370,9 @@ class Facade:
         while run.successor is not None:
             run = await self._get(run.successor)
         cancelled = await self._surely(
-            lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=redact(reason))
+            lambda _: self._store.runs.cancel(
+                run.run_id, compensate=compensate, reason=redact(reason), announce=self._announce
+            )
         )
         return cancelled.changed
 

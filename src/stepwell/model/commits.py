@@ -9,6 +9,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Announce, Emit
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
@@ -74,6 +75,8 @@ class Commit(NamedTuple):
     children: tuple[NewRun, ...] = ()
     waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
     move: Move | None = None  # None: stays running and owned
+    emits: tuple[Emit, ...] = ()
+    announce: Announce | None = None  # who hears of the runs that this commit ends
 
 
 class Verdict(StrEnum):

@@ -21,6 +21,7 @@ from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
+from stepwell.sinks.routes import Routes
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
@@ -36,6 +37,7 @@ class Host(Protocol):
     committer: Committer
     lease: Lease
     codec: Codec
+    routes: Routes
 
     def now(self) -> Instant: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
@@ -204,7 +206,9 @@ class Execution:
 
     def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
         self._number += 1
-        self._send(self._journal.take(self._fence, self._number, waits, move))
+        commit = self._journal.take(self._fence, self._number, waits, move)
+        routes = self._host.routes
+        self._send(routes.address(commit) if commit.emits or routes.announce is not None else commit)
 
     def _send(self, commit: Commit) -> None:
         self._sent = commit

@@ -8,6 +8,7 @@ from typing import Protocol
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
 from stepwell.model.workers import Claimant
 
@@ -66,11 +67,14 @@ class RunStore(Protocol):
         Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
         entry), consumed signals,
-        children, waits, move.
+        children, waits, events, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like
         in `create`.
+        Events: one row in the outbox for each sink of each, in their order, due now unless the run owes that sink an
+        earlier one. `announce`: each run that the commit brings to an end but `continued` (itself, trimmed children
+        that are cancelled at once, children that could not start) also owes `model.outbox.lifecycle_event`.
         Park: waiting (or compensating as before), unowned, `wake_at` as given; but `wake_at` = now and `is_awake`
         true if a pending signal matches a
         signal wait, or a waited child has ended. Signals do not wake a compensating run unless its waits name them.
@@ -86,11 +90,14 @@ class RunStore(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+    async def cancel(
+        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+    ) -> Cancelled:
         """Cancel a run and its attached active descendants, root first, by `model.cancels.decide_cancel` for each.
 
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
+        Each that is `CANCELLED` is announced, as in `apply`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.
         """
@@ -122,8 +129,8 @@ class RunStore(Protocol):
 
         Freed: no owner, `wake_at` = now, running becomes pending, stalls + 1. At `stalls_max` stalls the run is
         paused instead, with a `PoisonError` failure
-        record whose path is the latest recorded place. Workers' rows whose lease is over are removed. Returns the
-        freed runs.
+        record whose path is the latest recorded place. Workers' rows whose lease is over are removed, and what they
+        had taken from the outbox is due. Returns the freed runs.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
+from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.views import ViewStore
@@ -27,6 +28,8 @@ class Store(Protocol):
     def runs(self) -> RunStore: ...
     @property
     def signals(self) -> SignalStore: ...
+    @property
+    def outbox(self) -> OutboxStore: ...
     @property
     def workers(self) -> WorkerStore: ...
     @property

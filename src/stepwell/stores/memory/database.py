@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from heapq import heappop
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Owed
 from stepwell.model.runs import History, Parent, Previous, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -106,6 +107,17 @@ class SignalRow:
         return Signal(self.number, self.name, self.payload, self.sent_at)
 
 
+class OutboxRow(NamedTuple):
+    """One event that one sink has not had yet; the first of a run's may be with a worker."""
+
+    owed: Owed
+    owner: Incarnation | None = None
+
+    def is_due(self, now: Instant) -> bool:
+        """Whether anybody may take it."""
+        return self.owed.next_at is not None and self.owed.next_at <= now
+
+
 @dataclass(slots=True)
 class MemoryDatabase:
     """All data of one store. Several handles, each a process of its own in a simulation, may share it."""
@@ -119,7 +131,10 @@ class MemoryDatabase:
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
     workers: dict[Incarnation, Worker] = field(default_factory=dict)
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
+    outbox: dict[int, OutboxRow] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
     # Indexes.
+    queues: dict[tuple[RunId, str], tuple[int, ...]] = field(default_factory=dict)  # what a run owes a sink, in order
     active_keys: dict[str, RunRow] = field(default_factory=dict)
     runs_of_key: defaultdict[str, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
     children: defaultdict[RunId, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
@@ -181,4 +196,11 @@ class MemoryDatabase:
             }
             for run_id in sorted(self.runs, reverse=True)
         }
-        return {"runs": runs, "workers": list(self.workers.values()), "held": self.held()}
+        outbox = [self.outbox[number].owed for number in sorted(self.outbox)]
+        return {
+            "runs": runs,
+            "workers": list(self.workers.values()),
+            "held": self.held(),
+            "owed": [owed for owed in outbox if owed.died_at is None],
+            "dead": [owed for owed in outbox if owed.died_at is not None],
+        }

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.model.cancels import decide_cancel
+from stepwell.model.outbox import Announce
 from stepwell.model.states import KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.outbox import announce_end
 from stepwell.stores.memory.runs import is_parked, wake
 from stepwell.stores.memory.transaction import Transaction
 
 
-def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
+def end(tx: Transaction, row: RunRow, status: RunStatus, announce: Announce | None, **fields: Any) -> None:
     """Bring a run to its end, or to `compensation_failed`, which is none."""
     is_end = status is not RunStatus.COMPENSATION_FAILED
     tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
@@ -20,6 +22,7 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if is_end and status is not RunStatus.CONTINUED:
         _tell_parent(tx, row)
+    announce_end(tx, row, announce)
 
 
 def _tell_parent(tx: Transaction, row: RunRow) -> None:
@@ -32,19 +35,21 @@ def _tell_parent(tx: Transaction, row: RunRow) -> None:
         wake(tx, parent)
 
 
-def cancel_family(tx: Transaction, root: RunRow, *, compensate: bool, reason: str) -> list[RunRow]:
+def cancel_family(
+    tx: Transaction, root: RunRow, *, compensate: bool, reason: str, announce: Announce | None
+) -> list[RunRow]:
     """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root."""
-    if not _cancel_one(tx, root, compensate, reason):
+    if not _cancel_one(tx, root, compensate, reason, announce):
         return []
     changed, family = [root], [root]
     for member in family:
         attached = [row for row in tx.db.children[member.run_id].values() if row.parent and not row.parent.detached]
         family += attached
-        changed += [row for row in attached if _cancel_one(tx, row, compensate, reason)]
+        changed += [row for row in attached if _cancel_one(tx, row, compensate, reason, announce)]
     return changed
 
 
-def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> bool:
+def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, announce: Announce | None) -> bool:
     is_undoing = row.status is RunStatus.PAUSED and row.cause is not None
     decided = decide_cancel(
         RunStatus.COMPENSATING if is_undoing else row.status,
@@ -57,7 +62,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> 
     if row.owner is not None:
         tx.hint(HintKind.MAIL, row)
     if decided is RunStatus.CANCELLED:
-        end(tx, row, decided, epoch=row.epoch + 1, reason=reason)
+        end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
     else:
         tx.change(row, status=decided, reason=reason)
         if row.owner is None:

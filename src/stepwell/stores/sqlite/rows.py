@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.outbox import Owed
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -89,6 +90,11 @@ def to_wait(row: Row) -> Wait:
 def to_signal(row: Row) -> Signal:
     """A pending signal."""
     return Signal._make(row)
+
+
+def to_owed(row: Row) -> Owed:
+    """An event that a sink has not had yet."""
+    return Owed._make(row)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from stepwell.ids import RunId
 from stepwell.model.cancels import decide_cancel
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import wake
+from stepwell.stores.sqlite.transitions.outbox import announce_end
 
 _CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
 _PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
@@ -40,23 +42,25 @@ def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
         wake(tx, run, run_id)
 
 
-def cancel_family(tx: Transaction, root: Row, *, compensate: bool, reason: str) -> list[RunId]:
+def cancel_family(
+    tx: Transaction, root: Row, *, compensate: bool, reason: str, announce: Announce | None
+) -> list[RunId]:
     """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root.
 
     Rows are as `runs.find_for_cancel` gives them.
     """
-    if not _cancel_one(tx, root, compensate, reason):
+    if not _cancel_one(tx, root, compensate, reason, announce):
         return []
     changed: list[RunId] = [root[1]]
     family = [root]
     for member in family:
         attached = tx.rows("runs.list_attached", parent=member[1])
         family += attached
-        changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason)]
+        changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason, announce)]
     return changed
 
 
-def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> bool:
+def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announce: Announce | None) -> bool:
     run, run_id, status, owner, cause, parent, location = row
     is_undoing = status == RunStatus.PAUSED.value and cause is not None
     decided = decide_cancel(
@@ -79,4 +83,5 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)
+    announce_end(tx, run, announce)
     return True

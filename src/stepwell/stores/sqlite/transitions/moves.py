@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import NewRun, Parent, Previous
 from stepwell.model.states import KEEPS_CURSORS, TERMINAL
 from stepwell.stores.base.wakeups import HintKind
@@ -16,6 +17,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import forget_plans, tell_parent
+from stepwell.stores.sqlite.transitions.outbox import announce_end
 from stepwell.stores.sqlite.transitions.starts import insert
 
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
@@ -34,7 +36,7 @@ class Step(NamedTuple):
     has_progress: bool
 
 
-def move_run(tx: Transaction, step: Step, move: Move) -> bool:
+def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None = None) -> bool:
     """Carry out a move that is allowed; whether the run is parked and due already."""
     counters = (step.number, step.revision, step.last_seq)
     match move:
@@ -53,6 +55,7 @@ def move_run(tx: Transaction, step: Step, move: Move) -> bool:
             tx.run("waits.clear", run=step.run)
         case End():
             _end(tx, step, move)
+            announce_end(tx, step.run, announce)
         case _:
             assert_never(move)
     return False

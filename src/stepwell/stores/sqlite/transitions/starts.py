@@ -72,10 +72,11 @@ def insert(
     return Claimed(row, Inbox(read_signals(tx.connection, run)) if has_mail else Inbox(), is_fresh=True)
 
 
-def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> None:
-    """Add a run that could not be started: it has ended already, and has no key."""
-    _insert_row(tx, new, RunStatus.FAILED, (0, None, None, None, tx.now, None, 1), None, failure)
+def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> int:
+    """Add a run that could not be started: it has ended already, and has no key. Its number."""
+    run = _insert_row(tx, new, RunStatus.FAILED, (0, None, None, None, tx.now, None, 1), None, failure)
     tx.hint(HintKind.ENDED, new.run_id)
+    return run
 
 
 def _insert_row(

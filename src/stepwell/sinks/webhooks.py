@@ -1,0 +1,173 @@
+"""A signed webhook as a sink: each event is one POST."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from stepwell.clock import SECOND, Duration, span, to_instant
+from stepwell.errors import InvalidOptionError, RetryAfter, SinkError
+from stepwell.model.retries import Retry
+from stepwell.sinks.addresses import resolve
+from stepwell.sinks.base import SINK_RETRY, EmittedEvent, check_sink
+from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, sign
+
+RETRY_AFTER_SECONDS_MAX: Final = 3_600
+_LATER: Final = (429, 503)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A sink that posts each event as JSON, signed with a shared secret; the receiver checks with `verify_signature`.
+
+        Webhook("https://example.com/hooks", secret=os.environ["HOOK_SECRET"], events="order.*")
+
+    Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. It connects over TLS to public
+    addresses only, unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are
+    being changed. Its name in the store is `name`, or made of the host.
+    """
+
+    url: str = field(repr=False)
+    secret: str | tuple[str, ...] = field(repr=False)
+    events: tuple[str, ...]
+    name: str
+    retry: Retry
+    timeout: Duration
+    allow_http: bool
+    allow_private: bool
+    _parts: SplitResult = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str | Iterable[str],
+        events: str | Iterable[str] | None = None,
+        name: str | None = None,
+        retry: Retry = SINK_RETRY,
+        timeout: Duration = "10s",
+        allow_http: bool = False,
+        allow_private: bool = False,
+    ) -> None:
+        parts = _check_url(url, allow_http)
+        known = name if name is not None else f"webhook {parts.hostname}"
+        held = secret if isinstance(secret, str) else tuple(secret)
+        keys_of(held, where=known)
+        values = {
+            "url": url,
+            "secret": held,
+            "events": check_sink(known, events, retry, timeout),
+            "name": known,
+            "retry": retry,
+            "timeout": timeout,
+            "allow_http": allow_http,
+            "allow_private": allow_private,
+            "_parts": parts,
+        }
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
+
+    def send(self, event: EmittedEvent) -> None:
+        """Post one event. Raises `SinkError` for an answer that is no success, `OSError` if there is none."""
+        body = message_of(event)
+        timestamp = to_instant(event.sent_at) // SECOND
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "stepwell",
+            ID: event.id,
+            TIMESTAMP: str(timestamp),
+            SIGNATURE: sign(keys_of(self.secret), event.id, timestamp, body),
+        }
+        connection = self._connection()
+        try:
+            target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
+            connection.request("POST", target, body, headers)
+            response = connection.getresponse()
+            self._check(response)
+        finally:
+            # The body of the answer is not read: nobody asked for it, and it may be long.
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, is_tls = self._parts.hostname or "", self._parts.scheme == "https"
+        port = self._parts.port or (443 if is_tls else 80)
+        address = resolve(host, port, allow_private=self.allow_private)
+        seconds = span(self.timeout) / SECOND
+        return _PinnedTls(host, port, address, seconds) if is_tls else _Pinned(host, port, address, seconds)
+
+    def _check(self, response: http.client.HTTPResponse) -> None:
+        status = response.status
+        if 200 <= status <= 299:
+            return
+        after = response.getheader("retry-after", "")
+        if status in _LATER and after.isascii() and after.isdigit():
+            raise RetryAfter(min(int(after[:9]), RETRY_AFTER_SECONDS_MAX))
+        why = "redirects are not followed" if 300 <= status <= 399 else "anything but 200 to 299 is a failure"
+        raise SinkError(f"the receiver answered {status}", where=self.name, why=why)
+
+
+def message_of(event: EmittedEvent) -> bytes:
+    """The body of a message: the event as JSON."""
+    fields = {
+        "id": event.id,
+        "name": event.name,
+        "at": event.at,
+        "run_id": event.run_id,
+        "workflow": event.workflow,
+        "key": event.key,
+        "path": event.path,
+        "payload": event.payload,
+    }
+    return msgspec.json.encode(fields)
+
+
+def _check_url(url: str, allow_http: bool) -> SplitResult:
+    fix = 'write for example "https://example.com/hooks"'
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidOptionError("the URL of a webhook cannot be read", why=str(error)[:120], fix=fix) from None
+    if parts.scheme not in ("https", "http") or not host or port == 0 or any(c <= " " or c == "\x7f" for c in url):
+        raise InvalidOptionError(
+            "the URL of a webhook is none", why="it has a scheme (https), a host, and no blanks", fix=fix
+        )
+    if parts.username is not None or parts.password is not None:
+        raise InvalidOptionError(
+            "the URL of a webhook has a name or a password in it",
+            why="addresses end up in logs; the message is signed instead",
+            fix="take them out",
+        )
+    if parts.scheme == "http" and not allow_http:
+        raise InvalidOptionError(
+            "the URL of a webhook is not https",
+            why="everybody on the way could read its events",
+            fix="use https, or say allow_http=True for a network that is yours",
+        )
+    return parts
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to the very address that was checked."""
+
+    def __init__(self, host: str, port: int, address: str, timeout: float) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._address = address
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+
+
+class _PinnedTls(_Pinned):
+    """The same over TLS, with the certificate of the host's name."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
