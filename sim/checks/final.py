@@ -27,6 +27,7 @@ def check_end(world: World) -> None:
     _check_promises(world)
     _check_signals(world)
     _check_bodies(world)
+    checker.outbox.finish()
     _check_lost_errors(world)
     workers = at_once(checker.inspector.views.list_workers())
     now = checker.inspector.now()

@@ -89,10 +89,10 @@ class Webhook:
         try:
             target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
             connection.request("POST", target, body, headers)
-            response = connection.getresponse()
-            self._check(response)
-        finally:
             # The body of the answer is not read: nobody asked for it, and it may be long.
+            with connection.getresponse() as response:
+                self._check(response)
+        finally:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
