@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.errors import StoreUnavailableError
-from stepwell.model.outbox import Settled
+from stepwell.model.outbox import Emit, Settled, lifecycle_event
 from stepwell.model.states import RunStatus
 from stepwell.replay import context
 from stepwell.replay.journal import Journal
@@ -71,7 +71,7 @@ def emits_on_replay() -> Patches:
         event_id = await original(scope, location, entry, name, payload)
         if entry is not None:
             path = scope.turn.journal.names.text(location)
-            scope.turn.journal.emit(emit.Emit(event_id, name, path, b"jnull", scope.turn.now))
+            scope.turn.journal.emit(Emit(event_id, name, path, b"jnull", scope.turn.now))
         return event_id
 
     return [(context, "run_emit", run_emit)]
@@ -150,13 +150,12 @@ def dead_keep_their_events() -> Patches:
 
 def every_link_is_announced() -> Patches:
     """A run that is continued tells that it has ended."""
-    original = outbox.lifecycle_event
 
-    def lifecycle_event(ended: Any, announce: Any) -> Any:
+    def of_each(ended: Any, announce: Any) -> Any:
         is_continued = ended.status is RunStatus.CONTINUED
-        return original(ended._replace(status=RunStatus.COMPLETED) if is_continued else ended, announce)
+        return lifecycle_event(ended._replace(status=RunStatus.COMPLETED) if is_continued else ended, announce)
 
-    return [(outbox, "lifecycle_event", lifecycle_event)]
+    return [(outbox, "lifecycle_event", of_each)]
 
 
 def cancel_not_announced() -> Patches:
