@@ -14,7 +14,7 @@ from stepwell.model.locations import check_name
 from stepwell.model.retries import Retry
 
 SINK_RETRY: Final = Retry(max_attempts=12, initial="1s", factor=3, max_delay="1h")
-"""Twelve attempts over about five hours."""
+"""Twelve attempts over about four hours."""
 
 _PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}\*?|\*")
 
@@ -54,7 +54,7 @@ class Sink(Protocol):
     @property
     def timeout(self) -> Duration: ...
 
-    def send(self, event: EmittedEvent) -> Awaitable[None] | None: ...
+    def send(self, event: EmittedEvent, /) -> Awaitable[Any] | Any: ...
 
 
 def wants(sink: Sink, name: str) -> bool:

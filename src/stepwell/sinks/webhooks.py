@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import socket
 import ssl
@@ -170,4 +171,10 @@ class _PinnedTls(_Pinned):
 
     def connect(self) -> None:
         super().connect()
-        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = _tls().wrap_socket(self.sock, server_hostname=self.host)
+
+
+@functools.lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Whom to trust: reading that takes longer than most requests."""
+    return ssl.create_default_context()

@@ -26,6 +26,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("stepwell.worker")
 
 BATCHES_MAX = 16  # that a sink works on at once, each of another run
+BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
 BATCH_MAX = 50  # events of one run that are taken at once
 FAILURE_MAX = 500  # characters that are kept of a failure
 PAUSE = 0.05  # after a store that did not answer
@@ -51,6 +52,8 @@ class Relay:
         self._busy: dict[int, Lease] = {}  # the batches in our hands, by their first number
         self._wake = asyncio.Event()
         self._is_stopping = False
+        self._abandoned: set[_Blocking] = set()  # calls that ran out of time, in threads that nobody can stop
+        self._limit = BATCHES_MAX if is_async(sink.send) else BLOCKING_MAX
         self._in_doubt = False  # the store may have given us what we never heard of
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -96,7 +99,7 @@ class Relay:
     async def serve_once(self) -> float | None:
         """Take what is due, and begin to send it; how long nothing will be due, in seconds."""
         lease = self._host.lease
-        free = BATCHES_MAX - len(self._busy)
+        free = self._limit - len(self._busy) - len(self._abandoned)
         if free <= 0 or not lease.is_live():
             return PAUSE if free > 0 else float("inf")
         if not self._in_doubt:
@@ -171,11 +174,21 @@ class Relay:
 
     async def _call(self, event: EmittedEvent) -> None:
         if is_async(self._sink.send):
-            await self._sink.send(event)  # type: ignore[misc]
+            await self._sink.send(event)
             return
-        result = await self._host.environment.executor.call_blocking(functools.partial(self._sink.send, event))
+        call = _Blocking(functools.partial(self._sink.send, event), self._thread_ended)
+        try:
+            result = await self._host.environment.executor.call_blocking(call)
+        except asyncio.CancelledError:
+            if call.is_running:
+                self._abandoned.add(call)
+            raise
         if inspect.isawaitable(result):
             await result
+
+    def _thread_ended(self, call: _Blocking) -> None:
+        self._abandoned.discard(call)
+        self._wake.set()
 
     def _event(self, owed: Owed) -> EmittedEvent:
         return EmittedEvent(
@@ -215,6 +228,25 @@ class Relay:
             except StoreUnavailableError as error:
                 _LOG.warning("store did not answer: %s", error.title)
                 await asyncio.sleep(PAUSE)
+
+
+class _Blocking:
+    """A call in a thread, that tells when it has ended."""
+
+    def __init__(self, call: Callable[[], Any], on_end: Callable[[_Blocking], None]) -> None:
+        self._call = call
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self.is_running = False
+
+    def __call__(self) -> Any:
+        self.is_running = True
+        try:
+            return self._call()
+        finally:
+            self.is_running = False
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._on_end, self)
 
 
 def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:

@@ -23,11 +23,14 @@ from stepwell import (
     Retry,
     RetryAfter,
     Webhook,
+    handler,
     step,
     verify_signature,
     workflow,
 )
 from stepwell.errors import InvalidNameError, InvalidOptionError, SinkError
+from stepwell.sinks import webhooks
+from stepwell.worker.relay import BLOCKING_MAX
 
 SECRET = "a long and random text"
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -196,7 +199,7 @@ def test_tls_asks_for_the_certificate_of_the_name(tmp_path: Path, monkeypatch: p
     try:
         with pytest.raises(ssl.SSLCertVerificationError):
             Webhook(f"https://localhost:{server.port}", **options).send(EVENT)
-        monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+        monkeypatch.setattr(webhooks, "_tls", lambda: trusting)
         Webhook(f"https://localhost:{server.port}", **options).send(EVENT)
         with pytest.raises(ssl.SSLCertVerificationError):
             Webhook(f"https://127.0.0.1:{server.port}", **options).send(EVENT)
@@ -288,3 +291,24 @@ async def test_an_engine_posts_what_its_runs_emit_until_it_is_taken(server: Serv
     names = [json.loads(body)["name"] for _, _, body in server.requests]
     assert names == ["order.charged", "order.charged", "order.paid", "order.paid"]
     assert [verify_signature(SECRET, headers, body) for _, headers, body in server.requests[2:]] == [event_id] * 2
+
+
+async def test_a_receiver_that_hangs_takes_no_more_threads_than_its_share() -> None:
+    """Threads cannot be stopped: what ran out of time counts until its thread has ended."""
+    began: list[str] = []
+    release = threading.Event()
+
+    def hang(event: EmittedEvent) -> None:
+        began.append(event.run_id)
+        release.wait(10)
+
+    sink = handler(hang, timeout="50ms", retry=Retry(max_attempts=100, initial="1ms"))
+    async with Engine("memory:", workflows=[order], sinks=[sink]) as engine:
+        for number in range(12):
+            await (await engine.start(order, number)).result("5s")
+        await asyncio.sleep(0.5)
+        assert len(began) == BLOCKING_MAX
+        release.set()
+        while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
+            await asyncio.sleep(0.01)
+    assert len(set(began)) == 12
