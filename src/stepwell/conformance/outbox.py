@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stepwell.clock import SECOND, Instant, Span
+from stepwell.clock import SECOND, Instant, Span, to_datetime
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, Turn, child_of, new_run, place, step
 from stepwell.conformance.snapshot import snapshot
@@ -57,6 +57,10 @@ async def emitted(scene: Scene, *events: str, run_id: str = "r1", sinks: tuple[s
     turn = await scene.begin(run_id)
     await turn.commit(emits=tuple(emit(one, *sinks) for one in events))
     return turn
+
+
+def _text(instant: Instant | None) -> str | None:
+    return None if instant is None else msgspec.to_builtins(to_datetime(instant))
 
 
 class EmitSuite(StoreCase):
@@ -386,9 +390,9 @@ class LifecycleSuite(StoreCase):
             "status": status.value,
             "version": 1,
             "generation": 1,
-            "created_at": run.created_at,
-            "started_at": run.started_at,
-            "ended_at": run.ended_at,
+            "created_at": _text(run.created_at),
+            "started_at": _text(run.started_at),
+            "ended_at": _text(run.ended_at),
         }
 
     async def test_nothing_is_announced_unasked(self, scene: Scene) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stepwell.clock import Instant, Span
+from stepwell.clock import Instant, Span, to_datetime
 from stepwell.errors import InvalidNameError
 from stepwell.ids import EventId, RunId, derived_run_id
 from stepwell.model.states import RunStatus
@@ -125,9 +125,9 @@ def lifecycle_event(ended: Ended, announce: Announce) -> Emit | None:
         "status": ended.status.value,
         "version": ended.version,
         "generation": ended.generation,
-        "created_at": ended.created_at,
-        "started_at": ended.started_at,
-        "ended_at": ended.ended_at,
+        "created_at": to_datetime(ended.created_at),
+        "started_at": None if ended.started_at is None else to_datetime(ended.started_at),
+        "ended_at": to_datetime(ended.ended_at),
     }
     event_id = derived_event_id(ended.run_id, "~ended", ended.epoch)
     name = LIFECYCLE + ended.status.value

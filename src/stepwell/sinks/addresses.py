@@ -20,14 +20,14 @@ _CLOSED: Final = tuple(
 )
 
 
-def resolve(host: str, port: int, *, allow_private: bool) -> str:
-    """An address of a host that may be connected to.
+def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
+    """The addresses of a host, all of which may be connected to.
 
     Raises `SinkError` if any of its addresses is of this machine or a private network, unless that is
     allowed; `OSError` if there is none.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(info[4][0]).partition("%")[0] for info in found]
+    addresses = list(dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found))
     for address in () if allow_private else addresses:
         reason = why_closed(ipaddress.ip_address(address))
         if reason is not None:
@@ -37,7 +37,7 @@ def resolve(host: str, port: int, *, allow_private: bool) -> str:
                 why="an event that leaves through a webhook must not reach what only this machine can reach",
                 fix="if that is where it should go, say so with allow_private=True",
             )
-    return addresses[0]
+    return addresses
 
 
 def why_closed(address: Address) -> str | None:

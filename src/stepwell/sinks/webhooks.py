@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import http.client
+import re
 import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -22,6 +23,7 @@ from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, sign
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600
 _LATER: Final = (429, 503)
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,9 @@ class Webhook:
     def _connection(self) -> http.client.HTTPConnection:
         host, is_tls = self._parts.hostname or "", self._parts.scheme == "https"
         port = self._parts.port or (443 if is_tls else 80)
-        address = resolve(host, port, allow_private=self.allow_private)
+        addresses = resolve(host, port, allow_private=self.allow_private)
         seconds = span(self.timeout) / SECOND
-        return _PinnedTls(host, port, address, seconds) if is_tls else _Pinned(host, port, address, seconds)
+        return _PinnedTls(host, port, addresses, seconds) if is_tls else _Pinned(host, port, addresses, seconds)
 
     def _check(self, response: http.client.HTTPResponse) -> None:
         status = response.status
@@ -129,16 +131,19 @@ def message_of(event: EmittedEvent) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _check_url(url: str, allow_http: bool) -> SplitResult:
+def _check_url(url: Any, allow_http: bool) -> SplitResult:
     fix = 'write for example "https://example.com/hooks"'
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if isinstance(url, str) else "")
         port, host = parts.port, parts.hostname
-    except (ValueError, AttributeError, TypeError) as error:
+    except ValueError as error:
         raise InvalidOptionError("the URL of a webhook cannot be read", why=str(error)[:120], fix=fix) from None
-    if parts.scheme not in ("https", "http") or not host or port == 0 or any(c <= " " or c == "\x7f" for c in url):
+    is_plain = (parts.path + parts.query).isascii() and not _CONTROL.search(str(url))
+    if parts.scheme not in ("https", "http") or not host or port == 0 or not is_plain:
         raise InvalidOptionError(
-            "the URL of a webhook is none", why="it has a scheme (https), a host, and no blanks", fix=fix
+            "the URL of a webhook is none",
+            why="it has a scheme (https), a host, and neither blanks nor letters beyond ASCII in its path",
+            fix=fix,
         )
     if parts.username is not None or parts.password is not None:
         raise InvalidOptionError(
@@ -156,14 +161,22 @@ def _check_url(url: str, allow_http: bool) -> SplitResult:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to the very address that was checked."""
+    """A connection to one of the very addresses that were checked, the first that answers."""
 
-    def __init__(self, host: str, port: int, address: str, timeout: float) -> None:
+    def __init__(self, host: str, port: int, addresses: list[str], timeout: float) -> None:
         super().__init__(host, port, timeout=timeout)
-        self._address = address
+        self._addresses = addresses
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        failed: OSError | None = None
+        for address in self._addresses:
+            try:
+                self.sock = socket.create_connection((address, self.port), self.timeout)
+            except OSError as error:
+                failed = error
+            else:
+                return
+        raise failed or OSError(f"{self.host} has no address")
 
 
 class _PinnedTls(_Pinned):

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.environment import Environment
-from stepwell.errors import CorruptRecordError, Fatal, StoreUnavailableError
+from stepwell.errors import Fatal, StepwellError, StoreUnavailableError
+from stepwell.model.failures import record_failure
 from stepwell.model.outbox import OWN_PREFIX, Owed, Settled, Unsent
-from stepwell.redaction import redact
 from stepwell.sinks.base import EmittedEvent, Sink
 from stepwell.sinks.handlers import is_async
 from stepwell.stores.base.outbox import Batch
@@ -27,7 +27,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 BATCHES_MAX = 16  # that a sink works on at once, each of another run
 BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
-BATCH_MAX = 50  # events of one run that are taken at once
+BATCH_MAX = 10  # events of one run that are taken at once
 FAILURE_MAX = 500  # characters that are kept of a failure
 PAUSE = 0.05  # after a store that did not answer
 
@@ -130,6 +130,9 @@ class Relay:
         try:
             settled = await self._send_all(batch, lease)
             await self._patiently(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
+        except StepwellError:
+            _LOG.exception("sink %s: what became of a batch could not be noted", self._sink.name)
+            self._in_doubt = True
         finally:
             self._busy.pop(batch[0].number, None)
             self._wake.set()
@@ -206,7 +209,8 @@ class Relay:
 
     def _unsent(self, owed: Owed, error: BaseException) -> Unsent:
         attempt, retry = owed.attempts + 1, self._sink.retry
-        failure = redact(f"{type(error).__name__}: {error}")[:FAILURE_MAX]
+        record = record_failure(error)
+        failure = f"{record.code} {record.summary}".strip()[:FAILURE_MAX]
         retry_in = decide_retry(self._sink, attempt, error, self._host.environment.random.random())
         fate = "given up" if retry_in is None else f"again in {retry_in / SECOND:.1f} s"
         _LOG.warning(
@@ -251,7 +255,7 @@ class _Blocking:
 
 def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:
     """When to try again after failed attempt number `attempt`; None if that was the last."""
-    if attempt >= sink.retry.max_attempts or isinstance(error, (Fatal, CorruptRecordError)):
+    if attempt >= sink.retry.max_attempts or isinstance(error, Fatal):
         return None
     failed = error if isinstance(error, Exception) else RuntimeError(str(error))
     try:

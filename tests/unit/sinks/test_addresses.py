@@ -93,11 +93,11 @@ def test_what_is_not_public_is_refused(host: str) -> None:
 
 @pytest.mark.parametrize("host", OPEN)
 def test_what_is_public_is_let_through(host: str) -> None:
-    assert resolve(host, 443, allow_private=False) == host
+    assert resolve(host, 443, allow_private=False) == [host]
 
 
 def test_what_is_private_is_let_through_when_that_is_said() -> None:
-    assert resolve("127.0.0.1", 443, allow_private=True) == "127.0.0.1"
+    assert resolve("127.0.0.1", 443, allow_private=True) == ["127.0.0.1"]
 
 
 def test_one_private_address_among_several_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,27 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(server: Server, mo
     assert (asked, connected) == (["rebind.example"], [("8.8.8.8", 443)])
 
 
+def test_the_next_address_is_tried_if_the_first_does_not_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        return [(0, 0, 0, "", (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    refuse = socket.create_connection
+
+    def connect(address: Any, *args: Any) -> socket.socket:
+        if address[0] == "127.0.0.2":
+            raise OSError("nobody there")
+        monkeypatch.undo()
+        return refuse(address, *args)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    server.webhook().send(EVENT)
+
+    assert len(server.requests) == 1
+
+
 def test_tls_asks_for_the_certificate_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = make_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -234,7 +255,15 @@ def make_certificate(folder: Path) -> Path:
     "url",
     [
         *("", "example.com", "ftp://example.com", "https://", "https:///path", "https://example.com:0"),
-        *("https://example.com:99999", "https://[::1", "https://exa mple.com", "https://example.com/\n", None, 7),
+        *(
+            "https://example.com:99999",
+            "https://[::1",
+            "https://exa mple.com",
+            "https://example.com/\n",
+            "https://example.com/ä",
+            None,
+            7,
+        ),
         *("https://user@example.com", "https://u:p@example.com", "http://example.com"),
     ],
 )
