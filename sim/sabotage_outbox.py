@@ -143,6 +143,21 @@ def lost_answer_not_doubted() -> Patches:
     return [(Relay, "_take", take)]
 
 
+def sends_after_the_lease() -> Patches:
+    """A worker goes on sending although others may be sending the same by now."""
+
+    async def send_all(self: Any, batch: Any, lease: Any) -> Settled:
+        sent: list[int] = []
+        for owed in batch:
+            error = await self._send(owed)
+            if error is not None:
+                return Settled(batch[0].number, tuple(sent), self._unsent(owed, error))
+            sent.append(owed.number)
+        return Settled(batch[0].number, tuple(sent))
+
+    return [(Relay, "_send_all", send_all)]
+
+
 def dead_keep_their_events() -> Patches:
     """What a dead worker had taken stays with it."""
     return [(rescues, "free_taken", lambda tx, incarnation: None)]
@@ -188,6 +203,7 @@ OUTBOX_SWITCHES: dict[str, Callable[[], Patches]] = {
         taken_by_two,
         lost_answer_not_doubted,
         dead_keep_their_events,
+        sends_after_the_lease,
         every_link_is_announced,
         cancel_not_announced,
         only_the_first_sink,

@@ -44,6 +44,7 @@ class Sinks:
         world, rng = self._world, self._rng
 
         async def receive(event: EmittedEvent) -> None:
+            _check_lease(process, event)
             await asyncio.sleep(rng.choice((0, 0, 0.001, 0.02, 0.3)))
             refused = world.are_faults_on and rng.random() < self._refusals
             is_late = rng.random() < 0.5
@@ -56,6 +57,16 @@ class Sinks:
                 raise OSError("received, and the answer got lost")
 
         return receive
+
+
+def _check_lease(process: Process, event: EmittedEvent) -> None:
+    """Nobody begins to send after its lease: others may be sending by then."""
+    worker = process.engine._worker  # None while it is leaving, and may still be sending
+    own = worker.lease.incarnation if worker is not None else max(process.deadlines, key=process.deadlines.__getitem__)
+    until = process.deadlines.get(own, 0.0)
+    if process.environment.clock.monotonic() >= until:
+        text = f"{process.name} sends {event.name} after its lease has run out"
+        process.world.violate("I1b", event.run_id, text)
 
 
 def sinks_of(name: str) -> tuple[str, ...]:
