@@ -9,6 +9,7 @@ from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
 from sim.checks.moves import check_cancel, check_leases, check_rows
+from sim.checks.outbox import METHODS, Outbox
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
 from sim.coroutines import at_once
@@ -58,6 +59,7 @@ class Checker:
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.signals = Signals(self)
         self.events = Events(self)
+        self.outbox = Outbox(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
         """Note a broken promise."""
@@ -84,6 +86,9 @@ class Checker:
         """A call has been performed, whatever its caller will hear of it."""
         if method in READS:
             self._after_read(method, args, answer)
+            return
+        if method in METHODS:
+            self.outbox.after(method, args, answer, self.inspector.now())
             return
         before, now = self.rows_now, self.inspector.now()
         self.rows_now = after = self.read_rows()
@@ -121,6 +126,7 @@ class Checker:
                 check_leases(self, method, args, answer, now, process)
             case _:
                 pass
+        self.outbox.ended(before, after)
         for row in after.values():
             if row is not before.get(row.run_id):
                 check_row(self, row)

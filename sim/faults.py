@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
     | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans", "list_unread", "find_question"}
-    | {"list_events"}
+    | {"list_events", "next_due", "list_owed"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
-_NOT_REPEATABLE = frozenset({"claim"})
+_NOT_REPEATABLE = frozenset({"claim", "take"})
 # How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
 _WEIGHTS = {"apply": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
@@ -179,6 +179,7 @@ class FaultyStore:
         self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
         self.events: Any = FaultyNoun(edge, "events", inner.events)
+        self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)

@@ -36,9 +36,15 @@ class Broken(Exception):
 async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
     world = world_here()
     world.body_began(info, after)
+    _emit(info, node)
     if node["lasts"]:
         await asyncio.sleep(node["lasts"])
     return _outcome(info, node)
+
+
+def _emit(info: StepContext, node: Node) -> None:
+    for number in range(node.get("events", 0)):
+        info.emit("blue" if number else "red", {"number": number, "attempt": info.attempt})
 
 
 def _outcome(info: StepContext, node: Node) -> Any:
@@ -63,12 +69,15 @@ def _outcome(info: StepContext, node: Node) -> Any:
 
 def _work_sync(info: StepContext, node: Node, after: list[str]) -> Any:
     world_here().body_began(info, after)
+    _emit(info, node)
     return _outcome(info, node)
 
 
 async def _undo(info: StepContext, node: Node, after: list[str], result: Any) -> None:
     world = world_here()
     world.undo_began(info, node, result)
+    if node.get("events"):
+        info.emit("red", "undone")
     if node["undo_lasts"]:
         await asyncio.sleep(node["undo_lasts"])
     if node["undo_fails"] == "flaky" and info.attempt == 1:
@@ -103,6 +112,11 @@ STEPS: dict[str, Step[..., Any]] = {
     "timed": step(_work, retry=RETRY, timeout="20ms"),
     "slow_timed": step(_work, retry=RETRY, timeout="10s"),
 }
+
+
+def _step_of(node: Node) -> Step[..., Any]:
+    step = STEPS.get(node["kind"], STEPS["ok"])
+    return step.options(emits=node["emits"]) if node.get("emits") else step
 
 
 # --- the workflow --------------------------------------------------------------------------
@@ -185,6 +199,8 @@ class Interpreter:
                 if "within" in node:
                     await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
                 value = ["child", await child]
+            case "emit":
+                value = ["emitted", await ctx.emit(node["event"], {"at": path}, name=name)]
             case "checkpoint":
                 await ctx.rollback_checkpoint(name)
                 value = ["checkpoint"]
@@ -227,13 +243,13 @@ class Interpreter:
         return ["any", arrived.label, came and came.name, came and came.payload]
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:
-        value = await ctx.step(node["id"], STEPS.get(node["kind"], STEPS["ok"]), node, self.seen[-4:])
+        value = await ctx.step(node["id"], _step_of(node), node, self.seen[-4:])
         if node["kind"] != "deferred":
             self.seen.append(path)
         return value
 
     async def _try_step(self, ctx: Context, node: Node, path: str) -> Any:
-        tried = await ctx.try_step(node["id"], STEPS.get(node["kind"], STEPS["ok"]), node, self.seen[-4:])
+        tried = await ctx.try_step(node["id"], _step_of(node), node, self.seen[-4:])
         if node["kind"] != "deferred":
             self.seen.append(path)
         return ["tried", tried.ok, tried.value, tried.error.type if tried.error else None, tried.attempts]

@@ -109,6 +109,8 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return refuse_program(node["program"], part, are_cancels=are_cancels)
         case "spawn", ["spawned", str()]:
             return None
+        case "emit", ["emitted", str()]:
+            return None
         case "once", ["once", int()]:
             return None
         case "clock", ["clock", str(), float(chance), str()]:

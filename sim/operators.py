@@ -36,7 +36,7 @@ class Operators:
         while not world.checker.violations:
             await asyncio.sleep(0.5)
             left = [row for row in world.checker.rows_now.values() if row.status not in TERMINAL]
-            if not left and not await self.operate(True):
+            if not left and not await self.operate(True) and not self._owed():
                 return
             if world.loop.time() > until:
                 self._report_unfinished(left)
@@ -44,6 +44,10 @@ class Operators:
             self._check_progress(left)
             await self.operate(True)
             await self.feed(left)
+
+    def _owed(self) -> bool:
+        """Whether events are still on their way."""
+        return bool(at_once(self.world.checker.inspector.outbox.list_owed(is_dead=False, limit=1)))
 
     def _check_progress(self, left: list[Run]) -> None:
         """Long after the last fault, nothing belongs to the dead, and nothing that is ready lies about."""
@@ -61,6 +65,8 @@ class Operators:
 
     def _report_unfinished(self, left: list[Run]) -> None:
         self.unfinished = len(left)
+        if self._owed():
+            self.world.violate("L1", "", "events are still on their way")
         for row in left:
             due = (
                 ""
@@ -83,6 +89,9 @@ class Operators:
                     acted |= bool(await self._try(lambda engine, at=row.run_id: engine.retry(at)))
                 case _:
                     pass
+        for letter in at_once(self.world.checker.inspector.outbox.list_owed(is_dead=True, limit=100)):
+            self.world.stats["dead letters"] += 1
+            acted |= bool(await self._try(lambda engine, at=letter.event_id: engine.outbox.replay(at)))
         return acted
 
     def _may_retry(self, row: Run) -> bool:

@@ -49,6 +49,8 @@ class Process:
             worker=is_worker,
             settings=world.shape.settings,
             environment=self.environment,
+            sinks=world.sinks.make(self),
+            lifecycle=True,
         )
 
     # --- life ---

@@ -81,11 +81,16 @@ class Maker:
             if self._looks.random() < 0.2:
                 items.append(self._observe())
             items.append(self._any(depth - 1, share))
+        while self._side.random() < 0.25:
+            items.insert(self._side.randint(0, len(items)), self._node("emit", event=self._event()))
         return self._node("seq", items=items)
 
     def _observe(self) -> Node:
         names = [self._looks.choice(SIGNALS)]
         return self._node("observe", names=names, show=self._looks.choice(("latest", "all", "has")))
+
+    def _event(self) -> str:
+        return self._side.choice(("red", "red.light", "blue", "blue.dark"))
 
     def _any(self, depth: int, budget: int) -> Node:
         if depth <= 0 or budget <= 1 or self._rng.random() < 0.4:
@@ -205,6 +210,9 @@ class Maker:
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))
+        if self._side.random() < 0.2:
+            node["events"] = self._side.randint(0, 2)
+            node["emits"] = self._event() if self._side.random() < 0.5 else None
         return node
 
     def _node(self, op: str, **parts: Any) -> Node:

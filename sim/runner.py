@@ -41,6 +41,10 @@ COUNTED = (
     ("drains", "drains"),
     ("poisonous steps", "poisonings"),
     ("runs set aside", "set aside"),
+    ("events owed", "events owed"),
+    ("events received", "events received"),
+    ("events repeated", "events repeated"),
+    ("dead letters", "dead letters"),
 )
 
 

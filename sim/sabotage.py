@@ -17,6 +17,7 @@ from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_events import EVENT_SWITCHES, SQLITE_EVENT_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
@@ -34,6 +35,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **SQLITE_EVENT_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
+    **OUTBOX_SWITCHES,
+    **OUTBOX_SQLITE_SWITCHES,
 }
 
 
@@ -58,10 +61,10 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in SQLITE_SWITCHES or name in SQLITE_EVENT_SWITCHES:
+    if name in {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES}:
         return "sqlite"
-    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES}
-    return "memory" if name in memory else "both"
+    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES}
+    return "memory" if name in {**memory, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

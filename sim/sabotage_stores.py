@@ -104,8 +104,8 @@ def trim_deletes_undo() -> Patches:
     """Trimming forgets what must still be undone."""
     original = commits._trim
 
-    def trim(tx: Any, row: Any, low: Any, high: Any) -> None:
-        original(tx, row, low, high)
+    def trim(tx: Any, row: Any, low: Any, high: Any, announce: Any) -> None:
+        original(tx, row, low, high, announce)
         entries = tx.db.entries[row.run_id]
         tx.drop_all(entries, [at for at in entries if low <= at < high])
 
@@ -120,8 +120,8 @@ def parent_not_told() -> Patches:
 def cancel_without_cascade() -> Patches:
     """A cancel does not reach children."""
 
-    def cancel_family(tx: Any, root: Any, *, compensate: bool, reason: str) -> list[Any]:
-        return [root] if ends._cancel_one(tx, root, compensate, reason) else []
+    def cancel_family(tx: Any, root: Any, *, compensate: bool, reason: str, announce: Any) -> list[Any]:
+        return [root] if ends._cancel_one(tx, root, compensate, reason, announce) else []
 
     from stepwell.stores.memory import operators
 
@@ -145,8 +145,8 @@ def deadline_not_stored() -> Patches:
     """A parked run has no time to wake."""
     original = commits._move
 
-    def move(tx: Any, row: Any, what: Any) -> None:
-        original(tx, row, what._replace(wake_at=None) if isinstance(what, Park) else what)
+    def move(tx: Any, row: Any, what: Any, announce: Any) -> None:
+        original(tx, row, what._replace(wake_at=None) if isinstance(what, Park) else what, announce)
 
     return [(commits, "_move", move)]
 

@@ -22,6 +22,7 @@ from sim.loop import Deadlock, SimLoop, Spinning
 from sim.mix import MODES, STORES, Mix, Shape, draw_mix, draw_shape
 from sim.process import Process
 from sim.programs import Maker, longest, walk
+from sim.sinks import Sinks
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 
@@ -90,6 +91,8 @@ class World:
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
+        self.sinks = Sinks(self)
+        self.checker.outbox.is_on = self.sinks.is_on
         self.ledger = Ledger(self)
         self.clients = Clients(self)
         self._hash = hashlib.blake2b(digest_size=8)

@@ -79,6 +79,7 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
         _check_entry(checker, shadow, entry, row, now)
         shadow.add(entry)
         checker.kinds[entry.kind.word] += 1
+    checker.outbox.committed(shadow, commit)
     for attempt in commit.attempts:
         _check_attempt(checker, shadow, attempt, commit.fence.epoch)
     shadow.loops.update(cursor.location for cursor in commit.cursors)

@@ -28,6 +28,7 @@ def check_end(world: World) -> None:
     _check_signals(world)
     checker.events.end()
     _check_bodies(world)
+    checker.outbox.finish()
     _check_lost_errors(world)
     workers = at_once(checker.inspector.views.list_workers())
     now = checker.inspector.now()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
+    from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, RunView, SignalView, WaitView
     from stepwell.errors import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         RunCancelled,
         RunFailed,
         RunPaused,
+        SignatureError,
         StepFailed,
         StepwellError,
         TopicFullError,
@@ -60,6 +62,10 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.wait_any import Arrived, done, signal, timer
     from stepwell.replay.signals import Cancel, Request, Signal
     from stepwell.replay.step_context import StepContext
+    from stepwell.sinks.base import EmittedEvent, Sink
+    from stepwell.sinks.handlers import handler
+    from stepwell.sinks.signatures import verify_signature
+    from stepwell.sinks.webhooks import Webhook
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
@@ -77,6 +83,7 @@ __all__ = [
     "Continue",
     "DeadlineExceeded",
     "Duration",
+    "EmittedEvent",
     "Encrypted",
     "Engine",
     "EntryView",
@@ -97,6 +104,7 @@ __all__ = [
     "Offloaded",
     "Operation",
     "Outcome",
+    "OwedEvent",
     "RaceError",
     "Recovered",
     "Request",
@@ -112,6 +120,8 @@ __all__ = [
     "Secret",
     "Signal",
     "SignalView",
+    "SignatureError",
+    "Sink",
     "Slept",
     "Start",
     "Step",
@@ -128,14 +138,17 @@ __all__ = [
     "WaitTimeout",
     "WaitView",
     "WaitedTooLong",
+    "Webhook",
     "Winner",
     "WorkerSettings",
     "Workflow",
     "done",
+    "handler",
     "signal",
     "step",
     "timer",
     "topic",
+    "verify_signature",
     "workflow",
 ]
 
@@ -157,6 +170,7 @@ _HOMES = {
     "stepwell.engine.facade": ["Recovered"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "SignalView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
@@ -177,6 +191,7 @@ _HOMES = {
         "RunCancelled",
         "RunFailed",
         "RunPaused",
+        "SignatureError",
         "StepFailed",
         "StepwellError",
         "TopicFullError",
@@ -197,6 +212,10 @@ _HOMES = {
     "stepwell.replay.signals": ["Cancel", "Request", "Signal"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.sinks.base": ["EmittedEvent", "Sink"],
+    "stepwell.sinks.handlers": ["handler"],
+    "stepwell.sinks.signatures": ["verify_signature"],
+    "stepwell.sinks.webhooks": ["Webhook"],
     "stepwell.wiring": ["Engine"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

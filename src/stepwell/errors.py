@@ -43,7 +43,9 @@
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
     │   ├── TopicFullError              SW421
-    │   └── UnknownTopicError           SW422
+    │   ├── UnknownTopicError           SW422
+    │   └── SignatureError              SW431
+    ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602
@@ -439,6 +441,21 @@ class UnknownTopicError(RequestError):
     """Something that is neither a topic's name nor a typed event."""
 
     code = "SW422"
+
+
+class SignatureError(RequestError):
+    """A message is not signed, or not by who it should be from, or not recently."""
+
+    code = "SW431"
+
+
+# --- the outside world ---------------------------------------------------------------------
+
+
+class SinkError(StepwellError):
+    """An event could not be handed over: its receiver refused it, or is where no webhook may go."""
+
+    code = "SW850"
 
 
 # --- the environment -----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from stepwell.engine.events import Key
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
+from stepwell.engine.outbox import OwedEvent
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.views import EntryView, RunView, SignalView
 from stepwell.environment import LoopThread
@@ -22,6 +23,7 @@ from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.topics import Event
 from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Cancel, Request, Signal
+from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine
 
@@ -72,6 +74,29 @@ class SyncHandle(Generic[Result]):
         return self._engine._wait(self._handle.cancel(reason, compensate=compensate))
 
 
+class SyncOutbox:
+    """What is owed to sinks, for code that is not asynchronous; see `Outbox`."""
+
+    def __init__(self, engine: SyncEngine) -> None:
+        self._engine = engine
+
+    def pending(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
+        """What is owed to sinks, oldest first."""
+        return self._engine._wait(self._engine._engine.outbox.pending(limit=limit, after=after))
+
+    def dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
+        """Dead letters, oldest first."""
+        return self._engine._wait(self._engine._engine.outbox.dead(limit=limit, after=after))
+
+    def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
+        """Try a dead letter again."""
+        return self._engine._wait(self._engine._engine.outbox.replay(event_id, sink, by=by))
+
+    def drop(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
+        """Forget what is owed of an event."""
+        return self._engine._wait(self._engine._engine.outbox.drop(event_id, sink, by=by))
+
+
 class SyncEngine:
     """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
 
@@ -90,8 +115,20 @@ class SyncEngine:
         settings: WorkerSettings | None = None,
         codec: Codec | None = None,
         offload: Literal["database"] | Path | None = None,
+        sinks: Iterable[Sink] = (),
+        lifecycle: bool = False,
     ) -> None:
-        self._engine = Engine(url, workflows=workflows, worker=worker, settings=settings, codec=codec, offload=offload)
+        self._engine = Engine(
+            url,
+            workflows=workflows,
+            worker=worker,
+            settings=settings,
+            codec=codec,
+            offload=offload,
+            sinks=sinks,
+            lifecycle=lifecycle,
+        )
+        self.outbox = SyncOutbox(self)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:

@@ -17,6 +17,8 @@ from stepwell.engine.facade import Facade
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import InvalidOptionError
 from stepwell.replay.definition import Registry, Workflow
+from stepwell.sinks.base import Sink
+from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.worker.worker import Worker
 
@@ -30,7 +32,9 @@ class Engine(Facade):
 
     With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store.
     `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
-    them must say the same.
+    them must say the same. `sinks` get the events that runs emit: the engine that commits an event decides where it
+    goes, and any engine with a worker and a sink of that name hands it over. With `lifecycle`, the end of a run is such
+    an event.
     """
 
     def __init__(
@@ -43,21 +47,27 @@ class Engine(Facade):
         environment: Environment | None = None,
         codec: Codec | None = None,
         offload: Literal["database"] | Path | None = None,
+        sinks: Iterable[Sink] = (),
+        lifecycle: bool = False,
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)
         registry = Registry(workflows)
         store = open_store(url, environment) if isinstance(url, str) else url
-        super().__init__(environment, store, registry, _offloading(codec or JsonCodec(), store, offload))
+        self._routes = Routes(sinks, lifecycle=lifecycle)
+        whole = _offloading(codec or JsonCodec(), store, offload)
+        super().__init__(environment, store, registry, whole, self._routes.announce)
         self._settings = settings
         self._stalls_max = settings.stalls_max
-        self._serves = bool(registry.definitions) if worker is None else worker
+        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
-            self._worker = Worker(self._environment, self._store, self._registry, self._settings, self._codec)
+            self._worker = Worker(
+                self._environment, self._store, self._registry, self._settings, self._codec, self._routes
+            )
             self._local = self._worker
             await self._worker.start()
         return self

@@ -78,8 +78,11 @@ class Node:
         self._executor = InlineExecutor(self._context)
         environment = Environment(harness.clock, harness.ids, random.Random(name), self._executor, process=name)
         self.wire = Wire(harness.open_store(environment), harness.answers)
+        outward = {key: settings.pop(key) for key in ("sinks", "lifecycle") if key in settings}
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
-        self.engine = Engine(self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment)
+        self.engine = Engine(
+            self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment, **outward
+        )
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Have this process do something."""

@@ -15,12 +15,14 @@ from stepwell import (
     ChildFailed,
     Context,
     Continue,
+    EmittedEvent,
     Failure,
     JoinError,
     Retry,
     RollbackIncomplete,
     RunCancelled,
     RunFailed,
+    handler,
     step,
     workflow,
 )
@@ -480,6 +482,26 @@ async def test_rv_28_a_once_value_holds_over_retries_and_is_new_in_another_visit
     assert await harness.result(run) == 1
     assert ledger.counts == {"produced": 2}
     assert len(set(seen)) == 2
+
+
+async def test_rv_30_a_chain_of_runs_has_one_completed_event(harness: Harness):
+    told: list[tuple[str, str, int]] = []
+
+    async def note(event: EmittedEvent) -> None:
+        told.append((event.name, event.run_id, event.payload["generation"]))
+
+    @workflow
+    async def chain(ctx: Context, left: int) -> str:
+        await ctx.sleep("rest", "2s")
+        if left:
+            ctx.continue_as_new(left - 1)
+        return "done"
+
+    worker = await harness.worker(chain, sinks=[handler(note)], lifecycle=True)
+    await worker.start(chain, 3, key="chain")
+    await harness.advance("1m")
+
+    assert told == [("stepwell.run.completed", (await harness.status("chain")).run_id, 4)]
 
 
 async def test_rv_31_a_chain_is_followed_by_key_and_exact_by_id(harness: Harness):

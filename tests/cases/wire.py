@@ -38,6 +38,7 @@ class Wire:
         self.runs: Any = _Noun(self, "runs")
         self.signals: Any = _Noun(self, "signals")
         self.events: Any = _Noun(self, "events")
+        self.outbox: Any = _Noun(self, "outbox")
         self.workers: Any = _Noun(self, "workers")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None

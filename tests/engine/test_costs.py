@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from stepwell import Context, Engine, Workflow, step, workflow
+from stepwell import Context, EmittedEvent, Engine, Workflow, handler, step, workflow
 from stepwell.environment import system_environment
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -55,12 +55,21 @@ async def parent(ctx: Context) -> int:
     return await ctx.child(sequence, 1)
 
 
+@workflow
+async def emitting(ctx: Context, steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = await ctx.step(numbered.options(emits="ticked"), number)
+        await ctx.emit("tick", number, repeat=True)
+    return number
+
+
 @asynccontextmanager
-async def counted(path: Path) -> AsyncIterator[tuple[Engine, SqliteDatabase]]:
+async def counted(path: Path, **options: Any) -> AsyncIterator[tuple[Engine, SqliteDatabase]]:
     environment, database = system_environment(), SqliteDatabase(str(path / "costs.db"))
     store = SqliteStore(environment, path / "costs.db", runner=Writer(database))
-    workflows: list[Workflow[Any, Any]] = [sequence, deferred, fan_out, waits, parent]
-    async with Engine(store, workflows=workflows, environment=environment) as engine:
+    workflows: list[Workflow[Any, Any]] = [sequence, deferred, fan_out, waits, parent, emitting]
+    async with Engine(store, workflows=workflows, environment=environment, **options) as engine:
         yield engine, database
 
 
@@ -116,3 +125,19 @@ async def test_a_child_is_started_and_claimed_with_its_parents_own_commit(tmp_pa
 
         # Start; park with the child started; the child's end with the parent's wake-up; claim; the parent's end.
         assert database.commits - before <= 6
+
+
+async def test_emitting_costs_no_commit_of_its_own(tmp_path: Path) -> None:
+    async def never(event: EmittedEvent) -> None:
+        await asyncio.sleep(60)
+
+    async with counted(tmp_path, sinks=[handler(never)], lifecycle=True) as (engine, database):
+        # Nothing is handed over while it is counted: another process does that, whenever it likes.
+        assert engine._worker is not None
+        for relay in engine._worker._relays:
+            await relay.drain(0.0)
+        before = database.commits
+        assert await (await engine.start(emitting, 20)).result("5s") == 20
+
+        assert database.commits - before == 21
+        assert len(await engine.outbox.pending()) == 41

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from stepwell import Context, NotFoundError, RunFailed, Start, SyncEngine, workflow
+from stepwell import (
+    Context,
+    EmittedEvent,
+    Fatal,
+    NotFoundError,
+    RunFailed,
+    Start,
+    SyncEngine,
+    handler,
+    workflow,
+)
 
 
 @workflow
@@ -56,3 +67,27 @@ def test_many_threads_may_call_it_at_once() -> None:
 def test_an_engine_that_is_not_open_says_so() -> None:
     with pytest.raises(RuntimeError, match="with"):
         SyncEngine("memory:", workflows=[greets]).status("k")
+
+
+@workflow
+async def emits(ctx: Context) -> str:
+    return await ctx.emit("told", 1)
+
+
+def test_a_synchronous_engine_relays_events_and_replays_dead_letters() -> None:
+    got: list[EmittedEvent] = []
+
+    def refuse_once(event: EmittedEvent) -> None:
+        got.append(event)
+        if len(got) == 1:
+            raise Fatal("no")
+
+    with SyncEngine("memory:", workflows=[emits], sinks=[handler(refuse_once)]) as engine:
+        event_id = engine.start(emits).result("5s")
+        while not engine.outbox.dead():
+            time.sleep(0.01)
+        assert engine.outbox.replay(event_id) == 1
+        while engine.outbox.pending():
+            time.sleep(0.01)
+        assert engine.outbox.drop(event_id) == 0
+    assert [event.id for event in got] == [event_id] * 2

@@ -74,6 +74,7 @@ class Evidence:
     runs: dict[str, Found]
     orphans: list[str]
     observed: Observed
+    owed: list[str] = field(default_factory=list)  # events that no sink got
     executions: list[Execution] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -116,7 +117,9 @@ async def collect(engine: Engine, store: Store, lines: list[Line], observed: Obs
             detail = await engine.detail(view.run_id)
             observed.see(detail)
             runs[view.run_id] = Found(detail, entry_views(detail))
-    return Evidence(lines, runs, list(await store.views.orphans()), observed)
+    left = [*await engine.outbox.pending(), *await engine.outbox.dead()]
+    owed = [f"{event.name} of run {event.run_id}" for event in left]
+    return Evidence(lines, runs, list(await store.views.orphans()), observed, owed)
 
 
 def check_file(path: Path) -> list[str]:

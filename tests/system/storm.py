@@ -27,7 +27,7 @@ from tests.system.ledger import Ledger, read_ledger
 from tests.system.storm_checks import violations
 from tests.system.storm_client import Client
 from tests.system.storm_report import print_report
-from tests.system.storm_workflows import WORKFLOWS, relay, talk
+from tests.system.storm_workflows import SINKS, WORKFLOWS, relay, talk
 from tests.system.takeovers import Takeovers
 
 OWNED = (RunStatus.RUNNING, RunStatus.CANCELLING, RunStatus.COMPENSATING)
@@ -48,7 +48,7 @@ class Storm:
         self.done = {"kill": 0, "stop": 0, "term": 0}
         self.problems: list[str] = []
         self._store = open_store(self.fleet.url, system_environment())
-        self._engine = Engine(self._store, workflows=WORKFLOWS, worker=False)
+        self._engine = Engine(self._store, workflows=WORKFLOWS, worker=False, sinks=SINKS, lifecycle=True)
         self._client = Client(self._engine, self.ledger, self.chance, active_max=options.active)
         self._aside: set[asyncio.Task[None]] = set()
         self._told_at = self._began_at = time.monotonic()
@@ -168,10 +168,11 @@ class Storm:
             await self.fleet.wait_up(member)
         while time.monotonic() < deadline:
             active = await self._store.views.list_runs(RunFilter(statuses=tuple(ACTIVE)), limit=LIMIT)
-            if not active:
+            owed = await self._store.outbox.list_owed(is_dead=False, limit=LIMIT)
+            if not active and not owed:
                 await self._client.finish()
                 return
-            self._progress(f"settling, {len(active)} left")
+            self._progress(f"settling, {len(active)} runs and {len(owed)} events left")
             for run in active:
                 if run.workflow in (talk.name, relay.name) and run.status is RunStatus.WAITING:
                     await self._client.send(run.run_id)  # whoever should have sent it may be dead

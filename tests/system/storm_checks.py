@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from stepwell import EntryView
 from stepwell.model.states import TERMINAL, RunStatus
 from tests.system.evidence import Evidence, Found
 from tests.system.repeats import check_repeats
 
+EMITTING = {"work": "worked", "book": "booked"}
 _UNDONE = (RunStatus.COMPENSATED, RunStatus.CANCELLED)
 
 
@@ -26,6 +28,7 @@ def violations(evidence: Evidence) -> dict[str, list[str]]:
         "bad effects": [*check_given(evidence), *check_keys(evidence)],
         "bad undos": check_undos(evidence),
         "unexplained repeats": check_repeats(evidence),
+        "bad events": [*check_events(evidence), *(f"{text} was never sent" for text in evidence.owed)],
         "orphans": [f"run {run_id} has nothing that would move it" for run_id in evidence.orphans],
     }
     return {name: list(found) for name, found in checks.items()}
@@ -173,6 +176,29 @@ def _check_undo(run_id: str, found: Found, began: list[str]) -> Iterator[str]:
         yield f"run {run_id} ({found.status.value}) undid {undone}, not {expected}"
     if began != expected:
         yield f"run {run_id} ({found.status.value}) began to undo {began}, not {expected}"
+
+
+def check_events(evidence: Evidence) -> Iterator[str]:
+    """Every recorded step that emits was told, in order, with one id; so was every end but of a run that continues."""
+    told: defaultdict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for line in evidence.of("event"):
+        event = (line.facts["name"], line.facts["value"])
+        if told[line.facts["run"]].setdefault(line.facts["id"], event) != event:
+            yield f"run {line.facts['run']}: event {line.facts['id']} came as {event} and as something else"
+    for run_id, found in evidence.runs.items():
+        events = list(told[run_id].values())
+        expected = [(EMITTING[name], str(entry.value)) for entry in found.entries if (name := _emits(entry))]
+        if found.status is not RunStatus.CONTINUED:
+            expected.append((f"stepwell.run.{found.status.value}", ""))
+        if found.detail.run.workflow == "ticker":
+            events = [event for event in events if event in expected]  # the others are of trimmed entries
+        if events != expected:
+            yield f"run {run_id} ({found.detail.run.workflow}) told {events}, not {expected}"
+
+
+def _emits(entry: EntryView) -> str:
+    name = entry.path.rpartition("/")[2].partition("#")[0]
+    return name if entry.kind == "step" and entry.status == "done" and name in EMITTING else ""
 
 
 def committed_values(evidence: Evidence) -> set[str]:

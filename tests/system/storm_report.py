@@ -33,6 +33,10 @@ def print_report(
         ("faults", ", ".join(f"{count} {act}s" for act, count in done.items())),
         ("runs", f"{len(evidence.runs)}: " + ", ".join(f"{n} {status}" for status, n in statuses.most_common())),
         ("steps", f"{steps} recorded (undos {undos}), {len(evidence.executions)} bodies begun"),
+        (
+            "events",
+            f"{len({line.facts['id'] for line in evidence.of('event')})}, sent {len(evidence.of('event'))} times",
+        ),
         ("acks", ", ".join(f"{count} {kind}" for kind, count in acks.items())),
         ("not acked", f"{len(evidence.of('unacknowledged'))} requests answered with an error"),
         ("bodies in flight", f"{repeats.in_flight} when their worker was killed"),

@@ -15,7 +15,7 @@ from stepwell import Engine, WorkerSettings
 from tests.system.fleet import CALM, DATABASE, LEDGER, mark_of
 from tests.system.ledger import Ledger
 from tests.system.storm_client import Client
-from tests.system.storm_workflows import WORKFLOWS, use_ledger
+from tests.system.storm_workflows import SINKS, WORKFLOWS, use_ledger
 
 STALLS_MAX = 1_000  # the storm kills at random: nothing in here is poison
 
@@ -46,7 +46,8 @@ async def serve(options: argparse.Namespace) -> None:
         runs_max=options.runs_max,
         name=f"storm-{os.getpid()}",
     )
-    async with Engine(f"sqlite:///{folder / DATABASE}", workflows=WORKFLOWS, settings=settings) as engine:
+    url = f"sqlite:///{folder / DATABASE}"
+    async with Engine(url, workflows=WORKFLOWS, settings=settings, sinks=SINKS, lifecycle=True) as engine:
         client = Client(engine, ledger, random.Random(), active_max=options.starts)
         calm = folder / CALM
         busy: asyncio.Task[Any] | None = None

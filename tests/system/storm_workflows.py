@@ -16,7 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepwell import Break, Context, Continue, Fatal, Retry, StepContext, Workflow, step, workflow
+from stepwell import (
+    Break,
+    Context,
+    Continue,
+    EmittedEvent,
+    Fatal,
+    Retry,
+    StepContext,
+    Workflow,
+    handler,
+    step,
+    workflow,
+)
 from tests.system.ledger import Ledger
 
 GENERATIONS = 3
@@ -61,12 +73,25 @@ def noted(info: StepContext, given: str) -> Iterator[str]:
     _ledger.note("end", value=value)
 
 
+async def note_event(event: EmittedEvent) -> None:
+    """The sink of the storm: slow at times, and at times it fails although it got the event."""
+    assert _ledger is not None
+    await asyncio.sleep(_pause() / 4)
+    value = event.payload if isinstance(event.payload, str) else ""
+    _ledger.note("event", run=event.run_id, id=event.id, name=event.name, value=value)
+    if random.random() < 0.05:
+        raise ConnectionError("the answer got lost")
+
+
+SINKS = (handler(note_event, retry=Retry(max_attempts=1_000, initial="30ms", max_delay="300ms")),)
+
+
 def _pause() -> float:
     """Most bodies are short, a few are long enough to be hit often."""
     return random.uniform(0.0, 0.04) if random.random() < 0.8 else random.uniform(0.1, 0.4)
 
 
-@step(repeat=True)
+@step(repeat=True, emits="worked")
 async def work(info: StepContext, given: str, slow: float = 0.0) -> str:
     with noted(info, given) as value:
         await asyncio.sleep(slow or _pause())
@@ -97,6 +122,7 @@ async def give_back(info: StepContext, given: str, slow: float, value: str) -> N
 @step(repeat=True, compensate=give_back)
 async def book(info: StepContext, given: str, slow: float) -> str:
     with noted(info, given) as value:
+        info.emit("booked", value)
         await asyncio.sleep(slow or _pause())
         return value
 

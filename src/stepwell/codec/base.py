@@ -48,6 +48,11 @@ class Row(NamedTuple):
     field: str  # such as "input", "output", "value", "undo", "state"
 
 
+def event_row(run_id: str, path: str, event_id: str) -> Row:
+    """The row of an event that a run emits."""
+    return Row(run_id, path, f"event {event_id}")
+
+
 class Place(NamedTuple):
     """Where a value belongs, in the words of an error: workflow, path, and what it is there; and its row, if it is
     stored.

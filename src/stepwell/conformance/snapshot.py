@@ -11,7 +11,7 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals, events and acts; workers; held and unread signals; kept events.
+    """Runs with histories, signals, events and acts; workers; held and unread signals; kept events; the outbox.
 
     Equal if and only if nothing visible changed.
     """
@@ -33,4 +33,6 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "held": await store.views.list_held(limit=_ALL),
         "unread": await store.views.list_unread(limit=_ALL),
         "kept": await store.views.list_events(limit=_ALL),
+        "owed": await store.outbox.list_owed(is_dead=False, limit=_ALL),
+        "dead": await store.outbox.list_owed(is_dead=True, limit=_ALL),
     }

@@ -13,6 +13,7 @@ from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
+from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
@@ -44,6 +45,11 @@ class StoreSuite(
     EventSuite,
     KeptEventSuite,
     UnreadEventSuite,
+    EmitSuite,
+    TakeSuite,
+    SettleSuite,
+    DeadLetterSuite,
+    LifecycleSuite,
     ResumeSuite,
     RetrySuite,
     LeaseSuite,

@@ -14,6 +14,7 @@ from stepwell.codec.signatures import MISSING
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import Plan, Start, StartManyOptions, StartOptions, positive
@@ -30,6 +31,7 @@ from stepwell.errors import (
 from stepwell.ids import RunId
 from stepwell.model.events import Deliver
 from stepwell.model.locations import check_name
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run, normal_key
 from stepwell.model.states import RunStatus
 from stepwell.model.topics import Event
@@ -82,7 +84,9 @@ class Recovered(NamedTuple):
 class Facade(SignalVerbs):
     """What a caller may ask. Every verb is durable before it returns."""
 
-    def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:
+    def __init__(
+        self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
+    ) -> None:
         self._environment = environment
         self._store = store
         self._registry = registry
@@ -90,6 +94,8 @@ class Facade(SignalVerbs):
         self._local: Local | None = None
         self._results = Results(store)
         self._answers = Answers(store)
+        self._announce = announce
+        self.outbox = Outbox(store, self._surely)
         self._stalls_max = 5
         self._publisher = Publisher(codec, self._encode_input)
 
@@ -188,7 +194,9 @@ class Facade(SignalVerbs):
     ) -> list[Handle[Any]]:
         now = self._store.now()
         new = [
-            plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(discards=started.discards)
+            plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
+                discards=started.discards, announce=self._announce if plan.on_conflict == "replace" else None
+            )
             for run_id, stored, start in inputs
         ]
         created = await self._create(new)
@@ -351,7 +359,9 @@ class Facade(SignalVerbs):
         while run.successor is not None:
             run = await self._get(run.successor)
         cancelled = await self._surely(
-            lambda _: self._store.runs.cancel(run.run_id, compensate=compensate, reason=redact(reason))
+            lambda _: self._store.runs.cancel(
+                run.run_id, compensate=compensate, reason=redact(reason), announce=self._announce
+            )
         )
         return cancelled.changed
 

@@ -210,6 +210,8 @@ def _value(kind: EntryKind, value: bytes) -> Any:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:
             return unpack(value)[0][0]
+        case EntryKind.EMIT:
+            return unpack(value)[0]
         case _:
             assert_never(kind)
 

@@ -9,6 +9,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Announce, Emit
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import RunStatus
@@ -78,6 +79,8 @@ class Commit(NamedTuple):
     refused: tuple[Refusal, ...] = ()  # signals that do not fit; no longer pending, and kept for people
     replies: tuple[Reply, ...] = ()
     received: tuple[int, ...] = ()  # numbers of events in the run's inbox
+    emits: tuple[Emit, ...] = ()
+    announce: Announce | None = None  # who hears of the runs that this commit ends
 
 
 class Verdict(StrEnum):

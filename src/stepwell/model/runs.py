@@ -11,6 +11,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Announce
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
@@ -66,6 +67,7 @@ class NewRun(NamedTuple):
     max_suspend: Span | None = None  # how long one wait may take
     on_conflict: OnConflict = "get"  # what a start does when another run answers for the key
     discards: bool = False  # signals that it leaves unread are dropped when it ends for good
+    announce: Announce | None = None  # who hears of a run that this one replaces
 
     @property
     def definition(self) -> str:

@@ -92,6 +92,7 @@ class EntryKind(StrEnum):
     MAP = "a"
     ITEM = "i"  # of a map
     WAIT_ANY = "y"
+    EMIT = "e"
     UNDO = "u"
     OBSERVE = "b"
     REPLY = "w"

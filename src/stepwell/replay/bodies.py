@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from stepwell.clock import Span
+from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, event_row
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import EventId
 from stepwell.model.locations import Location, Names
+from stepwell.model.outbox import check_event_name, derived_event_id
 from stepwell.model.runs import Run
 from stepwell.replay.step_context import StepContext
 
@@ -39,12 +42,28 @@ class Body:
     is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
     output: str = ""  # what its process had written when it was killed
+    codec: Codec | None = None
+    emitted: tuple[tuple[str, Payload], ...] = ()  # name and plain JSON, in the order of the body
 
     @property
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
-        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, f"{run_id}:{path}")
+        key = f"{run_id}:{path}"
+        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, self.emit)
+
+    def emit(self, event: str, payload: Any) -> None:
+        """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""
+        assert self.codec is not None
+        name = check_event_name(event)
+        path = self.names.text(self.location)
+        place = emit_place(self.run, path, derived_event_id(self.run.run_id, path, len(self.emitted)))
+        self.emitted += ((name, JSON_V1 + self.codec.encode_body(payload, ANY, place)),)
+
+
+def emit_place(run: Run, path: str, event_id: EventId) -> Place:
+    """Where the payload of an event belongs."""
+    return Place(run.workflow, path, "the event", row=event_row(run.run_id, path, event_id))
 
 
 @dataclass(slots=True)

@@ -11,8 +11,9 @@ from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpa
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError, StepFailed
-from stepwell.ids import RunId
+from stepwell.ids import EventId, RunId
 from stepwell.model.failures import FailureRecord
+from stepwell.model.outbox import check_event_name
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting
@@ -21,6 +22,7 @@ from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
 from stepwell.replay.primitives.child import ChildOptions, ChildStart, StartOptions, await_child, run_child, run_spawn
+from stepwell.replay.primitives.emit import run_emit
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -229,6 +231,19 @@ class Context(Receiving, Awaiting):
         return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
 
     # --- messages ---
+
+    def emit(
+        self, event: str, payload: Any = None, *, name: str | None = None, repeat: bool = False
+    ) -> Operation[EventId]:
+        """Emit an event to the engine's sinks; its id, which is the same however often the event is delivered.
+
+        It is published with the commit that records it, before the next step begins: a replay emits nothing. Its own
+        name on the path is `name`, or the event's. Raises where it stands if the payload cannot be encoded.
+        """
+        check_event_name(event)
+        scope = self._scope
+        location, entry = scope.place(name or event, EntryKind.EMIT, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, event, payload))
 
     # --- parallel ---
 

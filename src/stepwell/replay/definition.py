@@ -12,6 +12,7 @@ from stepwell.clock import Duration, Span, span
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkflowError
 from stepwell.model.locations import check_name
+from stepwell.model.outbox import check_event_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
 from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
@@ -43,6 +44,7 @@ class StepOptions:
     at_most_once: bool = False
     isolate: Isolation | None = None
     memory_max: Size | None = None
+    emits: str | None = None
 
 
 class Step(Generic[P, R]):
@@ -55,6 +57,8 @@ class Step(Generic[P, R]):
         self.fn = isolated(fn, options.isolate, options.memory_max)
         self.options_ = options
         self.signature: Signature = hints_of(fn)
+        if options.emits is not None:
+            check_event_name(options.emits)
         self.takes_context = takes(self.signature, "StepContext")
         # Awaited here, and stopped by a cancel: also what runs in a process of its own.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
@@ -88,6 +92,7 @@ class Step(Generic[P, R]):
         at_most_once: bool | None = None,
         isolate: Isolation | None = None,
         memory_max: Size | None = None,
+        emits: str | None = None,
     ) -> Step[P, R]:
         """The same step with other options for one call."""
         changes: dict[str, Any] = {
@@ -100,6 +105,7 @@ class Step(Generic[P, R]):
             "at_most_once": at_most_once,
             "isolate": isolate,
             "memory_max": memory_max,
+            "emits": emits,
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
@@ -168,6 +174,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    emits: str | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -184,6 +191,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    emits: str | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -198,6 +206,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    emits: str | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
@@ -205,6 +214,7 @@ def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
     `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
     the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
+    `emits` names an event: the step's result is its payload, and it is published with the commit that records that.
     """
     decorator = StepDecorator(given)
     return decorator if fn is None else decorator(fn)

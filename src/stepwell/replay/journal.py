@@ -11,6 +11,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location, Names, is_below, subtree
+from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import EntryKind, EntryStatus
@@ -32,6 +33,7 @@ class Pending:
     refused: list[Refusal] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     received: dict[int, None] = field(default_factory=dict)
+    emits: list[Emit] = field(default_factory=list)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -190,6 +192,10 @@ class Journal:
         self.pending.children.append(child)
         self.pending.is_urgent = True
 
+    def emit(self, emit: Emit) -> None:
+        """An event is published with the commit that carries the entry recorded beside it."""
+        self.pending.emits.append(emit)
+
     def undo_stack(self, floor: int) -> list[Entry]:
         """What can still be undone, last committed first."""
         stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
@@ -229,4 +235,5 @@ class Journal:
             tuple(pending.refused),
             tuple(pending.replies),
             tuple(pending.received),
+            tuple(pending.emits),
         )

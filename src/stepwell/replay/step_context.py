@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepwell.errors import InvalidOptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,18 @@ class StepContext:
     attempt: int
     is_final_attempt: bool
     idempotency_key: str
+    _emit: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
+
+    def emit(self, event: str, payload: Any = None) -> None:
+        """Emit an event with this step: published once its result is recorded, and not at all if this attempt fails.
+
+        Raises at once if the name is none, or if the payload cannot be encoded.
+        """
+        if self._emit is None:
+            raise InvalidOptionError(
+                f"step {self.path} cannot emit {event!r:.120} from here",
+                where=self.path,
+                why="its body runs in a process of its own, which only hands back its result",
+                fix='emit with ctx.emit(...) after the step, or its result with @step(emits="...")',
+            )
+        self._emit(event, payload)

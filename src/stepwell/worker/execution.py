@@ -25,6 +25,7 @@ from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
+from stepwell.sinks.routes import Routes
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
@@ -43,6 +44,7 @@ class Host(Protocol):
     committer: Committer
     lease: Lease
     codec: Codec
+    routes: Routes
 
     now: Callable[[], Instant]  # the store's time
 
@@ -229,7 +231,9 @@ class Execution:
 
     def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
         self._number += 1
-        self._send(self._journal.take(self._fence, self._number, waits, move))
+        commit = self._journal.take(self._fence, self._number, waits, move)
+        routes = self._host.routes
+        self._send(routes.address(commit) if commit.emits or routes.announce is not None else commit)
 
     def _send(self, commit: Commit) -> None:
         self._sent = commit

@@ -20,12 +20,14 @@ from stepwell.model.runs import Claimed, History
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.replay.definition import Registry
+from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.parking import Parking
+from stepwell.worker.relay import Relay
 
 T = TypeVar("T")
 
@@ -39,11 +41,18 @@ class Worker:
     """Executes the runs of the workflows it knows."""
 
     def __init__(
-        self, environment: Environment, store: Store, registry: Registry, settings: WorkerSettings, codec: Codec
+        self,
+        environment: Environment,
+        store: Store,
+        registry: Registry,
+        settings: WorkerSettings,
+        codec: Codec,
+        routes: Routes | None = None,
     ) -> None:
         self.environment = environment
         self.settings = settings
         self.codec = codec
+        self.routes = Routes() if routes is None else routes
         self._store = store
         self.now = store.now
         self._registry = registry
@@ -61,6 +70,7 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
+        self._relays = [Relay(self, store, sink) for sink in self.routes]
 
     # --- lifecycle ---
 
@@ -74,6 +84,8 @@ class Worker:
             spawn(self._renew_loop(), name="stepwell-lease"),
             spawn(self._sweep_loop(), name="stepwell-sweeper"),
         ]
+        for relay in self._relays:
+            relay.start()
 
     async def stop(self, grace: float = 10.0) -> None:
         """Claim nothing more, let running bodies end within the grace time, give everything back, and leave."""
@@ -85,6 +97,7 @@ class Worker:
         while self._executions and self.environment.clock.monotonic() < deadline:
             self._wake.clear()
             await self._sleep(deadline - self.environment.clock.monotonic())
+        await asyncio.gather(*(relay.drain(deadline) for relay in self._relays))
         self._unlisten()
         for loop in self._loops:
             loop.cancel()
@@ -212,7 +225,7 @@ class Worker:
     async def _claim_loop(self) -> None:
         while not self._is_draining:
             self._wake.clear()
-            pause = await self._guarded(self._claim_once(), otherwise=None)
+            pause = await self.guarded(self._claim_once(), otherwise=None)
             if pause is None:
                 # The store did not answer: no hint is a reason to ask it again at once.
                 await asyncio.sleep(PAUSE)
@@ -255,7 +268,7 @@ class Worker:
         pause = every
         while True:
             await asyncio.sleep(pause)
-            is_renewed = await self._guarded(self._renew(), otherwise=False)
+            is_renewed = await self.guarded(self._renew(), otherwise=False)
             pause = every if is_renewed else min(PAUSE, every)
 
     async def _renew(self) -> bool:
@@ -274,7 +287,7 @@ class Worker:
         every = span(self.settings.sweep_every) / SECOND
         while True:
             # At once when it starts: a worker that lives shorter than a period must not leave stranded runs behind.
-            await self._guarded(self._sweep(), otherwise=None)
+            await self.guarded(self._sweep(), otherwise=None)
             await asyncio.sleep(every)
 
     async def _sweep(self) -> None:
@@ -282,8 +295,9 @@ class Worker:
         if await self._store.views.has_stranded():
             await self._store.runs.rescue(stalls_max=self.settings.stalls_max)
         self._wake.set()
+        self._wake_relays()
 
-    async def _guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+    async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
         """Do one round of a loop. A store that does not answer is asked again in the next;
         a lost lease is taken anew.
         """
@@ -369,8 +383,11 @@ class Worker:
             case HintKind.MAIL:
                 for run_id in hint.runs:
                     self._look_at(run_id)
+            case HintKind.OWED:
+                self._wake_relays()
             case HintKind.CHANGED:
                 self._wake.set()
+                self._wake_relays()
                 for run_id in tuple(self._executions):
                     self._look_at(run_id)
             case HintKind.REPLIED:
@@ -381,10 +398,14 @@ class Worker:
             case _:
                 assert_never(hint.kind)
 
+    def _wake_relays(self) -> None:
+        for relay in self._relays:
+            relay.wake()
+
     def _look_at(self, run_id: RunId) -> None:
         execution = self._executions.get(run_id)
         if execution is not None and not execution.is_over:
-            self.environment.executor.spawn(self._guarded(self._look(execution), otherwise=None), name="stepwell-mail")
+            self.environment.executor.spawn(self.guarded(self._look(execution), otherwise=None), name="stepwell-mail")
 
     async def _look(self, execution: Execution) -> None:
         """Something outside may have changed an owned run: fetch its inbox, and see whether it is still ours."""

@@ -20,6 +20,7 @@ from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
+from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded import decode_recorded, settle_value, stopped
 from stepwell.replay.revival import step_failed
 from stepwell.replay.scopes import Scope
@@ -126,6 +127,7 @@ async def perform(
             number,
             counted >= options.retry.max_attempts,
             turn.loop.create_future(),
+            codec=turn.codec,
         )
         turn.bodies.append(body)
         try:
@@ -134,7 +136,7 @@ async def perform(
             turn.abandon(body)
             raise
         if isinstance(attempted, Succeeded):
-            stored = _store(turn, location, kind, step, attempted.value, first_at, number, args, kwargs)
+            stored = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
             if not isinstance(stored, Raised):
                 return stored
             attempted = stored
@@ -155,6 +157,7 @@ def _store(
     location: Location,
     kind: EntryKind,
     step: Step[..., Any],
+    body: Body,
     value: Any,
     first_at: Instant,
     number: int,
@@ -166,12 +169,15 @@ def _store(
     try:
         stored, decoded = settle_value(turn, value, hint, lambda: turn.place(location, "the result"))
         undo = describe_call(turn, location, step, args, kwargs) if options.compensate is not None else None
+        emits = emits_of(turn, location, body, step, value) if body.emitted or options.emits is not None else ()
     except ReplayError:
         raise
     except StoreError as error:
         raise stopped(turn, turn.journal.names.text(location), error) from error
     except StepwellError as error:
         return Raised(error)
+    for emit in emits:
+        turn.journal.emit(emit)
     is_urgent = options.durability == "normal"
     took = turn.now - first_at
     entry = turn.journal.record(

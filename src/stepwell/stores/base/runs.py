@@ -9,6 +9,7 @@ from stepwell.clock import Span
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.workers import Claimant
 
@@ -88,7 +89,7 @@ class RunStore(Protocol):
         Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
         entry), consumed signals, refused ones and replies (the first one to a signal counts), received events,
-        children, waits, move.
+        children, waits, emitted events, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like
@@ -99,6 +100,10 @@ class RunStore(Protocol):
         since "wait", the oldest event that its topic keeps ("start": published not before the run was created), that
         it asks for, and that this run has not got before. A kept "one" event leaves the topic with that. An owner is
         told by a hint.
+        Emitted events: one row in the outbox for each sink of each, in their order, due now unless the run owes that
+        sink an earlier one. `announce`: each run that the commit brings to an end but `continued` (itself, trimmed or
+        tied children that are cancelled at once, children that could not start) also owes
+        `model.outbox.lifecycle_event`.
         Park: waiting (or compensating as before), unowned, `wake_at` as given, of a running run at the latest its
         deadline; but `wake_at` = now and `is_awake`
         true if a pending signal matches a
@@ -120,13 +125,16 @@ class RunStore(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+    async def cancel(
+        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+    ) -> Cancelled:
         """Cancel a run and its attached or tied active descendants, root first.
 
         What becomes of each is decided by `model.cancels.decide_cancel`.
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
         Pending signals are dropped as with `End`.
+        Each that is `CANCELLED` is announced, as in `apply`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.
         """
@@ -158,8 +166,8 @@ class RunStore(Protocol):
 
         Freed: no owner, `wake_at` = now, running becomes pending, stalls + 1. At `stalls_max` stalls the run is
         paused instead, with a `PoisonError` failure
-        record whose path is the latest recorded place. Workers' rows whose lease is over are removed. Returns the
-        freed runs.
+        record whose path is the latest recorded place. Workers' rows whose lease is over are removed, and what they
+        had taken from the outbox is due. Returns the freed runs.
         """
         ...
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.events import EventStore
+from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.views import ViewStore
@@ -31,6 +32,9 @@ class Store(Protocol):
     def signals(self) -> SignalStore: ...
     @property
     def events(self) -> EventStore: ...
+
+    @property
+    def outbox(self) -> OutboxStore: ...
     @property
     def workers(self) -> WorkerStore: ...
     @property

@@ -14,6 +14,7 @@ class HintKind(Enum):
 
     READY = "ready"  # a run may be claimable now or at another time than known
     ENDED = "ended"  # runs ended or stopped moving
+    OWED = "owed"  # a sink may be owed an event of these runs
     MAIL = "mail"  # owned runs have something in their inbox, or a cancel to honour
     REPLIED = "replied"  # runs answered somebody who asked
     CHANGED = "changed"  # another process wrote: look at everything

@@ -24,5 +24,6 @@ class WorkerStore(Protocol):
         ...
 
     async def retire(self, incarnation: Incarnation) -> None:
-        """Remove the worker and free the runs that it still owns, without counting a stall."""
+        """Remove the worker and free the runs that it still owns, without counting a stall. What it had taken from the
+        outbox is due."""
         ...

@@ -10,12 +10,14 @@ from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Pa
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun, Previous
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory import events
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
+from stepwell.stores.memory.outbox import announce_end, store_emits
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
 from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on, refuse, reply
 from stepwell.stores.memory.transaction import Transaction
@@ -41,7 +43,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota) -> Applied:
         return Applied(Verdict.EXPIRED)
     claimed = _write(tx, row, commit, quota)
     if commit.move is not None:
-        _move(tx, row, commit.move)
+        _move(tx, row, commit.move, commit.announce)
     return _answer(tx, row, commit)._replace(claimed=claimed)
 
 
@@ -69,13 +71,15 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)
     tx.drop_all(tx.db.cursors[row.run_id], commit.ended_cursors)
     for low, high in commit.trims:
-        _trim(tx, row, low, high)
+        _trim(tx, row, low, high, commit.announce)
     consume(tx, row, commit.consumed)
     refuse(tx, row, commit.refused)
     reply(tx, row, commit.replies)
     if commit.received:
         events.receive(tx, row, commit.received)
-    claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
+    claimed = tuple(
+        one for new in commit.children if (one := _start_child(tx, row, new, quota, commit.announce)) is not None
+    )
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
     before = row.waits
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
@@ -89,6 +93,7 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     )
     if commit.waits:
         events.open_waits(tx, row, before)
+    store_emits(tx, row, commit.emits)
     return claimed
 
 
@@ -102,7 +107,7 @@ def _append_entries(tx: Transaction, row: RunRow, commit: Commit) -> None:
         tx.put(entries, entry.location, entry)
 
 
-def _trim(tx: Transaction, row: RunRow, low: Location, high: Location) -> None:
+def _trim(tx: Transaction, row: RunRow, low: Location, high: Location, announce: Announce | None) -> None:
     """Forget a range of locations, but what may still have to be undone, and cancel the children started there."""
     entries, attempts = tx.db.entries[row.run_id], tx.db.attempts[row.run_id]
     cursors, children = tx.db.cursors[row.run_id], tx.db.children[row.run_id]
@@ -112,20 +117,22 @@ def _trim(tx: Transaction, row: RunRow, low: Location, high: Location) -> None:
     for child in tuple(children.values()):
         parent = child.parent
         if parent is not None and not parent.detached and low <= parent.location < high and child.status in ACTIVE:
-            cancel_family(tx, child, compensate=True, reason="its parent no longer needs it")
+            reason = "its parent no longer needs it"
+            cancel_family(tx, child, compensate=True, reason=reason, announce=announce)
 
 
-def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota) -> Claimed | None:
+def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota, announce: Announce | None) -> Claimed | None:
     if new.run_id in tx.db.runs:
         return None
     if new.key is not None and new.key in tx.db.active_keys:
         path = format_path(new.parent.location, row.names) if new.parent is not None else ""
-        insert_failed(tx, new, key_taken(new.key, tx.db.active_keys[new.key].run_id, path))
+        failed = insert_failed(tx, new, key_taken(new.key, tx.db.active_keys[new.key].run_id, path))
+        announce_end(tx, failed, announce)
         return None
     return quota.take(tx, insert(tx, new))
 
 
-def _move(tx: Transaction, row: RunRow, move: Move) -> None:
+def _move(tx: Transaction, row: RunRow, move: Move, announce: Announce | None) -> None:
     match move:
         case Park(wake_at=wake_at):
             status = row.status if row.status is RunStatus.COMPENSATING else RunStatus.WAITING
@@ -141,22 +148,22 @@ def _move(tx: Transaction, row: RunRow, move: Move) -> None:
         case BeginRollback(cause=cause, failure=failure, undo_floor=floor):
             status = RunStatus.COMPENSATING
             tx.change(row, status=status, cause=cause, failure=failure, undo_floor=floor, waits=())
-            cancel_tied(tx, row)
+            cancel_tied(tx, row, announce)
         case End():
-            _end(tx, row, move)
+            _end(tx, row, move, announce)
         case _:
             assert_never(move)
 
 
-def _end(tx: Transaction, row: RunRow, move: End) -> None:
+def _end(tx: Transaction, row: RunRow, move: End, announce: Announce | None) -> None:
     if move.status not in TERMINAL and move.status is not RunStatus.COMPENSATION_FAILED:
         raise ValueError(f"{move.status.value} is no end")
     if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
         raise ValueError("a run that continues has a successor, and no other has one")
     failure = row.failure if move.failure is None else move.failure
-    end(tx, row, move.status, output=move.output, failure=failure)
+    end(tx, row, move.status, announce, output=move.output, failure=failure)
     if move.status in TERMINAL:
-        cancel_tied(tx, row)
+        cancel_tied(tx, row, announce)
     if move.successor is not None:
         _continue(tx, row, move.successor)
 

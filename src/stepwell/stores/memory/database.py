@@ -12,6 +12,7 @@ from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Owed
 from stepwell.model.runs import History, Parent, Previous, Run, Tags
 from stepwell.model.signals import Reply, Signal
 from stepwell.model.states import TERMINAL, RunStatus
@@ -185,6 +186,17 @@ class OpenWait(NamedTuple):
     wait: Wait
 
 
+class OutboxRow(NamedTuple):
+    """One event that one sink has not had yet; the first of a run's may be with a worker."""
+
+    owed: Owed
+    owner: Incarnation | None = None
+
+    def is_due(self, now: Instant) -> bool:
+        """Whether anybody may take it."""
+        return self.owed.next_at is not None and self.owed.next_at <= now
+
+
 @dataclass(slots=True)
 class MemoryDatabase:
     """All data of one store. Several handles, each a process of its own in a simulation, may share it."""
@@ -202,7 +214,10 @@ class MemoryDatabase:
     receipts: defaultdict[RunId, dict[int, ReceiptRow]] = field(default_factory=lambda: defaultdict(dict))
     workers: dict[Incarnation, Worker] = field(default_factory=dict)
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
+    outbox: dict[int, OutboxRow] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
     # Indexes.
+    queues: dict[tuple[RunId, str], tuple[int, ...]] = field(default_factory=dict)  # what a run owes a sink, in order
     active_keys: dict[str, RunRow] = field(default_factory=dict)
     debounced: dict[str, RunRow] = field(default_factory=dict)
     runs_of_key: defaultdict[str, dict[RunId, RunRow]] = field(default_factory=lambda: defaultdict(dict))
@@ -296,10 +311,13 @@ class MemoryDatabase:
             for run_id in sorted(self.runs, reverse=True)
         }
         kept = [row for topic in self.topics.values() for row in topic.values() if row.is_kept(self.floor)]
+        outbox = [self.outbox[number].owed for number in sorted(self.outbox)]
         return {
             "runs": runs,
             "workers": list(self.workers.values()),
             "held": self.held(),
             "unread": self.unread(),
             "kept": [row.freeze() for row in sorted(kept, key=lambda row: row.number)],
+            "owed": [owed for owed in outbox if owed.died_at is None],
+            "dead": [owed for owed in outbox if owed.died_at is not None],
         }

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
+from stepwell.model.outbox import Announce
 from stepwell.model.states import ACTIVE, ENDS_FOR_GOOD, KEEPS_CURSORS, RunStatus, WaitKind
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import give_back
+from stepwell.stores.memory.outbox import announce_end
 from stepwell.stores.memory.runs import is_parked, wake
 from stepwell.stores.memory.signals import discard
 from stepwell.stores.memory.transaction import Transaction
 
 
-def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
+def end(tx: Transaction, row: RunRow, status: RunStatus, announce: Announce | None, **fields: Any) -> None:
     """Bring a run to its end, or to `compensation_failed`, which is none."""
     is_end = status is not RunStatus.COMPENSATION_FAILED
     tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
@@ -26,13 +28,14 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, **fields: Any) -> None:
         _wake_debounced(tx, row)
         give_back(tx, row)
         _tell_parent(tx, row)
+    announce_end(tx, row, announce)
 
 
-def cancel_tied(tx: Transaction, row: RunRow) -> None:
+def cancel_tied(tx: Transaction, row: RunRow, announce: Announce | None) -> None:
     """Cancel the children that end with this run, and theirs."""
     for child in tuple(tx.db.children[row.run_id].values()):
         if child.parent is not None and child.parent.tied and child.status in ACTIVE:
-            cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED)
+            cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED, announce=announce)
 
 
 def _wake_debounced(tx: Transaction, row: RunRow) -> None:
@@ -54,20 +57,22 @@ def _tell_parent(tx: Transaction, row: RunRow) -> None:
         wake(tx, parent)
 
 
-def cancel_family(tx: Transaction, root: RunRow, *, compensate: bool, reason: str) -> list[RunRow]:
+def cancel_family(
+    tx: Transaction, root: RunRow, *, compensate: bool, reason: str, announce: Announce | None
+) -> list[RunRow]:
     """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root."""
-    if not _cancel_one(tx, root, compensate, reason):
+    if not _cancel_one(tx, root, compensate, reason, announce):
         return []
     changed, family = [root], [root]
     for member in family:
         children = tx.db.children[member.run_id].values()
         attached = [row for row in children if row.parent and (row.parent.tied or not row.parent.detached)]
         family += attached
-        changed += [row for row in attached if _cancel_one(tx, row, compensate, reason)]
+        changed += [row for row in attached if _cancel_one(tx, row, compensate, reason, announce)]
     return changed
 
 
-def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> bool:
+def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, announce: Announce | None) -> bool:
     is_undoing = row.status is RunStatus.PAUSED and row.cause is not None
     decided = decide_cancel(
         RunStatus.COMPENSATING if is_undoing else row.status,
@@ -80,7 +85,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> 
     if row.owner is not None:
         tx.hint(HintKind.MAIL, row)
     if decided is RunStatus.CANCELLED:
-        end(tx, row, decided, epoch=row.epoch + 1, reason=reason)
+        end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
     else:
         tx.change(row, status=decided, reason=reason)
         if row.owner is None:

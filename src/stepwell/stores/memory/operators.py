@@ -7,6 +7,7 @@ from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import Location, format_path
+from stepwell.model.outbox import Announce
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import Audit
 from stepwell.stores.memory.database import RunRow
@@ -15,13 +16,13 @@ from stepwell.stores.memory.signals import take_over_held
 from stepwell.stores.memory.transaction import Transaction
 
 
-def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
     """Cancel a run with its attached descendants."""
     row = tx.db.runs.get(run_id)
     if row is None:
         raise NotFoundError("run", run_id)
     before = row.status
-    changed = cancel_family(tx, row, compensate=compensate, reason=reason)
+    changed = cancel_family(tx, row, compensate=compensate, reason=reason, announce=announce)
     if changed:
         _note(tx, row, "cancel", "", before, reason)
     return Cancelled(bool(changed), tuple(one.run_id for one in changed))

@@ -9,6 +9,7 @@ from stepwell.model.failures import poisoned
 from stepwell.model.locations import format_path
 from stepwell.model.states import RunStatus
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.outbox import free_taken
 from stepwell.stores.memory.runs import free
 from stepwell.stores.memory.transaction import Transaction
 from stepwell.stores.memory.workers import is_live
@@ -21,7 +22,9 @@ def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
         for row in tuple(tx.db.owned[incarnation].values()):
             _free_stalled(tx, row, stalls_max)
             rescued.append(row.run_id)
-    tx.drop_all(tx.db.workers, [one for one in tx.db.workers if not is_live(tx.db, one, tx.now)])
+    for dead in [one for one in tx.db.workers if not is_live(tx.db, one, tx.now)]:
+        tx.drop(tx.db.workers, dead)
+        free_taken(tx, dead)
     return rescued
 
 
@@ -56,6 +59,7 @@ def retire(tx: Transaction, incarnation: Incarnation) -> None:
     """Remove a worker that leaves in order."""
     tx.drop(tx.db.workers, incarnation)
     relinquish(tx, incarnation, ())
+    free_taken(tx, incarnation)
 
 
 def has_stranded(db: MemoryDatabase, now: int) -> bool:

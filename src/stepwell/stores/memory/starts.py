@@ -33,7 +33,7 @@ def _create_one(tx: Transaction, new: NewRun, quota: Quota, together: set[RunId]
         return Created(met.run_id, False, met.input == new.input)
     if met is not None:
         check_replaceable(new, met.run_id, met.status)
-        cancel_family(tx, met, compensate=True, reason=replaced_by(new.run_id))
+        cancel_family(tx, met, compensate=True, reason=replaced_by(new.run_id), announce=new.announce)
         tx.change(met, replaced_by=new.run_id)
     row = insert(tx, new)
     claimed = quota.take(tx, row)

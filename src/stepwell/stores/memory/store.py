@@ -9,15 +9,18 @@ from typing import TypeVar
 from stepwell.clock import Instant, Span
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.environment import Environment
-from stepwell.ids import Incarnation, RunId
+from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
+from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.wakeups import Hub
+from stepwell.stores.memory import outbox
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver, deliver_or_create, redeliver
@@ -45,6 +48,7 @@ class MemoryStore:
         self.runs = MemoryRuns(self)
         self.signals = MemorySignals(self)
         self.events = MemoryEvents(self)
+        self.outbox = MemoryOutbox(self)
         self.workers = MemoryWorkers(self)
         self.views = MemoryViews(self.database, self.now)
         self.blobs = MemoryBlobs(self.database)
@@ -102,8 +106,12 @@ class MemoryRuns:
     async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
         return self._store.transact(lambda tx: apply(tx, commits, claimant))
 
-    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
-        return self._store.transact(lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason))
+    async def cancel(
+        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+    ) -> Cancelled:
+        return self._store.transact(
+            lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
+        )
 
     async def resume(self, run_id: RunId, *, by: str) -> bool:
         return self._store.transact(lambda tx: resume(tx, run_id, by))
@@ -178,6 +186,33 @@ class MemoryEvents:
         self, events: Sequence[NewEvent], claimant: Claimant | None = None
     ) -> tuple[list[Published], list[Claimed]]:
         return self._store.transact(lambda tx: publish(tx, events, claimant))
+
+
+class MemoryOutbox:
+    """`OutboxStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def take(
+        self, incarnation: Incarnation, sink: str, *, limit: int, batch_max: int, keep: Collection[int] = ()
+    ) -> list[Batch]:
+        return self._store.transact(lambda tx: outbox.take(tx, incarnation, sink, limit, batch_max, keep))
+
+    async def settle(self, incarnation: Incarnation, settled: Sequence[Settled]) -> list[bool]:
+        return self._store.transact(lambda tx: outbox.settle(tx, incarnation, settled))
+
+    async def next_due(self, sink: str) -> Instant | None:
+        return outbox.next_due(self._store.database, sink)
+
+    async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:
+        return outbox.list_owed(self._store.database, is_dead=is_dead, limit=limit, after=after)
+
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return self._store.transact(lambda tx: outbox.replay(tx, event_id, sink, by))
+
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return self._store.transact(lambda tx: outbox.drop(tx, event_id, sink, by))
 
 
 class MemoryWorkers:

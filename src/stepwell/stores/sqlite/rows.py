@@ -9,6 +9,7 @@ import msgspec
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Owed
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
 from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -125,6 +126,11 @@ def to_event(row: Row) -> IncomingEvent:
     number, event_id, topic, payload, facets, published_at, locations = row
     places = tuple(Location(bytes.fromhex(place)) for place in decode_texts(locations))
     return IncomingEvent(number, event_id, topic, payload, decode_texts(facets), published_at, places)
+
+
+def to_owed(row: Row) -> Owed:
+    """An event that a sink has not had yet."""
+    return Owed._make(row)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

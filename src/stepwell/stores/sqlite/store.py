@@ -11,19 +11,21 @@ import apsw
 
 from stepwell.clock import Instant, Span
 from stepwell.environment import Environment
-from stepwell.ids import Incarnation, RunId
+from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
+from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.connections import Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.histories import read_history, read_inbox
-from stepwell.stores.sqlite.rows import encode_texts
+from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
 from stepwell.stores.sqlite.transitions import (
@@ -31,6 +33,7 @@ from stepwell.stores.sqlite.transitions import (
     deliveries,
     leases,
     operators,
+    outbox,
     rescues,
     starts,
 )
@@ -69,6 +72,7 @@ class SqliteStore:
         self.runs = SqliteRuns(runner)
         self.signals = SqliteSignals(runner)
         self.events = SqliteEvents(runner)
+        self.outbox = SqliteOutbox(runner)
         self.workers = SqliteWorkers(runner)
         self.views = SqliteViews(runner, self.now)
         self.blobs = SqliteBlobs(runner)
@@ -115,8 +119,12 @@ class SqliteRuns:
     def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
         return self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
 
-    async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
-        return await self._runner.write(lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason))
+    async def cancel(
+        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+    ) -> Cancelled:
+        return await self._runner.write(
+            lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
+        )
 
     async def resume(self, run_id: RunId, *, by: str) -> bool:
         return await self._runner.write(lambda tx: operators.resume(tx, run_id, by))
@@ -166,6 +174,37 @@ class SqliteEvents:
         self, events: Sequence[NewEvent], claimant: Claimant | None = None
     ) -> tuple[list[Published], list[Claimed]]:
         return await self._runner.write(lambda tx: publish(tx, events, claimant))
+
+
+class SqliteOutbox:
+    """`OutboxStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def take(
+        self, incarnation: Incarnation, sink: str, *, limit: int, batch_max: int, keep: Collection[int] = ()
+    ) -> list[Batch]:
+        return await self._runner.write(lambda tx: outbox.take(tx, incarnation, sink, limit, batch_max, keep))
+
+    async def settle(self, incarnation: Incarnation, settled: Sequence[Settled]) -> list[bool]:
+        return await self._runner.write(lambda tx: outbox.settle(tx, incarnation, settled))
+
+    async def next_due(self, sink: str) -> Instant | None:
+        row = await self._runner.read(lambda c: row_of(c, "outbox.next_due", sink=sink))
+        return None if row is None or row[0] is None else Instant(row[0])
+
+    async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:
+        rows = await self._runner.read(
+            lambda c: rows_of(c, "outbox.list_owed", is_dead=int(is_dead), limit=limit, after=after), is_large=True
+        )
+        return list(map(to_owed, rows))
+
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return await self._runner.write(lambda tx: outbox.replay(tx, event_id, sink, by))
+
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return await self._runner.write(lambda tx: outbox.drop(tx, event_id, sink, by))
 
 
 class SqliteWorkers:

@@ -15,11 +15,12 @@ from stepwell.conformance.scene import new_run, new_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import StepwellError
-from stepwell.ids import Incarnation, RunId, SystemIds
+from stepwell.ids import EventId, Incarnation, RunId, SystemIds
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.failures import FailureRecord, encode_failure
 from stepwell.model.locations import ROOT, Location, iteration, named, subtree
+from stepwell.model.outbox import ANNOUNCED, Announce, Emit, Settled, Unsent
 from stepwell.model.runs import NewRun, Parent
 from stepwell.model.signals import Redelivery, Refusal, Reply, ReplyStatus
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -29,7 +30,7 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.memory.store import MemoryStore
 from stepwell.stores.sqlite.store import SqliteStore
 
-_ACTS = 150
+_ACTS = 200
 _KEYS = (None, None, "k1", "k2")
 _SIGNALS = ("go", "stop")
 _WORKERS = ("w1", "w2")
@@ -193,6 +194,8 @@ async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
                 move=_move(double, run),
                 refused=tuple(Refusal(one.number, "no") for one in left if chance() < 0.1),
                 replies=tuple(Reply(one.number, ReplyStatus.GIVEN, b"r") for one in inbox.signals if chance() < 0.2),
+                emits=_emits(double),
+                announce=Announce(dict.fromkeys(ANNOUNCED, ("s", "u"))) if chance() < 0.5 else None,
             )
         )
     claimant = double.claimant()
@@ -250,6 +253,42 @@ async def operate(double: Double) -> None:
     await double.both(lambda store: getattr(store.runs, verb)(run_id, by="me"))
 
 
+def _emits(double: Double) -> tuple[Emit, ...]:
+    count = double.random.choice([0, 0, 1, 2])
+    now, sinks = double.clock.now(), ((), ("s",), ("s", "t"))
+    return tuple(
+        Emit(EventId(double.next_id("e")), "paid", "a", b"p", now, double.random.choice(sinks)) for _ in range(count)
+    )
+
+
+async def relay(double: Double) -> None:
+    """Take, and settle some of it in some way."""
+    worker, sink = Incarnation(double.random.choice(_WORKERS)), double.random.choice(["s", "t"])
+    chance = double.random.random
+    keep = frozenset(double.random.sample(range(30), 10))
+    batches = await double.both(lambda store: store.outbox.take(worker, sink, limit=3, batch_max=2, keep=keep))
+    await double.both(lambda store: store.outbox.next_due(sink))
+    if not isinstance(batches, list) or chance() < 0.2:
+        return
+    settled = []
+    for batch in batches:
+        sent = double.random.randint(0, len(batch))
+        retry_in = None if chance() < 0.4 else Span(2_000_000)
+        unsent = Unsent(batch[sent].number, "no", retry_in) if sent < len(batch) and chance() < 0.7 else None
+        settled.append(Settled(batch[0].number, tuple(one.number for one in batch[:sent]), unsent))
+    for _ in range(double.random.choice([1, 1, 2])):
+        await double.both(lambda store: store.outbox.settle(worker, settled))
+
+
+async def sort_letters(double: Double) -> None:
+    """Replay or drop what is dead, or drop what is not."""
+    rows = [*(state := await snapshot(double.memory))["dead"], *state["owed"]]
+    if rows:
+        event, sink = double.random.choice(rows).event_id, double.random.choice([None, "s"])
+        verb = double.random.choice(["replay", "drop"])
+        await double.both(lambda store: getattr(store.outbox, verb)(event, sink, by="me"))
+
+
 async def _sorted(answer: Awaitable[list[RunId]]) -> list[RunId]:
     return sorted(await answer)
 
@@ -295,6 +334,7 @@ async def test_both_stores_answer_alike_and_end_alike(seed: int) -> None:
         for worker in _WORKERS:
             await store.workers.register(NewWorker(Incarnation(worker), worker, Span(20_000_000), _FLOWS))
     acts = [create, claim, claim, claim, deliver, start_or_deliver, redeliver, operate, keep_house, look]
+    acts += [relay, relay, sort_letters]
 
     for _ in range(_ACTS):
         double.clock.advance(double.random.choice(["0s", "1us", "100ms", "1s"]))

@@ -94,7 +94,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybw]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwe]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,
@@ -237,6 +237,31 @@ create table stepwell_audit (
 ) strict;
 
 create index stepwell_audit_run on stepwell_audit (run);
+
+-- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
+-- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
+-- Numbers are never used again: who settles late must not meet another event.
+create table stepwell_outbox (
+    number integer primary key autoincrement,
+    run integer not null,
+    sink text not null,
+    event_id text not null,
+    name text not null,
+    path text not null,
+    payload blob not null,
+    at integer not null,
+    attempts integer not null default 0,
+    next_at integer,
+    owner integer,
+    died_at integer,
+    failure text not null default '',
+    check ((next_at is not null) + (owner is not null) + (died_at is not null) <= 1)
+) strict;
+
+create index stepwell_outbox_queue on stepwell_outbox (run, sink) where died_at is null;
+create index stepwell_outbox_due on stepwell_outbox (sink, next_at) where next_at is not null;
+create index stepwell_outbox_owner on stepwell_outbox (owner) where owner is not null;
+create index stepwell_outbox_dead on stepwell_outbox (event_id) where died_at is not null;
 
 -- A run as the model knows it. Cross joins keep the order: the run first, whatever it is looked up by.
 create view stepwell_run_rows as

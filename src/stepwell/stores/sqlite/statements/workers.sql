@@ -30,6 +30,9 @@ select id, incarnation, name, started_at, lease_until, definitions from stepwell
 -- name: find_dead
 select 1 from stepwell_workers where lease_until <= :now limit 1;
 
+-- name: list_dead
+select id from stepwell_workers where lease_until <= :now;
+
 -- name: list_dead_owners
 -- Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs they own.
 -- A worker without a row is as dead as one whose lease is over.

@@ -13,6 +13,7 @@ from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Pa
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
 from stepwell.model.waits import Wait
@@ -26,6 +27,7 @@ from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topic_waits, receive
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
+from stepwell.stores.sqlite.transitions.outbox import announce_end, store_emits
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
 _FIND = SQL["runs.find_for_commit"]
@@ -97,7 +99,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     if move is not None:
         tx.left.pop(commit.run_id, None)
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at)
-        is_awake = move_run(tx, step, move)
+        is_awake = move_run(tx, step, move, commit.announce)
         return Applied(
             Verdict.APPLIED, status == _CANCELLING and isinstance(move, Release), revision, is_awake, claimed
         )
@@ -167,9 +169,13 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         _answer(tx, run, commit)
     for number in commit.received:
         receive(tx, run, commit.run_id, number)
-    started = [_start_child(tx, run, new, quota, claimant) for new in commit.children] if commit.children else ()
+    started: Sequence[Claimed | None] = ()
+    if commit.children:
+        started = [_start_child(tx, run, new, quota, claimant, commit.announce) for new in commit.children]
     if commit.waits is not None:
         _replace_waits(tx, run, commit.run_id, commit.waits)
+    if commit.emits:
+        store_emits(tx, run, commit.run_id, commit.emits)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
 
 
@@ -200,15 +206,18 @@ def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Locati
     for table in ("entries", "attempts", "cursors"):
         tx.run(f"{table}.trim", run=run, low=low, high=high)
     for child in tx.rows("runs.list_attached_between", parent=commit.run_id, low=low, high=high):
-        cancel_family(tx, child, compensate=True, reason="its parent no longer needs it")
+        reason = "its parent no longer needs it"
+        cancel_family(tx, child, compensate=True, reason=reason, announce=commit.announce)
 
 
-def _start_child(tx: Transaction, run: int, new: NewRun, quota: Quota, claimant: Claimant | None) -> Claimed | None:
+def _start_child(
+    tx: Transaction, run: int, new: NewRun, quota: Quota, claimant: Claimant | None, announce: Announce | None
+) -> Claimed | None:
     if tx.find("runs.find_input", run_id=new.run_id) is not None:
         return None
     holder = None if new.key is None else tx.find("runs.find_active_of_key", key=new.key)
     if holder is None:
         return insert(tx, new, quota, claimant)
     path = "" if new.parent is None else format_path(new.parent.location, read_names(tx.connection, run))
-    insert_failed(tx, new, key_taken(new.key, holder[0], path))
+    announce_end(tx, insert_failed(tx, new, key_taken(new.key, holder[0], path)), announce)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stepwell.ids import RunId
 from stepwell.model.cancels import PARENT_CLOSED, decide_cancel
 from stepwell.model.locations import Location
+from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_status
@@ -12,6 +13,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import is_parked, wake
 from stepwell.stores.sqlite.transitions.events import give_back
+from stepwell.stores.sqlite.transitions.outbox import announce_end
 
 _CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
 
@@ -29,10 +31,10 @@ def wake_debounced(tx: Transaction, run: int) -> None:
         tx.hint(HintKind.READY, planned)
 
 
-def cancel_tied(tx: Transaction, run_id: RunId) -> None:
+def cancel_tied(tx: Transaction, run_id: RunId, announce: Announce | None) -> None:
     """Cancel the children that end with this run, and theirs."""
     for child in tx.rows("runs.list_tied", parent=run_id):
-        cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED)
+        cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED, announce=announce)
 
 
 def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
@@ -47,23 +49,25 @@ def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
         wake(tx, run, run_id)
 
 
-def cancel_family(tx: Transaction, root: Row, *, compensate: bool, reason: str) -> list[RunId]:
+def cancel_family(
+    tx: Transaction, root: Row, *, compensate: bool, reason: str, announce: Announce | None
+) -> list[RunId]:
     """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root.
 
     Rows are as `runs.find_for_cancel` gives them.
     """
-    if not _cancel_one(tx, root, compensate, reason):
+    if not _cancel_one(tx, root, compensate, reason, announce):
         return []
     changed: list[RunId] = [root[1]]
     family = [root]
     for member in family:
         attached = tx.rows("runs.list_attached", parent=member[1])
         family += attached
-        changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason)]
+        changed += [row[1] for row in attached if _cancel_one(tx, row, compensate, reason, announce)]
     return changed
 
 
-def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> bool:
+def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announce: Announce | None) -> bool:
     run, run_id, status, owner, cause, parent, location = row
     is_undoing = status == RunStatus.PAUSED.value and cause is not None
     decided = decide_cancel(
@@ -89,4 +93,5 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)
+    announce_end(tx, run, announce)
     return True

@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.outbox import Announce
 from stepwell.model.runs import NewRun, Parent, Previous
 from stepwell.model.states import ENDS_FOR_GOOD, KEEPS_CURSORS, TERMINAL
 from stepwell.stores.base.wakeups import HintKind
@@ -17,6 +18,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_tied, forget_plans, tell_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
+from stepwell.stores.sqlite.transitions.outbox import announce_end
 from stepwell.stores.sqlite.transitions.starts import insert
 
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
@@ -36,7 +38,7 @@ class Step(NamedTuple):
     deadline_at: Instant | None  # that still counts
 
 
-def move_run(tx: Transaction, step: Step, move: Move) -> bool:
+def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None = None) -> bool:
     """Carry out a move that is allowed; whether the run is parked and due already."""
     counters = (step.number, step.revision, step.last_seq)
     match move:
@@ -53,9 +55,9 @@ def move_run(tx: Transaction, step: Step, move: Move) -> bool:
             tx.execute(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
             tx.run("waits.clear", run=step.run)
-            cancel_tied(tx, step.run_id)
+            cancel_tied(tx, step.run_id, announce)
         case End():
-            _end(tx, step, move)
+            _end(tx, step, move, announce)
         case _:
             assert_never(move)
     return False
@@ -93,7 +95,7 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
     return False
 
 
-def _end(tx: Transaction, step: Step, move: End) -> None:
+def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> None:
     is_end = move.status in TERMINAL
     ended_at = tx.now if is_end else None
     family = tx.find("runs.find_family", id=step.run)
@@ -108,8 +110,9 @@ def _end(tx: Transaction, step: Step, move: End) -> None:
     if discards and move.status in ENDS_FOR_GOOD:
         tx.run("signals.discard", run=step.run)
     tx.hint(HintKind.ENDED, step.run_id)
+    announce_end(tx, step.run, announce)
     if has_tied and is_end:
-        cancel_tied(tx, step.run_id)
+        cancel_tied(tx, step.run_id, announce)
     if has_debounced and is_end and move.successor is None:
         wake_debounced(tx, step.run)
     if move.successor is not None:

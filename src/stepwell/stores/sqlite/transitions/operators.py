@@ -7,6 +7,7 @@ from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import Location, format_path
+from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
@@ -14,12 +15,12 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 
 
-def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
+def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
     """Cancel a run with its attached descendants."""
     root = tx.find("runs.find_for_cancel", run_id=run_id)
     if root is None:
         raise NotFoundError("run", run_id)
-    changed = cancel_family(tx, root, compensate=compensate, reason=reason)
+    changed = cancel_family(tx, root, compensate=compensate, reason=reason, announce=announce)
     if changed:
         _note(tx, root[0], "cancel", "", root[2], reason)
     return Cancelled(bool(changed), tuple(changed))

@@ -12,6 +12,7 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import free
+from stepwell.stores.sqlite.transitions.outbox import free_taken
 
 
 def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
@@ -21,6 +22,8 @@ def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
         for row in tx.rows("runs.list_owned", owner=owner):
             _free_stalled(tx, row, stalls_max)
             rescued.append(row[1])
+    for (dead,) in tx.rows("workers.list_dead", now=tx.now):
+        free_taken(tx, dead)
     tx.run("workers.remove_dead", now=tx.now)
     return rescued
 
@@ -65,4 +68,5 @@ def retire(tx: Transaction, incarnation: Incarnation) -> None:
     worker = tx.find("workers.find", incarnation=incarnation)
     if worker is not None:
         relinquish(tx, incarnation, ())
+        free_taken(tx, worker[0])
         tx.run("workers.remove", id=worker[0])

@@ -56,7 +56,7 @@ def _replace(tx: Transaction, met: Row, new: NewRun) -> RunId:
     old = tx.find("runs.find_for_cancel", run_id=met[0])
     assert old is not None
     check_replaceable(new, met[0], to_status(old[2]))
-    cancel_family(tx, old, compensate=True, reason=replaced_by(new.run_id))
+    cancel_family(tx, old, compensate=True, reason=replaced_by(new.run_id), announce=new.announce)
     tx.run("runs.replace", id=old[0], successor=new.run_id)
     return RunId(met[0])
 
@@ -113,10 +113,11 @@ def insert(
     return Claimed(row, Inbox(read_signals(tx.connection, run)) if has_mail else Inbox(), is_fresh=True)
 
 
-def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> None:
-    """Add a run that could not be started: it has ended already, and has no key."""
-    _insert_row(tx, new, RunStatus.FAILED, (0, None, None, None, tx.now, None, 1, None), None, failure)
+def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> int:
+    """Add a run that could not be started: it has ended already, and has no key. Its number."""
+    run = _insert_row(tx, new, RunStatus.FAILED, (0, None, None, None, tx.now, None, 1, None), None, failure)
     tx.hint(HintKind.ENDED, new.run_id)
+    return run
 
 
 def _insert_row(

@@ -1,0 +1,63 @@
+"""Emit an event: it is published with the commit that records it, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.codec.base import Payload
+from stepwell.errors import StoreError
+from stepwell.ids import EventId
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location
+from stepwell.model.outbox import Emit, derived_event_id
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.bodies import Body, emit_place
+from stepwell.replay.definition import Step
+from stepwell.replay.packing import pack, unpack
+from stepwell.replay.recorded import stopped
+from stepwell.replay.scopes import Scope
+from stepwell.replay.turn import Turn
+
+
+async def run_emit(scope: Scope, location: Location, entry: Entry | None, name: str, payload: Any) -> EventId:
+    """The id of the event, which is recorded now or was before. What cannot be encoded raises, and nothing is
+    recorded.
+    """
+    turn = scope.turn
+    if entry is None:
+        path = turn.journal.names.text(location)
+        event_id = derived_event_id(turn.run.run_id, path)
+        # Before anything else: it must fail at the same point of the code when it is replayed.
+        stored = _encode(turn, path, event_id, payload)
+        await turn.after_replay()
+        turn.journal.emit(Emit(event_id, name, path, stored, turn.now))
+        header = pack([name, event_id], b"")
+        entry = turn.journal.record(location, EntryKind.EMIT, EntryStatus.DONE, header, turn.now)
+    else:
+        await turn.in_order(entry)
+    scope.saw(entry)
+    return EventId(unpack(entry.value)[0][1])
+
+
+def _encode(turn: Turn, path: str, event_id: EventId, payload: Any) -> Payload:
+    try:
+        return turn.codec.encode(payload, place=emit_place(turn.run, path, event_id))
+    except StoreError as error:
+        raise stopped(turn, path, error) from error
+
+
+def emits_of(turn: Turn, location: Location, body: Body, step: Step[..., Any], value: Any) -> list[Emit]:
+    """The events of a step that has succeeded: those of its body in their order, then its result if it is one.
+
+    Raises as `Codec.encode` does.
+    """
+    run, path, emits = turn.run, turn.journal.names.text(location), []
+    for number, (name, plain) in enumerate(body.emitted):
+        event_id = derived_event_id(run.run_id, path, number)
+        sealed = turn.codec.seal(plain, place=emit_place(run, path, event_id))
+        emits.append(Emit(event_id, name, path, sealed, turn.now))
+    if step.options_.emits is not None:
+        event_id = derived_event_id(run.run_id, path, len(emits))
+        stored = turn.codec.encode(value, step.signature.returns, place=emit_place(run, path, event_id))
+        emits.append(Emit(event_id, step.options_.emits, path, stored, turn.now))
+    return emits

@@ -1,0 +1,1 @@
+"""Outbound: where emitted events go."""

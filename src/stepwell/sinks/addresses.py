@@ -1,0 +1,57 @@
+"""Where a connection may go: the addresses of a host are looked up once, checked, and the checked one is used."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Final
+
+from stepwell.errors import SinkError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Not global, and yet not named as such by every version of `ipaddress`; or global only by way of a translator.
+_CLOSED: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4"),
+        *("64:ff9b::/96", "64:ff9b:1::/48", "fec0::/10"),
+    )
+)
+
+
+def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
+    """The addresses of a host, all of which may be connected to.
+
+    Raises `SinkError` if any of its addresses is of this machine or a private network, unless that is
+    allowed; `OSError` if there is none.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found))
+    for address in () if allow_private else addresses:
+        reason = why_closed(ipaddress.ip_address(address))
+        if reason is not None:
+            raise SinkError(
+                f"{host} is at {address}, which is {reason}",
+                where=host,
+                why="an event that leaves through a webhook must not reach what only this machine can reach",
+                fix="if that is where it should go, say so with allow_private=True",
+            )
+    return addresses
+
+
+def why_closed(address: Address) -> str | None:
+    """Why an address is not of the public network; None if it is."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if inner is not None:
+            return why_closed(inner)
+    if address.is_loopback:
+        return "this machine"
+    if address.is_link_local:
+        return "link-local"
+    if address.is_multicast or address.is_unspecified:
+        return "not one host"
+    if any(address in network for network in _CLOSED if network.version == address.version):
+        return "not public"
+    return None if address.is_global else "in a private network"

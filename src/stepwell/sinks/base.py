@@ -1,0 +1,84 @@
+"""A sink: somewhere outside of the store to which emitted events are handed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from stepwell.clock import Duration, span
+from stepwell.errors import InvalidNameError, InvalidOptionError
+from stepwell.model.locations import check_name
+from stepwell.model.retries import Retry
+
+SINK_RETRY: Final = Retry(max_attempts=12, initial="1s", factor=3, max_delay="1h")
+"""Twelve attempts over about four hours."""
+
+_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}\*?|\*")
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedEvent:
+    """An event as a sink gets it, at least once. `id` is the same each time: whoever must act once remembers it."""
+
+    id: str
+    name: str
+    payload: Any  # plain JSON values
+    run_id: str
+    workflow: str
+    key: str | None
+    path: str  # where the run emitted it; "" for an event of the run itself
+    at: datetime  # when it was emitted
+    sent_at: datetime  # when this attempt began
+    attempt: int  # 1 for the first
+
+
+class Sink(Protocol):
+    """What a sink has. `send` returns when the event is taken care of; whatever it raises is a failed attempt.
+
+    A `send` that is not asynchronous runs in a thread. The name is stored with every event that is owed to the sink, so
+    it has to stay the same.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The names of the events it wants; `*` at the end stands for any rest."""
+        ...
+
+    @property
+    def retry(self) -> Retry: ...
+    @property
+    def timeout(self) -> Duration: ...
+
+    def send(self, event: EmittedEvent, /) -> Awaitable[Any] | Any: ...
+
+
+def wants(sink: Sink, name: str) -> bool:
+    """Whether a sink wants events of this name."""
+    return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in sink.events)
+
+
+def check_sink(name: str, events: str | Iterable[str] | None, retry: Retry, timeout: Duration) -> tuple[str, ...]:
+    """The patterns of a sink; None means everything. Raises for what can have no meaning."""
+    check_name(name, what="sink name")
+    if not isinstance(retry, Retry):
+        raise InvalidOptionError(f"retry of sink {name!r} is {retry!r:.80}", fix="give a Retry(...)")
+    if span(timeout, what=f"timeout of sink {name!r}") == 0:
+        raise InvalidOptionError(f"timeout of sink {name!r} is 0", why="no event could be sent in no time")
+    patterns = ("*",) if events is None else (events,) if isinstance(events, str) else tuple(events)
+    each: Any
+    for each in patterns:
+        if not isinstance(each, str) or not _PATTERN.fullmatch(each):
+            raise InvalidNameError(
+                f"sink {name!r} wants events {each!r:.120}",
+                where=name,
+                why="it is a name of letters, digits and _ . : -, of which only the end may be *",
+                fix='write for example "order.paid", "order.*" or "*"',
+            )
+    if not patterns:
+        raise InvalidOptionError(f"sink {name!r} wants no events", fix="leave events out to get all of them")
+    return patterns

@@ -1,0 +1,106 @@
+"""Signed messages: who sends proves with a shared secret that the message is its own, whole, and recent.
+
+The signature is HMAC-SHA256 over `id.timestamp.body`, in the headers and the form of the Standard Webhooks convention:
+`webhook-id`, `webhook-timestamp` (seconds), `webhook-signature` (`v1,` and base64, several apart by blanks). A secret
+that begins with `whsec_` is the base64 of the key; any other is the key itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from stepwell.clock import SECOND, Clock, Duration, SystemClock, span, to_instant
+from stepwell.errors import InvalidOptionError, SignatureError
+
+ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+
+_VERSION: Final = "v1,"
+_PREFIX: Final = "whsec_"
+_CLOCK: Clock = SystemClock()
+
+
+def keys_of(secret: str | Iterable[str], *, where: str = "") -> tuple[bytes, ...]:
+    """The keys of one secret, or of several while they are being changed. Raises `InvalidOptionError`."""
+    secrets = (secret,) if isinstance(secret, str) else tuple(secret)
+    keys = tuple(_key(each, where) for each in secrets)
+    if not keys:
+        raise _refused("there is no secret", where)
+    return keys
+
+
+def _key(secret: Any, where: str) -> bytes:
+    if not isinstance(secret, str) or not secret.strip():
+        raise _refused("the secret is empty", where)
+    if not secret.startswith(_PREFIX):
+        return secret.encode()
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        raise _refused(f"the secret begins with {_PREFIX} and is not base64 after that", where) from None
+    if not key:
+        raise _refused("the secret is empty", where)
+    return key
+
+
+def _refused(title: str, where: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        title,
+        where=where,
+        why="anybody could sign with it, or nobody",
+        fix='give both sides the same long random text, such as secret=os.environ["WEBHOOK_SECRET"]',
+    )
+
+
+def sign(keys: Iterable[bytes], message_id: str, timestamp: int, body: bytes) -> str:
+    """The signatures of a message, one for each key."""
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    digests = (hmac.new(key, signed, hashlib.sha256).digest() for key in keys)
+    return " ".join(_VERSION + base64.b64encode(digest).decode() for digest in digests)
+
+
+def verify_signature(
+    secret: str | Iterable[str],
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    tolerance: Duration = "5m",
+    now: datetime | None = None,
+) -> str:
+    """Check a message that claims to be from a `Webhook` with this secret; its event id.
+
+    For receivers, before the body is parsed. Any of several secrets will do, while they are being changed. A message
+    may come more than once, also by somebody who repeats it: remember the id for as long as the tolerance. Raises
+    `SignatureError`.
+    """
+    keys = keys_of(secret)
+    given = {name.lower(): value for name, value in headers.items()}
+    missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not given.get(name)]
+    if missing:
+        raise SignatureError(f"the message has no header {missing[0]}", fix="only accept signed messages")
+    message_id, timestamp = given[ID], given[TIMESTAMP]
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 12):
+        raise SignatureError(f"the header {TIMESTAMP} is not a number of seconds")
+    expected = sign(keys, message_id, int(timestamp), body).split(" ")
+    found = given[SIGNATURE].split(" ")
+    # All pairs are compared, each in constant time.
+    matches = [hmac.compare_digest(one.encode(), two.encode()) for one in expected for two in found]
+    if not any(matches):
+        raise SignatureError(
+            "the signature does not fit the message",
+            why="it was made with another secret, or the message was changed on its way",
+            fix="check that both sides have the same secret, and that the body is the raw one",
+        )
+    instant = _CLOCK.now() if now is None else to_instant(now, what="now")
+    if abs(instant - int(timestamp) * SECOND) > span(tolerance, what="tolerance"):
+        raise SignatureError(
+            "the message is too old, or from the future",
+            why=f"its timestamp is more than {tolerance} off",
+            fix="set both clocks right; a message that is sent again is signed again",
+        )
+    return message_id

@@ -1,0 +1,193 @@
+"""A signed webhook as a sink: each event is one POST."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from stepwell.clock import SECOND, Duration, span, to_instant
+from stepwell.errors import InvalidOptionError, RetryAfter, SinkError
+from stepwell.model.retries import Retry
+from stepwell.sinks.addresses import resolve
+from stepwell.sinks.base import SINK_RETRY, EmittedEvent, check_sink
+from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, sign
+
+RETRY_AFTER_SECONDS_MAX: Final = 3_600
+_LATER: Final = (429, 503)
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A sink that posts each event as JSON, signed with a shared secret; the receiver checks with `verify_signature`.
+
+        Webhook("https://example.com/hooks", secret=os.environ["HOOK_SECRET"], events="order.*")
+
+    Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. It connects over TLS to public
+    addresses only, unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are
+    being changed. Its name in the store is `name`, or made of the host.
+    """
+
+    url: str = field(repr=False)
+    secret: str | tuple[str, ...] = field(repr=False)
+    events: tuple[str, ...]
+    name: str
+    retry: Retry
+    timeout: Duration
+    allow_http: bool
+    allow_private: bool
+    _parts: SplitResult = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str | Iterable[str],
+        events: str | Iterable[str] | None = None,
+        name: str | None = None,
+        retry: Retry = SINK_RETRY,
+        timeout: Duration = "10s",
+        allow_http: bool = False,
+        allow_private: bool = False,
+    ) -> None:
+        parts = _check_url(url, allow_http)
+        known = name if name is not None else f"webhook {parts.hostname}"
+        held = secret if isinstance(secret, str) else tuple(secret)
+        keys_of(held, where=known)
+        values = {
+            "url": url,
+            "secret": held,
+            "events": check_sink(known, events, retry, timeout),
+            "name": known,
+            "retry": retry,
+            "timeout": timeout,
+            "allow_http": allow_http,
+            "allow_private": allow_private,
+            "_parts": parts,
+        }
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
+
+    def send(self, event: EmittedEvent) -> None:
+        """Post one event. Raises `SinkError` for an answer that is no success, `OSError` if there is none."""
+        body = message_of(event)
+        timestamp = to_instant(event.sent_at) // SECOND
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "stepwell",
+            ID: event.id,
+            TIMESTAMP: str(timestamp),
+            SIGNATURE: sign(keys_of(self.secret), event.id, timestamp, body),
+        }
+        connection = self._connection()
+        try:
+            target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
+            connection.request("POST", target, body, headers)
+            # The body of the answer is not read: nobody asked for it, and it may be long.
+            with connection.getresponse() as response:
+                self._check(response)
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, is_tls = self._parts.hostname or "", self._parts.scheme == "https"
+        port = self._parts.port or (443 if is_tls else 80)
+        addresses = resolve(host, port, allow_private=self.allow_private)
+        seconds = span(self.timeout) / SECOND
+        return _PinnedTls(host, port, addresses, seconds) if is_tls else _Pinned(host, port, addresses, seconds)
+
+    def _check(self, response: http.client.HTTPResponse) -> None:
+        status = response.status
+        if 200 <= status <= 299:
+            return
+        after = response.getheader("retry-after", "")
+        if status in _LATER and after.isascii() and after.isdigit():
+            raise RetryAfter(min(int(after[:9]), RETRY_AFTER_SECONDS_MAX))
+        why = "redirects are not followed" if 300 <= status <= 399 else "anything but 200 to 299 is a failure"
+        raise SinkError(f"the receiver answered {status}", where=self.name, why=why)
+
+
+def message_of(event: EmittedEvent) -> bytes:
+    """The body of a message: the event as JSON."""
+    fields = {
+        "id": event.id,
+        "name": event.name,
+        "at": event.at,
+        "run_id": event.run_id,
+        "workflow": event.workflow,
+        "key": event.key,
+        "path": event.path,
+        "payload": event.payload,
+    }
+    return msgspec.json.encode(fields)
+
+
+def _check_url(url: Any, allow_http: bool) -> SplitResult:
+    fix = 'write for example "https://example.com/hooks"'
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise InvalidOptionError("the URL of a webhook cannot be read", why=str(error)[:120], fix=fix) from None
+    is_plain = (parts.path + parts.query).isascii() and not _CONTROL.search(str(url))
+    if parts.scheme not in ("https", "http") or not host or port == 0 or not is_plain:
+        raise InvalidOptionError(
+            "the URL of a webhook is none",
+            why="it has a scheme (https), a host, and neither blanks nor letters beyond ASCII in its path",
+            fix=fix,
+        )
+    if parts.username is not None or parts.password is not None:
+        raise InvalidOptionError(
+            "the URL of a webhook has a name or a password in it",
+            why="addresses end up in logs; the message is signed instead",
+            fix="take them out",
+        )
+    if parts.scheme == "http" and not allow_http:
+        raise InvalidOptionError(
+            "the URL of a webhook is not https",
+            why="everybody on the way could read its events",
+            fix="use https, or say allow_http=True for a network that is yours",
+        )
+    return parts
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to one of the very addresses that were checked, the first that answers."""
+
+    def __init__(self, host: str, port: int, addresses: list[str], timeout: float) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._addresses = addresses
+
+    def connect(self) -> None:
+        failed: OSError | None = None
+        for address in self._addresses:
+            try:
+                self.sock = socket.create_connection((address, self.port), self.timeout)
+            except OSError as error:
+                failed = error
+            else:
+                return
+        raise failed or OSError(f"{self.host} has no address")
+
+
+class _PinnedTls(_Pinned):
+    """The same over TLS, with the certificate of the host's name."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = _tls().wrap_socket(self.sock, server_hostname=self.host)
+
+
+@functools.lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Whom to trust: reading that takes longer than most requests."""
+    return ssl.create_default_context()

@@ -1,0 +1,280 @@
+"""The relay: takes what is owed to one sink from the outbox, and hands it over in the order of each run."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
+from stepwell.codec.base import Codec, Place, event_row
+from stepwell.environment import Environment
+from stepwell.errors import Fatal, StepwellError, StoreUnavailableError
+from stepwell.model.failures import record_failure
+from stepwell.model.outbox import OWN_PREFIX, Owed, Settled, Unsent
+from stepwell.sinks.base import EmittedEvent, Sink
+from stepwell.sinks.handlers import is_async
+from stepwell.stores.base.outbox import Batch
+from stepwell.stores.base.store import Store
+from stepwell.worker.lease import Lease
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("stepwell.worker")
+
+BATCHES_MAX = 16  # that a sink works on at once, each of another run
+BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
+BATCH_MAX = 10  # events of one run that are taken at once
+FAILURE_MAX = 500  # characters that are kept of a failure
+PAUSE = 0.05  # after a store that did not answer
+
+
+class Host(Protocol):
+    """What a relay needs of its worker."""
+
+    environment: Environment
+    codec: Codec
+    lease: Lease
+
+    async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T: ...
+
+
+class Relay:
+    """Serves one sink. One that is slow or broken holds up nobody but itself."""
+
+    def __init__(self, host: Host, store: Store, sink: Sink) -> None:
+        self._host = host
+        self._store = store
+        self._sink = sink
+        self._busy: dict[int, Lease] = {}  # the batches in our hands, by their first number
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+        self._abandoned: set[_Blocking] = set()  # calls that ran out of time, in threads that nobody can stop
+        self._limit = BATCHES_MAX if is_async(sink.send) else BLOCKING_MAX
+        self._in_doubt = False  # the store may have given us what we never heard of
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._spawn(self._serve())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._host.environment.executor.spawn(work, name="stepwell-relay")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def wake(self) -> None:
+        """Something may be owed."""
+        self._wake.set()
+
+    async def drain(self, deadline: float) -> None:
+        """Take nothing more, and let what is being sent be settled until the deadline, by the monotonic clock."""
+        self._is_stopping = True
+        self._wake.set()
+        clock = self._host.environment.clock
+        while self._busy and (left := deadline - clock.monotonic()) > 0:
+            self._wake.clear()
+            await _wait(self._wake, left)
+        rest = tuple(self._tasks)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    # --- the loop ---
+
+    async def _serve(self) -> None:
+        while not self._is_stopping:
+            self._wake.clear()
+            pause = await self._host.guarded(self.serve_once(), otherwise=None)
+            if pause is None:
+                await asyncio.sleep(PAUSE)
+            elif pause > 0:
+                await _wait(self._wake, pause)
+
+    async def serve_once(self) -> float | None:
+        """Take what is due, and begin to send it; how long nothing will be due, in seconds."""
+        lease = self._host.lease
+        free = self._limit - len(self._busy) - len(self._abandoned)
+        if free <= 0 or not lease.is_live():
+            return PAUSE if free > 0 else float("inf")
+        if not self._in_doubt:
+            due = await self._store.outbox.next_due(self._sink.name)
+            if due is None:
+                return float("inf")
+            wait = (due - self._store.now()) / SECOND
+            if wait > 0:
+                return wait
+        for batch in await self._take(lease, free):
+            self._busy[batch[0].number] = lease
+            self._spawn(self._relay(batch, lease))
+        return 0.0
+
+    async def _take(self, lease: Lease, limit: int) -> list[Batch]:
+        was_in_doubt, self._in_doubt = self._in_doubt, True
+        keep = [number for number, holder in self._busy.items() if holder is lease]
+        batches = await self._store.outbox.take(
+            lease.incarnation, self._sink.name, limit=limit, batch_max=BATCH_MAX, keep=keep
+        )
+        # While in doubt, a full answer may have left some of our own out.
+        self._in_doubt = was_in_doubt and len(batches) == limit
+        return batches
+
+    # --- sending ---
+
+    async def _relay(self, batch: Batch, lease: Lease) -> None:
+        try:
+            settled = await self._send_all(batch, lease)
+            await self._patiently(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
+        except StepwellError:
+            _LOG.exception("sink %s: what became of a batch could not be noted", self._sink.name)
+            self._in_doubt = True
+        finally:
+            self._busy.pop(batch[0].number, None)
+            self._wake.set()
+
+    async def _send_all(self, batch: Batch, lease: Lease) -> Settled:
+        """Send a run's events one after the other, until one fails."""
+        sent: list[int] = []
+        for owed in batch:
+            # After the lease others may send them: ours would come late, between theirs.
+            if self._is_stopping or lease is not self._host.lease or not lease.is_live():
+                break
+            error = await self._send(owed)
+            if error is not None:
+                return Settled(batch[0].number, tuple(sent), self._unsent(owed, error))
+            sent.append(owed.number)
+        return Settled(batch[0].number, tuple(sent))
+
+    async def _send(self, owed: Owed) -> BaseException | None:
+        """One attempt; what went wrong, if anything did."""
+        try:
+            await self._attempt(self._event(owed))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return error
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever a sink raises is a failed attempt
+            return error
+        return None
+
+    async def _attempt(self, event: EmittedEvent) -> None:
+        timer = asyncio.timeout(span(self._sink.timeout) / SECOND)
+        try:
+            async with timer:
+                await self._call(event)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise TimeoutError(f"it took longer than its limit of {to_timedelta(span(self._sink.timeout))}") from error
+
+    async def _call(self, event: EmittedEvent) -> None:
+        if is_async(self._sink.send):
+            await self._sink.send(event)
+            return
+        call = _Blocking(functools.partial(self._sink.send, event), self._thread_ended)
+        try:
+            result = await self._host.environment.executor.call_blocking(call)
+        except asyncio.CancelledError:
+            if call.is_running:
+                self._abandoned.add(call)
+            raise
+        if inspect.isawaitable(result):
+            await result
+
+    def _thread_ended(self, call: _Blocking) -> None:
+        self._abandoned.discard(call)
+        self._wake.set()
+
+    def _event(self, owed: Owed) -> EmittedEvent:
+        return EmittedEvent(
+            id=owed.event_id,
+            name=owed.name,
+            payload=read_payload(self._host.codec, owed),
+            run_id=owed.run_id,
+            workflow=owed.workflow,
+            key=owed.key,
+            path=owed.path,
+            at=to_datetime(owed.at),
+            sent_at=to_datetime(self._store.now()),
+            attempt=owed.attempts + 1,
+        )
+
+    def _unsent(self, owed: Owed, error: BaseException) -> Unsent:
+        attempt, retry = owed.attempts + 1, self._sink.retry
+        record = record_failure(error)
+        failure = f"{record.code} {record.summary}".strip()[:FAILURE_MAX]
+        retry_in = decide_retry(self._sink, attempt, error, self._host.environment.random.random())
+        fate = "given up" if retry_in is None else f"again in {retry_in / SECOND:.1f} s"
+        _LOG.warning(
+            "sink %s: event %s (%s), attempt %d of %d: %s; %s",
+            self._sink.name,
+            owed.name,
+            owed.event_id,
+            attempt,
+            retry.max_attempts,
+            failure,
+            fate,
+        )
+        return Unsent(owed.number, failure, retry_in)
+
+    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailableError as error:
+                _LOG.warning("store did not answer: %s", error.title)
+                await asyncio.sleep(PAUSE)
+
+
+class _Blocking:
+    """A call in a thread, that tells when it has ended."""
+
+    def __init__(self, call: Callable[[], Any], on_end: Callable[[_Blocking], None]) -> None:
+        self._call = call
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self.is_running = False
+
+    def __call__(self) -> Any:
+        self.is_running = True
+        try:
+            return self._call()
+        finally:
+            self.is_running = False
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._on_end, self)
+
+
+def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:
+    """When to try again after failed attempt number `attempt`; None if that was the last."""
+    if attempt >= sink.retry.max_attempts or isinstance(error, Fatal):
+        return None
+    failed = error if isinstance(error, Exception) else RuntimeError(str(error))
+    try:
+        is_worth_it = isinstance(failed, TimeoutError) or sink.retry.may_retry(failed)
+        return sink.retry.wait_after(attempt, failed, chance) if is_worth_it else None
+    except Exception:  # noqa: BLE001  the policy's own callable failed
+        return None
+
+
+def read_payload(codec: Codec, owed: Owed) -> Any:
+    """The payload of an event. stepwell's own events hold nothing to conceal, and are written by the store itself."""
+    if owed.name.startswith(OWN_PREFIX):
+        return codec.decode_body(owed.payload[1:], Any, Place(owed.workflow, owed.path, "the event"))
+    place = Place(owed.workflow, owed.path, "the event", row=event_row(owed.run_id, owed.path, owed.event_id))
+    return codec.decode(owed.payload, Any, place=place)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), None if seconds == float("inf") else seconds)
+    except TimeoutError:
+        return
