@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sim.ledger import draw_here, world_here
+from sim.plain import PlainTwin, twin_of
 from sim.programs import Node
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.retries import Retry
@@ -131,6 +132,8 @@ class Interpreter:
                 return await self._race(ctx, node, path)
             case "loop":
                 return await self._loop(ctx, node, path)
+            case "gather" if isinstance(ctx, PlainTwin):
+                return [await self.operation(ctx, item, at) for item in node["items"]]
             case "gather":
                 return list(await asyncio.gather(*(self.operation(ctx, item, at) for item in node["items"])))
             case _:
@@ -270,3 +273,4 @@ async def helper(ctx: Context, program: dict[str, Any]) -> Any:
 
 HELPER: Workflow[Any, Any] = helper
 WORKFLOWS = (PROGRAM, HELPER)
+PLAIN_WORKFLOWS = (twin_of(PROGRAM), twin_of(HELPER))

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_live import LIVE_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -29,6 +30,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **SQLITE_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
+    **LIVE_SWITCHES,
 }
 
 

@@ -19,7 +19,7 @@ from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
 from sim.ledger import Ledger
 from sim.loop import Deadlock, SimLoop, Spinning
-from sim.mix import MODES, STORES, Mix, Shape, draw_mix, draw_shape
+from sim.mix import MODES, STORES, Mix, Shape, draw_code, draw_mix, draw_shape
 from sim.process import Process
 from sim.programs import Maker, longest, walk
 from stepwell.replay.bodies import Body
@@ -80,9 +80,11 @@ class World:
         self.calm_at = float("inf")
         self.budget = self.mix.budget
         self.processes: dict[str, Process] = {}
+        self.started: list[Process] = []  # all, also those that are no more
         self.closed: set[Process] = set()  # left in order, at the end
         maker = Maker(random.Random(self.rng.getrandbits(64)))
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
         inspector = self.backend.handle(
             make_environment(self.loop, self.host, random.Random(0), "inspector", lambda *_: None)
@@ -159,6 +161,7 @@ class World:
     def _start(self, name: str, is_worker: bool = True) -> None:
         process = Process(self, name, is_worker=is_worker)
         self.processes[name] = process
+        self.started.append(process)
         self.trace("start", name)
         process.start()
 
@@ -287,6 +290,8 @@ class World:
 
     def dispose(self) -> None:
         """Leave nothing that could reach into the next seed."""
+        for process in self.started:
+            process.environment.executor.close()
         self.loop.dispose()
         self.backend.close()
 

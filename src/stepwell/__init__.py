@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.sleep import Slept
     from stepwell.replay.primitives.wait_any import Arrived, signal, timer
     from stepwell.replay.step_context import StepContext
+    from stepwell.replay.sync_context import SyncContext
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
@@ -99,6 +100,7 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "StepwellError",
+    "SyncContext",
     "SyncEngine",
     "SyncHandle",
     "Tried",
@@ -161,6 +163,7 @@ _HOMES = {
     "stepwell.replay.primitives.receive": ["Message"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.replay.sync_context": ["SyncContext"],
     "stepwell.wiring": ["Engine"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

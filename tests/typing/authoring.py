@@ -6,7 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type
 
-from stepwell import Break, Context, Continue, Engine, Handle, Message, Retry, StepContext, Tried, step, workflow
+from stepwell import (
+    Break,
+    Context,
+    Continue,
+    Engine,
+    Handle,
+    Message,
+    Outcome,
+    Retry,
+    StepContext,
+    SyncContext,
+    Tried,
+    step,
+    workflow,
+)
 
 
 @dataclass
@@ -73,10 +87,51 @@ async def nothing(ctx: Context) -> int:
     return 1
 
 
+@workflow
+def plain_checkout(ctx: SyncContext, order: Order) -> Payment:
+    payment = ctx.step(charge, order, currency="USD")
+    assert_type(payment, Payment)
+    assert_type(ctx.step(pack, order), int)
+    assert_type(ctx.step(notify, order), str)
+    assert_type(ctx.step("named", plain, 1), str)
+    assert_type(ctx.try_step(charge, order), Tried[Payment])
+    assert_type(ctx.receive("approve"), Message)
+    assert_type(ctx.once("ref", lambda: 1), int)
+    assert_type(ctx.child(nothing), int)
+    assert_type(ctx.child(checkout, order), Payment)
+    assert_type(ctx.child_outcome(checkout, order), Outcome[Payment])
+
+    def branch(inner: SyncContext) -> int:
+        return inner.step(pack, order)
+
+    assert_type(ctx.join("both", {"a": branch, "b": branch}), dict[str, int])
+
+    def item(inner: SyncContext, number: int) -> str:
+        return str(number)
+
+    assert_type(ctx.map("all", item, [1, 2]), list[str])
+
+    def body(inner: SyncContext, count: int) -> Continue[int] | Break[str]:
+        return Break("done") if count > 3 else Continue(count + 1)
+
+    assert_type(ctx.loop("count", body, 0), str)
+    ctx.step(charge, 1)  # type: ignore[call-overload]
+    ctx.child(checkout, 1)  # type: ignore[misc]
+    return payment
+
+
+@workflow(name="plain", version=2)
+def plain_nothing(ctx: SyncContext) -> int:
+    return 1
+
+
 async def main() -> None:
     async with Engine("memory:", workflows=[checkout, nothing]) as engine:
         assert_type(await engine.start(checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(nothing)).result(), int)
+        assert_type(await engine.start(plain_checkout, Order("1")), Handle[Payment])
+        assert_type(await (await engine.start(plain_nothing)).result(), int)
+        await engine.start(plain_checkout, 1)  # type: ignore[misc]
         await engine.start(checkout, 1)  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
     assert_type(pack(Order("1")), int)

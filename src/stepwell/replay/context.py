@@ -135,7 +135,7 @@ class Context:
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """A logger that is silent on replay."""
-        return _SILENT if self.is_replaying else _LOG
+        return SILENT if self.is_replaying else _LOG
 
     # --- steps ---
 
@@ -470,4 +470,4 @@ class _Silent(logging.LoggerAdapter[logging.Logger]):
         return False
 
 
-_SILENT = _Silent(_LOG, {})
+SILENT = _Silent(_LOG, {})

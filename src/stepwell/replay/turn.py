@@ -21,6 +21,7 @@ from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.environment import Holder, Strands
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
@@ -49,8 +50,19 @@ class _Armed:
 class Turn:
     """The running code of one workflow, between the world's events."""
 
-    def __init__(self, run: Run, journal: Journal, inbox: Inbox, codec: Codec, context: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        journal: Journal,
+        inbox: Inbox,
+        codec: Codec,
+        context: Callable[[Any], Any],
+        strands: Strands | None = None,
+    ) -> None:
         self.run = run
+        self._strands = strands  # for plain functions
+        self._owns_strands = strands is None
+        self.plain: dict[Holder, None] = {}  # plain functions that have begun and not ended
         self.context = context  # makes the author's surface for a scope
         self.journal = journal
         self.codec = codec
@@ -170,6 +182,18 @@ class Turn:
         self._stored_waits = stored
         return waits
 
+    @property
+    def strands(self) -> Strands:
+        """Where plain functions run: on those of the process, or on its own if it was given none."""
+        if self._strands is None:
+            self._strands = Strands()
+        return self._strands
+
+    def rest(self) -> None:
+        """Hold no thread while nothing but waiting is left."""
+        for code in tuple(self.plain):
+            code.leave()
+
     def close(self) -> None:
         """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
         if self._is_closed:
@@ -186,6 +210,8 @@ class Turn:
         if self._root is not None and not self._root.done():
             self._root.cancel()
             self.loop.run_until_idle()
+        if self._owns_strands and self._strands is not None:
+            self._strands.close()
         if self._root is not None and self._root.done() and not self._root.cancelled():
             self._root.exception()  # heard: asyncio need not report it
 

@@ -248,6 +248,8 @@ class Execution:
             case Park():
                 self._is_over = True
                 self._stop_timer()
+                if self._turn is not None and self._turn.plain:
+                    self._turn.rest()
                 self._host.parked(self, applied.revision, is_awake=applied.is_awake)
             case BeginRollback():
                 self._begin_rollback(move)
@@ -334,9 +336,10 @@ class Execution:
 
     def _new_turn(self, inbox: Inbox) -> Turn:
         host = self._host
+        strands = host.environment.executor.strands
         if self.run.status is RunStatus.COMPENSATING:
-            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now())
-        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec)
+            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), strands)
+        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, strands)
 
     def _fence_of(self, claimed: Claimed) -> Fence:
         return Fence(self._host.lease.incarnation, claimed.run.epoch)
