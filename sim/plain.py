@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
 from stepwell.replay.definition import Workflow
-from stepwell.replay.sync_context import SyncContext
+from stepwell.replay.sync_context import SyncContext, SyncStream
 
 # What is no operation: it is read, or it raises.
-_AT_ONCE = ("now", "random", "uuid", "fail", "continue_as_new", "version", "patched", "deprecated", "removed")
+_AT_ONCE = frozenset(
+    {"now", "random", "uuid", "fail", "continue_as_new", "version", "patched", "deprecated", "removed", "publish_state"}
+)
 
 
 def twin_of(original: Workflow[Any, Any]) -> Workflow[Any, Any]:
@@ -79,6 +81,10 @@ class PlainTwin:
     def __init__(self, ctx: SyncContext) -> None:
         self._ctx = ctx
 
+    def stream(self, name: str) -> PlainStream:
+        """A stream whose appends are awaited."""
+        return PlainStream(self._ctx.stream(name))
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._ctx, name)
         if name in _AT_ONCE or not inspect.ismethod(found):
@@ -94,6 +100,21 @@ class PlainTwin:
             return Done(lambda: found(*given, **kwargs), outcome)
 
         return operation
+
+
+class PlainStream:
+    """Looks like a `Stream` to async code, and is a `SyncStream`."""
+
+    def __init__(self, stream: SyncStream) -> None:
+        self._stream = stream
+
+    def append(self, value: Any) -> Done:
+        """Append, when it is awaited."""
+        return Done(lambda: self._stream.append(value))
+
+    def close(self) -> Done:
+        """Close, when it is awaited."""
+        return Done(self._stream.close)
 
 
 def _mapping(branches: Any) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered, Start
     from stepwell.engine.handles import Handle
+    from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
@@ -100,6 +101,8 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "StepwellError",
+    "StreamItem",
+    "StreamReset",
     "SyncContext",
     "SyncEngine",
     "SyncHandle",
@@ -131,6 +134,7 @@ _HOMES = {
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered", "Start"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",

@@ -11,7 +11,10 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals and acts; workers; held signals. Equal if and only if nothing visible changed."""
+    """Runs with histories, signals, acts, published values and streams; workers; held signals.
+
+    Equal if and only if nothing visible changed.
+    """
     runs: dict[str, Any] = {}
     for run in await store.views.list_runs(RunFilter(), limit=_ALL):
         detail = await store.views.detail(run.run_id)
@@ -22,6 +25,11 @@ async def snapshot(store: Store) -> dict[str, Any]:
             "signals": detail.signals,
             "children": sorted(child.run_id for child in detail.children),
             "audit": await store.views.list_audit(run.run_id),
+            "published": await store.views.list_published(run.run_id),
+            "streams": {
+                stream: list((await store.views.read_stream(run.run_id, stream, after=0, limit=_ALL)).chunks)
+                for stream in await store.views.list_streams(run.run_id)
+            },
         }
     return {
         "runs": runs,

@@ -8,6 +8,7 @@ from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.hints import HintSuite
+from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
@@ -43,6 +44,7 @@ class StoreSuite(
     OutlookSuite,
     TimeSuite,
     HintSuite,
+    LiveSuite,
     ConcurrencySuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

@@ -13,6 +13,7 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
+from stepwell.engine.live import LiveReads
 from stepwell.engine.results import Results
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
@@ -81,7 +82,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade:
+class Facade(LiveReads):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(self, environment: Environment, store: Store, registry: Registry, codec: Codec) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from stepwell.clock import Duration
+from stepwell.codec.base import ANY
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
+    from stepwell.engine.live import Items
     from stepwell.engine.views import RunView
 
 Out = TypeVar("Out", covariant=True)
+T = TypeVar("T")
 
 
 class Handle(Generic[Out]):
@@ -47,6 +50,22 @@ class Handle(Generic[Out]):
     async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
         """Send a signal to this run."""
         await self._engine.signal(self.run_id, name, payload, dedup_key=dedup_key)
+
+    @overload
+    async def state(self, name: str = "") -> Any: ...
+    @overload
+    async def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
+    async def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What this run has published; see `Engine.state`."""
+        return await self._engine.state(self.run_id, name, as_type=as_type)
+
+    @overload
+    def stream(self, name: str, *, after: int = 0) -> Items[Any]: ...
+    @overload
+    def stream(self, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
+    def stream(self, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
+        """Follow a stream of this run; see `Engine.stream`."""
+        return self._engine.stream(self.run_id, name, after=after, as_type=as_type)
 
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""

@@ -163,6 +163,8 @@ def _value(kind: EntryKind, value: bytes) -> Any:
                 found.append([item[0], plain(payloads[at : at + item[-1]])])
                 at += item[-1]
             return found
+        case EntryKind.STREAM:
+            return None  # what was appended is in the stream
         case EntryKind.SLEEP:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import RunStatus
@@ -74,6 +75,8 @@ class Commit(NamedTuple):
     children: tuple[NewRun, ...] = ()
     waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
     move: Move | None = None  # None: stays running and owned
+    published: tuple[Published, ...] = ()
+    appends: tuple[Append, ...] = ()
 
 
 class Verdict(StrEnum):

@@ -89,6 +89,7 @@ class EntryKind(StrEnum):
     MAP = "a"
     ITEM = "i"  # of a map
     WAIT_ANY = "y"
+    STREAM = "n"  # an append from the workflow
     UNDO = "u"
 
     @property

@@ -18,6 +18,7 @@ from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import Location, Names
 from stepwell.model.runs import Run
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.step_streams import Outlet, StreamWriter
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +40,16 @@ class Body:
     is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
     output: str = ""  # what its process had written when it was killed
+    outlet: Outlet | None = field(default=None, repr=False)
+    begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
 
     @property
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
-        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, f"{run_id}:{path}")
+        key = f"{run_id}:{path}"
+        writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
+        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, writer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
+from stepwell.replay.showing import Showing
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
 
@@ -63,7 +64,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context:
+class Context(Showing):
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stepwell.replay.step_streams import StepStream, open_step_stream
+
+if TYPE_CHECKING:
+    from stepwell.replay.step_streams import StreamWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +26,8 @@ class StepContext:
     attempt: int
     is_final_attempt: bool
     idempotency_key: str
+    _writer: StreamWriter | None = field(default=None, repr=False, compare=False)
+
+    def stream(self, name: str) -> StepStream:
+        """A stream of this run, to append to while the body runs; see `docs/streams.md`."""
+        return open_step_stream(self._writer, self.path, name)

@@ -21,6 +21,7 @@ from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.race import First, Winner
 from stepwell.replay.primitives.receive import Message
 from stepwell.replay.primitives.sleep import Slept
+from stepwell.replay.primitives.stream import Stream
 from stepwell.replay.primitives.wait_any import Arrived, Awaited
 from stepwell.replay.step_context import StepContext
 
@@ -225,6 +226,21 @@ class SyncContext:
         """Wait for the first of several things; what loses stays where it is."""
         return self._ask("wait_any", name, lambda: self._ctx.wait_any(name, repeat=repeat, **awaited))
 
+    # --- to clients, while it runs ---
+
+    def publish_state(self, value: Any) -> None:
+        """Show a value to clients, who read it with `engine.state(run)`. It replaces the one before."""
+        self._code.read("publish_state", lambda: self._ctx.publish_state(value))
+
+    @property
+    def state(self) -> SyncState:
+        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.state(run, "progress")`."""
+        return SyncState(self._ctx, self._code)
+
+    def stream(self, name: str) -> SyncStream:
+        """A durable output that clients read by offset: `ctx.stream("log").append(line)`."""
+        return SyncStream(self._ctx.stream(name), self._code, name)
+
     # --- parallel ---
 
     def join(
@@ -388,6 +404,39 @@ class SyncContext:
     def _ask(self, kind: str, subject: Any, begin: Callable[[], Operation[T]]) -> T:
         name = subject if isinstance(subject, str) else getattr(subject, "name", None) or _name_of(subject)
         return self._code.ask(f"{kind} {name}", begin)
+
+
+class SyncState:
+    """`ctx.state["name"] = value` of a `def` workflow."""
+
+    __slots__ = ("_code", "_ctx")
+
+    def __init__(self, context: Context, code: PlainCode) -> None:
+        self._ctx = context
+        self._code = code
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Publish a value under a name."""
+        self._code.read(f"state {name}", lambda: self._ctx.state.__setitem__(name, value))
+
+
+class SyncStream:
+    """A stream of a `def` workflow."""
+
+    __slots__ = ("_code", "_name", "_stream")
+
+    def __init__(self, stream: Stream, code: PlainCode, name: str) -> None:
+        self._stream = stream
+        self._code = code
+        self._name = name
+
+    def append(self, value: Any) -> None:
+        """Append a value. It is recorded once, and reaches readers with the run's next commit."""
+        self._code.ask(f"append {self._name}", lambda: self._stream.append(value))
+
+    def close(self) -> None:
+        """Tell readers that nothing follows. The end of the run does the same."""
+        self._code.ask(f"close {self._name}", self._stream.close)
 
 
 def _plain_branches(branches: Mapping[str, Callable[[SyncContext], R]]) -> dict[str, Callable[..., Awaitable[R]]]:

@@ -34,6 +34,7 @@ from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
 from stepwell.replay.operations import Operation
+from stepwell.replay.step_streams import Outlet
 from stepwell.replay.suspend import Suspend
 
 Arrival = Signal | ChildOutcome | None  # None: the deadline passed
@@ -73,6 +74,8 @@ class Turn:
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
+        self.outlet: Outlet | None = None  # where running bodies put what they stream
+        self.closed_streams: set[str] = set()
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()
         self._settled: deque[tuple[Body, Attempted]] = deque()
@@ -239,11 +242,12 @@ class Turn:
         """Wait until all recorded results before this one have reached the code."""
         replays = self._replays
         # Nothing else is ready and nothing earlier is waiting: this result would be the next one anyway.
-        if not self.loop.ready and (not replays or replays[0][0] > entry.seq):
-            return
-        future: asyncio.Future[None] = self.loop.create_future()
-        heapq.heappush(replays, (entry.seq, 0, future))
-        await future
+        if self.loop.ready or (replays and replays[0][0] <= entry.seq):
+            future: asyncio.Future[None] = self.loop.create_future()
+            heapq.heappush(replays, (entry.seq, 0, future))
+            await future
+        if entry.seq > self.journal.position:
+            self.journal.position = entry.seq
 
     async def after_replay(self) -> None:
         """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""

@@ -12,6 +12,7 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.live import Append
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
@@ -24,6 +25,7 @@ from stepwell.replay.turn import Turn
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
+from stepwell.worker.outlet import BodyOutlet
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -64,6 +66,7 @@ class Execution:
         self._is_over = False
         self._is_leaving = False
         self._inbox = claimed.inbox
+        self._outlet: BodyOutlet | None = None
 
     @property
     def is_leaving(self) -> bool:
@@ -236,6 +239,8 @@ class Execution:
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
+        if self._outlet is not None:
+            self._outlet.acknowledge(self._number)
         self.run = self.run._replace(revision=applied.revision)
         match move:
             case None if self._is_cancelling:
@@ -300,6 +305,25 @@ class Execution:
         if not self._running:
             self._finish_cancel()
 
+    def _append(self, body: Body, append: Append) -> int | None:
+        """A running body appends to a stream: the number of the commit that carries it.
+
+        None if it is too late: a thread goes on after its timeout, and must not mix into the next attempt.
+        """
+        if self._is_over or self._turn is None or body not in self._running or body.is_unwanted:
+            return None
+        self._journal.append(append)
+        if self._sent is None:
+            if self._is_cancelling:
+                self._submit(None)
+            else:
+                self._commit_or_start()
+            return self._number
+        return self._number + 1
+
+    def _closed_streams(self) -> set[str]:
+        return self._turn.closed_streams if self._turn is not None else set()
+
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
@@ -335,6 +359,13 @@ class Execution:
         self.pump()
 
     def _new_turn(self, inbox: Inbox) -> Turn:
+        turn = self._begin_turn(inbox)
+        if self._outlet is None:
+            self._outlet = BodyOutlet(self._host.codec, self._closed_streams, self._append)
+        turn.outlet = self._outlet
+        return turn
+
+    def _begin_turn(self, inbox: Inbox) -> Turn:
         host = self._host
         strands = host.environment.executor.strands
         if self.run.status is RunStatus.COMPENSATING:

@@ -370,6 +370,8 @@ class Worker:
                 self._wake.set()
                 for run_id in tuple(self._executions):
                     self._look_at(run_id)
+            case HintKind.STREAM:
+                pass
             case HintKind.ENDED:
                 for run_id in hint.runs:
                     self._parking.forget(run_id)

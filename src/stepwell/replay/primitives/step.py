@@ -151,6 +151,7 @@ def _body(
         number,
         is_final,
         turn.loop.create_future(),
+        outlet=turn.outlet,
     )
 
 

@@ -15,6 +15,7 @@ class HintKind(Enum):
     READY = "ready"  # a run may be claimable now or at another time than known
     ENDED = "ended"  # runs ended or stopped moving
     MAIL = "mail"  # owned runs have something in their inbox, or a cancel to honour
+    STREAM = "stream"  # runs appended to a stream
     CHANGED = "changed"  # another process wrote: look at everything
 
 

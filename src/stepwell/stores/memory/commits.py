@@ -14,6 +14,7 @@ from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, end
+from stepwell.stores.memory.live import append, publish
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
 from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on
 from stepwell.stores.memory.transaction import Transaction
@@ -64,6 +65,10 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         _trim(tx, row, low, high)
     consume(tx, row, commit.consumed)
     claimed = tuple(one for new in commit.children if (one := _start_child(tx, row, new, quota)) is not None)
+    if commit.published:
+        publish(tx, row, commit.published)
+    if commit.appends:
+        append(tx, row, commit.appends)
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
     tx.change(

@@ -10,6 +10,7 @@ from typing import Any
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.runs import History, Parent, Previous, Run
 from stepwell.model.signals import Signal
@@ -114,6 +115,8 @@ class MemoryDatabase:
     entries: defaultdict[RunId, dict[Location, Entry]] = field(default_factory=lambda: defaultdict(dict))
     attempts: defaultdict[RunId, dict[tuple[Location, int], Attempt]] = field(default_factory=lambda: defaultdict(dict))
     cursors: defaultdict[RunId, dict[Location, Cursor]] = field(default_factory=lambda: defaultdict(dict))
+    published: defaultdict[RunId, dict[str, Published]] = field(default_factory=lambda: defaultdict(dict))
+    chunks: defaultdict[tuple[RunId, str], dict[int, Append]] = field(default_factory=lambda: defaultdict(dict))
     signals: dict[SignalId, SignalRow] = field(default_factory=dict)
     mailboxes: defaultdict[Mailbox, dict[int, SignalRow]] = field(default_factory=lambda: defaultdict(dict))
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
@@ -178,6 +181,12 @@ class MemoryDatabase:
                 "signals": tuple(row.freeze() for row in self.pending(("run", run_id))),
                 "children": sorted(self.children[run_id]),
                 "audit": list(self.audit.get(run_id, ())),
+                "published": sorted(self.published.get(run_id, {}).values()),
+                "streams": {
+                    stream: [(n, chunks[n].kind, chunks[n].source, chunks[n].value) for n in sorted(chunks)]
+                    for (owner, stream), chunks in sorted(self.chunks.items())
+                    if owner == run_id and chunks
+                },
             }
             for run_id in sorted(self.runs, reverse=True)
         }

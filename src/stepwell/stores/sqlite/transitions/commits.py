@@ -21,6 +21,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
+from stepwell.stores.sqlite.transitions.live import append, publish
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
@@ -133,6 +134,10 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         if tx.connection.changes() != 1:
             raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
     started = [_start_child(tx, run, new, quota, claimant) for new in commit.children]
+    if commit.published:
+        publish(tx, run, commit.published)
+    if commit.appends:
+        append(tx, run, commit.run_id, commit.appends)
     if commit.waits is not None:
         _replace_waits(tx, run, commit.waits)
     return tuple(claimed for claimed in started if claimed is not None)
