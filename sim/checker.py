@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
+from sim.checks.live import Live
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
@@ -56,6 +57,7 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.signals = Signals(self)
+        self.live = Live(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
         """Note a broken promise."""
@@ -88,6 +90,7 @@ class Checker:
         match method:
             case "apply":
                 check_apply(self, args[0], answer, before, after, now)
+                self.live.applied(args[0], answer)
                 for applied in answer:
                     self._saw_claims(applied.claimed)
             case "cancel":

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sim.checks.streams import STREAM
 from sim.ledger import draw_here, world_here
 from sim.plain import PlainTwin, twin_of
 from sim.programs import Node
@@ -37,7 +38,20 @@ async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
     world.body_began(info, after)
     if node["lasts"]:
         await asyncio.sleep(node["lasts"])
+    if node["kind"] == "streaming":
+        await _stream(info, node)
     return _outcome(info, node)
+
+
+async def _stream(info: StepContext, node: Node) -> None:
+    """Append some chunks; each execution of the body has a tag of its own, as a model never says the same twice."""
+    world = world_here()
+    tag, stream = world.next_tag(), info.stream(STREAM)
+    for number in range(node["chunks"]):
+        await stream.append([tag, number])
+        world.checker.live.acknowledged[tag] = number + 1
+        if info.attempt == 1 and number + 1 == node["breaks"]:
+            raise Flaky("in the middle of a stream")
 
 
 def _outcome(info: StepContext, node: Node) -> Any:
@@ -169,6 +183,13 @@ class Interpreter:
                     *node["names"], count=node["count"], timeout=node["timeout"], name=name
                 )
                 value = ["many", [[message.name, message.payload] for message in messages]]
+            case "append":
+                await ctx.stream(STREAM).append(path)
+                return ["appended"]
+            case "publish":
+                ctx.publish_state(path)
+                ctx.state["place"] = path
+                return ["published"]
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
             case "spawn":

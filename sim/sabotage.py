@@ -16,7 +16,7 @@ from unittest.mock import patch
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
-from sim.sabotage_live import LIVE_SWITCHES
+from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -31,6 +31,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
     **LIVE_SWITCHES,
+    **LIVE_STORE_SWITCHES,
 }
 
 
@@ -57,7 +58,8 @@ def store_of(name: str) -> str:
     """The store that a switch is about."""
     if name in SQLITE_SWITCHES:
         return "sqlite"
-    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    of_memory = {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LIVE_STORE_SWITCHES}
+    return "memory" if name in of_memory else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

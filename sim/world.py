@@ -99,6 +99,7 @@ class World:
         self._mended: set[str] = set()
         self._calls: Counter[str] = Counter()
         self._poisonings: Counter[str] = Counter()
+        self._tags = 0
 
     # --- the story ---
 
@@ -233,6 +234,11 @@ class World:
         self.stats["undone"] += 1
         if result != ["did", node["id"], node["value"]]:
             self.violate("I30", info.run_id, f"{info.path} was given {result!r}")
+
+    def next_tag(self) -> str:
+        """A name for one execution of a body."""
+        self._tags += 1
+        return f"t{self._tags}"
 
     def poisoned(self, run_id: str) -> None:
         """A body takes its process down."""

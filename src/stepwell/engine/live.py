@@ -66,7 +66,7 @@ async def follow(
 ) -> Items[Any]:
     """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
     run = await find()
-    reader = _Reader(codec, run, name, after, hint)
+    reader = StreamReader(codec, run, name, after, hint)
     changed = asyncio.Event()
     unlisten = store.wakeups.listen(lambda told: _hear(told, run.run_id, changed))
     try:
@@ -85,8 +85,8 @@ async def follow(
         unlisten()
 
 
-class _Reader:
-    """How far one reader is, and what it has of whom."""
+class StreamReader:
+    """How far one reader is, and what it may have of whom."""
 
     def __init__(self, codec: Codec, run: Run, name: str, after: int, hint: Any) -> None:
         self._codec = codec
