@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock, SystemClock
+from stepwell.errors import NonDeterministicError
 from stepwell.ids import Ids, SystemIds
 
 T = TypeVar("T")
+
+
+_HERE = threading.local()
 
 
 class Strand:
@@ -62,6 +66,7 @@ class Strand:
         self._go.release()
 
     def _serve(self) -> None:
+        _HERE.is_strand = True
         while True:
             self._go.acquire()
             if self._call is None:
@@ -169,6 +174,13 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for its result in the caller's thread."""
+        if getattr(_HERE, "is_strand", False):
+            work.close()
+            raise NonDeterministicError(
+                "a blocking engine was called in the code of a workflow",
+                why="each recovery would call it again, and the engine that runs the workflow would wait for itself",
+                fix="call it inside a step, or use ctx.child, ctx.spawn and ctx.receive",
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

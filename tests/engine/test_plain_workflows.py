@@ -206,6 +206,23 @@ async def test_a_compensation_may_be_a_plain_function_with_operations():
 # --- misuse ---
 
 
+async def test_a_blocking_engine_is_refused_in_the_code_of_a_workflow():
+    engines: list[SyncEngine] = []
+
+    @workflow
+    def flow(ctx: SyncContext) -> str:
+        return str(engines[0].status(ctx.run_id))
+
+    def use() -> None:
+        with SyncEngine("memory:", workflows=[flow]) as engine:
+            engines.append(engine)
+            engine.start(flow).result("5s")
+
+    with pytest.raises(RunPaused, match="blocking engine was called") as paused:
+        await asyncio.to_thread(use)
+    assert "inside a step" in paused.value.fix
+
+
 def test_a_context_of_the_other_kind_is_refused():
     with pytest.raises(InvalidOptionError, match="is a `def` and takes a Context") as refused:
 

@@ -16,11 +16,15 @@ from stepwell import (
     Outcome,
     Retry,
     StepContext,
+    StreamItem,
+    StreamReset,
     SyncContext,
+    SyncEngine,
     Tried,
     step,
     workflow,
 )
+from stepwell.replay.sync_context import SyncStream
 
 
 @dataclass
@@ -48,6 +52,7 @@ def pack(order: Order) -> int:
 
 @step
 async def notify(info: StepContext, order: Order) -> str:
+    await info.stream("tokens").append(order.id)
     return info.idempotency_key
 
 
@@ -115,6 +120,10 @@ def plain_checkout(ctx: SyncContext, order: Order) -> Payment:
         return Break("done") if count > 3 else Continue(count + 1)
 
     assert_type(ctx.loop("count", body, 0), str)
+    ctx.publish_state(payment)
+    ctx.state["progress"] = 0.5
+    assert_type(ctx.stream("tokens"), SyncStream)
+    ctx.stream("tokens").append("word")
     ctx.step(charge, 1)  # type: ignore[call-overload]
     ctx.child(checkout, 1)  # type: ignore[misc]
     return payment
@@ -134,4 +143,14 @@ async def main() -> None:
         await engine.start(plain_checkout, 1)  # type: ignore[misc]
         await engine.start(checkout, 1)  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
+        run = await engine.start(checkout, Order("1"))
+        assert_type(await run.state(as_type=Payment), Payment | None)
+        assert_type(await engine.state("key", "progress", as_type=float), float | None)
+        async for item in run.stream("tokens", as_type=str):
+            assert_type(item, StreamItem[str] | StreamReset)
+        run.stream("tokens", after="1")  # type: ignore[call-overload]
+    with SyncEngine("memory:") as blocking:
+        assert_type(blocking.state("key", as_type=Payment), Payment | None)
+        for each in blocking.stream("key", "tokens", as_type=str):
+            assert_type(each, StreamItem[str] | StreamReset)
     assert_type(pack(Order("1")), int)

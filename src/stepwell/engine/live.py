@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar, assert_never, overload
 from stepwell.codec.base import ANY, Codec
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.ids import RunId
-from stepwell.model.live import Chunk, ChunkKind, Page, Published
-from stepwell.model.locations import check_name
+from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
 from stepwell.model.runs import Run
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.step_streams import chunk_place
@@ -51,8 +50,8 @@ Items = AsyncIterator[StreamItem[V] | StreamReset]
 
 def check_stream(name: str, after: Any) -> None:
     """Refuse what no stream can be read by."""
-    check_name(name, what="stream name")
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+    check_shown_name(name, what="stream name")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < 1 << 63:
         raise InvalidOptionError(
             f"a stream cannot be read after offset {after!r}",
             where=f"stream {name!r}",

@@ -5,6 +5,21 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from stepwell.errors import InvalidNameError
+from stepwell.model.locations import check_name
+
+
+def check_shown_name(name: str, *, what: str) -> str:
+    """Refuse a name that could not be part of a path, or that no store could keep."""
+    check_name(name, what=what)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidNameError(
+            f"{what} {name!r} cannot be stored", why="it has half of a surrogate pair", fix="give another name"
+        ) from error
+    return name
+
 
 class Published(NamedTuple):
     """A named value that clients can read.

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepwell.codec.base import ANY, Codec, Place, Row
 from stepwell.errors import InvalidOptionError, StreamClosedError
 from stepwell.ids import RunId
-from stepwell.model.live import Append, ChunkKind
-from stepwell.model.locations import check_name
+from stepwell.model.live import Append, ChunkKind, check_shown_name
 
 if TYPE_CHECKING:
     from stepwell.replay.bodies import Body
@@ -87,7 +86,7 @@ class StepStream:
 
 def open_step_stream(writer: StreamWriter | None, path: str, name: str) -> StepStream:
     """The stream of that name, for one attempt at a step."""
-    check_name(name, what="stream name")
+    check_shown_name(name, what="stream name")
     if writer is None:
         raise InvalidOptionError(
             f"step {path} cannot append to stream {name!r}",

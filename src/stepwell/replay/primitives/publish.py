@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.codec.base import ANY, Place, Row
 from stepwell.ids import RunId
-from stepwell.model.locations import check_name
+from stepwell.model.live import check_shown_name
 from stepwell.replay.recorded import settle_value
 from stepwell.replay.scopes import Scope
 
@@ -20,7 +20,7 @@ def publish_state(scope: Scope, name: str, value: Any) -> None:
     scope.check_open()
     turn = scope.turn
     if name:
-        check_name(name, what="state name")
+        check_shown_name(name, what="state name")
     stored, _ = settle_value(turn, value, ANY, state_place(turn.run.workflow, turn.run.run_id, name))
     turn.journal.publish(name, stored)
 
@@ -41,5 +41,5 @@ class State:
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Publish a value under a name."""
-        check_name(name, what="state name")
+        check_shown_name(name, what="state name")
         publish_state(self._scope, name, value)

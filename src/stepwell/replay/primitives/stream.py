@@ -7,8 +7,8 @@ from typing import Any
 from stepwell.codec.base import ANY
 from stepwell.errors import InvalidOptionError
 from stepwell.model.entries import Entry
-from stepwell.model.live import Append, ChunkKind
-from stepwell.model.locations import ROOT, Location, check_name
+from stepwell.model.live import Append, ChunkKind, check_shown_name
+from stepwell.model.locations import ROOT, Location
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.operations import Operation
 from stepwell.replay.recorded import settle_value
@@ -25,7 +25,7 @@ class Stream:
 
     def __init__(self, scope: Scope, name: str) -> None:
         self._scope = scope
-        self._name = check_name(name, what="stream name")
+        self._name = check_shown_name(name, what="stream name")
 
     def append(self, value: Any) -> Operation[None]:
         """Append a value. It is recorded once, and reaches readers with the run's next commit."""
