@@ -95,6 +95,8 @@ async def test_state_is_read_while_it_runs_and_after_its_end(engine: Engine):
         await run.state("mood", as_type=Progress)
     with pytest.raises(NotFoundError):
         await engine.state("nobody")
+    with pytest.raises(NotFoundError):
+        await anext(engine.stream("nobody", "out"))
 
 
 async def test_a_reader_gets_items_as_they_come_and_ends_with_the_run(engine: Engine):

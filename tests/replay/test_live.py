@@ -199,3 +199,85 @@ async def test_a_reader_that_comes_back_with_its_offset_goes_on_there(harness: H
         assert [one for one in rest if isinstance(one, StreamItem)] == everything[index + 1 :]
     resumed = [one async for one in harness._any.stream(run.run_id, "out", after=2)]
     assert resumed[0] == StreamReset(3, "one", 2)  # offset 2 was of the attempt that failed
+
+
+async def test_a_reader_that_hears_no_hint_looks_again_by_itself(harness: Harness, ledger: Ledger):
+    worker = await harness.worker(streaming(ledger).workflow)
+    reader = await harness.client()
+    reader.wire.drops_hints = True
+    run = await worker.start("program")
+    seen: list[Any] = []
+
+    async def read() -> None:
+        async for item in reader.engine.stream(run.run_id, "out"):
+            seen.append(item)
+
+    reading = reader._executor.spawn(read(), name="reader")
+    await harness.advance("8s")
+    await reading
+
+    assert [item for item in seen if isinstance(item, StreamItem)][-1].value == "end"
+
+
+async def test_an_idle_reader_looks_about_once_a_second(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.stream("out").append("one")
+        await ctx.receive("go")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+
+    async def read() -> list[Any]:
+        return [item async for item in worker.engine.stream(run.run_id, "out")]
+
+    reading = worker._executor.spawn(read(), name="reader")
+    await harness.drain()
+    before = worker.wire.calls.count("views.read_stream")
+    await harness.advance("10s")
+    assert worker.wire.calls.count("views.read_stream") - before <= 11
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert len(await reading) == 1
+
+
+async def test_a_chain_shows_what_its_last_run_published(harness: Harness):
+    @workflow
+    async def flow(ctx: Context, number: int) -> None:
+        ctx.state["number"] = number
+        await ctx.stream("out").append(number)
+        if number < 3:
+            ctx.continue_as_new(number + 1)
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow, 1)
+    await harness.drain()
+
+    assert await worker.do(worker.engine.state(run.run_id, "number")) == 3
+    assert [item.value async for item in worker.engine.stream(run.run_id, "out")] == [1]  # a stream ends with its run
+
+
+async def test_a_stopped_replay_shows_no_older_value(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def first(ctx: Context) -> None:
+        for name in "abc":
+            ctx.publish_state(name)
+            await ctx.step(name, ledger.act)
+        await ctx.receive("go")
+
+    @workflow(name="flow")
+    async def changed(ctx: Context) -> None:
+        ctx.publish_state("a")
+        await ctx.step("a", ledger.act)
+        await ctx.sleep("b", "1s")
+
+    worker = await harness.worker(first)
+    run = await worker.start(first)
+    await harness.drain()
+    worker = await harness.deploy(worker, changed)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "paused"
+    assert await harness._any.state(run.run_id) == "c"

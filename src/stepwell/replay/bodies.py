@@ -49,7 +49,7 @@ class Body:
         run_id, path = self.run.run_id, self.names.text(self.location)
         key = f"{run_id}:{path}"
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
-        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, writer)
+        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, _writer=writer)
 
 
 @dataclass(frozen=True, slots=True)
