@@ -18,6 +18,8 @@ from stepwell.ids import Ids, SystemIds
 T = TypeVar("T")
 
 
+IDLE_SECONDS = 0.5  # how long threads for blocking calls outlast the last one
+
 _HERE = threading.local()
 
 
@@ -142,6 +144,9 @@ class SystemExecutor:
     def __init__(self, threads_max: int = 32) -> None:
         self._threads_max = threads_max
         self._pool: ThreadPoolExecutor | None = None
+        self._calls = 0  # made so far
+        self._running = 0  # of them, not ended
+        self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
         self.strands = Strands()
 
@@ -155,10 +160,33 @@ class SystemExecutor:
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="stepwell-step")
-        return asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._calls += 1
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        if self._running == 0 and self._rest is None and self._pool is not None:
+            self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
+
+    def _let_go(self, calls: int) -> None:
+        """Nothing was called for a while: runs that only wait need no threads."""
+        self._rest = None
+        if calls == self._calls:
+            self._end_pool()
+        elif self._running == 0:
+            self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
 
     def close(self) -> None:
         self.strands.close()
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        self._end_pool()
+
+    def _end_pool(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
