@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
+from sim.checks.live import Live
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.outbox import METHODS, Outbox
 from sim.checks.shadow import Shadow
@@ -60,6 +61,7 @@ class Checker:
         self.signals = Signals(self)
         self.events = Events(self)
         self.outbox = Outbox(self)
+        self.live = Live(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
         """Note a broken promise."""
@@ -97,6 +99,7 @@ class Checker:
             case "apply":
                 check_apply(self, args[0], answer, before, after, now)
                 self.events.applied(args[0], answer, after)
+                self.live.applied(args[0], answer)
                 for applied in answer:
                     self._saw_claims(applied.claimed)
             case "cancel":

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sim.loop import SimLoop
 from stepwell.clock import Instant
-from stepwell.environment import Environment
+from stepwell.environment import Environment, Strands
 from stepwell.ids import format_uuid7
 from stepwell.replay.bodies import Body
 
@@ -69,6 +69,7 @@ class SimExecutor:
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
         self._loop = loop
         self._rng = rng
+        self.strands = Strands(3)  # few, so that code often has to give one up and be run again
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine in the process of the caller."""
@@ -91,7 +92,8 @@ class SimExecutor:
                 future.set_result(value)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Let go of threads."""
+        self.strands.close()
 
 
 def make_environment(

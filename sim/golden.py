@@ -23,6 +23,9 @@ class _Builder:
         undo = {"undo_fails": "no", "undo_lasts": 0} if kind.startswith("undoable") else {}
         return self.node(op, kind=kind, lasts=lasts, value=kind, fails=1, **undo, **parts)
 
+    def streaming(self, chunks: int, breaks: int = 0, lasts: float = 0.01) -> Node:
+        return self.step("streaming", lasts=lasts, chunks=chunks, breaks=breaks)
+
     def sleep(self, seconds: float = 0.05) -> Node:
         return self.node("sleep", seconds=seconds)
 
@@ -113,5 +116,16 @@ def golden_programs() -> dict[str, Program]:
         "emits and fails": b.program(b.step("fatal", op="try_step", events=1), b.step("flaky", events=2)),
         "emits while undoing": b.program(b.step("undoable", events=1), b.step("undoable", events=1), ending="fail"),
         "emits in a chain": b.program(b.node("emit", event="red"), b.step(), continues=2),
+        "streams": b.program(b.node("append"), b.streaming(3), b.node("publish"), b.step(), b.node("append")),
+        "a stream that breaks": b.program(b.streaming(3, breaks=2), b.sleep(1.0), b.step()),
+        "streams in branches": b.program(
+            b.branches(
+                "join", b.step("streaming", chunks=2, breaks=1), b.step("streaming", chunks=2, breaks=0), **join
+            ),
+            b.branches("race", b.step("streaming", chunks=4, breaks=0, lasts=0.1), b.sleep(), **race),
+        ),
+        "state": b.program(
+            b.node("publish"), b.branches("join", b.seq(b.step(), b.node("publish")), b.step(), **join), b.sleep(2.0)
+        ),
         "version": b.program(b.step(), b.node("version"), b.step()),
     }

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sim.checks.streams import STREAM
 from sim.ledger import draw_here, world_here
+from sim.plain import PlainTwin, twin_of
 from sim.programs import Node
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.retries import Retry
@@ -39,12 +41,25 @@ async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
     _emit(info, node)
     if node["lasts"]:
         await asyncio.sleep(node["lasts"])
+    if node["kind"] == "streaming":
+        await _stream(info, node)
     return _outcome(info, node)
 
 
 def _emit(info: StepContext, node: Node) -> None:
     for number in range(node.get("events", 0)):
         info.emit("blue" if number else "red", {"number": number, "attempt": info.attempt})
+
+
+async def _stream(info: StepContext, node: Node) -> None:
+    """Append some chunks; each execution of the body has a tag of its own, as a model never says the same twice."""
+    world = world_here()
+    tag, stream = world.next_tag(), info.stream(STREAM)
+    for number in range(node["chunks"]):
+        await stream.append([tag, number])
+        world.checker.live.acknowledged[tag] = number + 1
+        if info.attempt == 1 and number + 1 == node["breaks"]:
+            raise Flaky("in the middle of a stream")
 
 
 def _outcome(info: StepContext, node: Node) -> Any:
@@ -147,6 +162,8 @@ class Interpreter:
                 return await self._race(ctx, node, path)
             case "loop":
                 return await self._loop(ctx, node, path)
+            case "gather" if isinstance(ctx, PlainTwin):
+                return [await self.operation(ctx, item, at) for item in node["items"]]
             case "gather":
                 return list(await asyncio.gather(*(self.operation(ctx, item, at) for item in node["items"])))
             case _:
@@ -189,6 +206,13 @@ class Interpreter:
                 value = ["many", [[message.name, message.payload] for message in messages]]
             case "observe":
                 return ["seen", self._observe(ctx, node)]
+            case "append":
+                await ctx.stream(STREAM).append(path)
+                return ["appended"]
+            case "publish":
+                ctx.publish_state(path)
+                ctx.state["place"] = path
+                return ["published"]
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
             case "spawn":
@@ -331,3 +355,4 @@ async def helper(ctx: Context, program: dict[str, Any]) -> Any:
 
 HELPER: Workflow[Any, Any] = helper
 WORKFLOWS = (PROGRAM, HELPER)
+PLAIN_WORKFLOWS = (twin_of(PROGRAM), twin_of(HELPER))

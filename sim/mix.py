@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from sim.programs import walk
 from stepwell.config import WorkerSettings
 
+Code = Literal["async", "plain", "mixed"]
 MODES = ("live", "yield")
 STORES = ("memory", "sqlite")
 
@@ -110,6 +113,14 @@ def draw_mix(rng: random.Random) -> Mix:
         case _:
             pass
     return mix
+
+
+def draw_code(rng: random.Random, programs: list[dict[str, Any]]) -> Code:
+    """Whether workflows are `async def`, `def`, or this in one process and that in the next."""
+    code: Code = rng.choices(("async", "plain", "mixed"), (6, 2, 2))[0]
+    if code == "mixed" and any(node["op"] == "gather" for program in programs for node in walk(program)):
+        return "plain"  # what a plain function does one after the other cannot be taken over by one that gathers
+    return code
 
 
 def draw_shape(rng: random.Random, store: str, mode: str) -> Shape:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sim.environment import make_environment
 from sim.faults import FaultyStore
-from sim.interpreter import WORKFLOWS
+from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.workers import NewWorker
 from stepwell.replay.bodies import Body
@@ -43,9 +43,10 @@ class Process:
         self._asked: dict[asyncio.Future[Any], None] = {}
         self.inner = world.backend.handle(self.environment)
         self.store = FaultyStore(self, self.inner)
+        is_plain = world.code == "plain" or (world.code == "mixed" and len(world.started) % 2 == 0)
         self.engine: Engine = Engine(
             self.store,
-            workflows=WORKFLOWS,
+            workflows=PLAIN_WORKFLOWS if is_plain else WORKFLOWS,
             worker=is_worker,
             settings=world.shape.settings,
             environment=self.environment,
@@ -86,6 +87,7 @@ class Process:
     def _end(self) -> None:
         self.is_ready = False
         self.lane.kill()
+        self.environment.executor.close()
         asked, self._asked = self._asked, {}
         for future in asked:
             if not future.done():

@@ -146,6 +146,8 @@ class Maker:
 
     def _leaf(self) -> Node:
         kind = self._pick(self._leaves)
+        if kind in ("once", "clock", "version") and self._side.random() < 0.4:
+            return self._node(self._side.choice(("append", "append", "publish")))
         match kind:
             case "step" | "try_step":
                 return self._step(kind)
@@ -207,6 +209,8 @@ class Maker:
             value=rng.choice(VALUES),
             fails=rng.randint(1, 2),
         )
+        if kind == "ok" and op == "step" and self._side.random() < 0.25:
+            node |= {"kind": "streaming", "chunks": self._side.randint(1, 4), "breaks": self._side.choice((0, 0, 1, 2))}
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))

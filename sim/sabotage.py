@@ -17,6 +17,7 @@ from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_events import EVENT_SWITCHES, SQLITE_EVENT_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
@@ -37,6 +38,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **RARE_SWITCHES,
     **OUTBOX_SWITCHES,
     **OUTBOX_SQLITE_SWITCHES,
+    **LIVE_SWITCHES,
+    **LIVE_STORE_SWITCHES,
 }
 
 
@@ -63,7 +66,7 @@ def store_of(name: str) -> str:
     """The store that a switch is about."""
     if name in {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES}:
         return "sqlite"
-    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES}
+    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
     return "memory" if name in {**memory, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
 
 

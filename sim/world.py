@@ -19,7 +19,7 @@ from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
 from sim.ledger import Ledger
 from sim.loop import Deadlock, SimLoop, Spinning
-from sim.mix import MODES, STORES, Mix, Shape, draw_mix, draw_shape
+from sim.mix import MODES, STORES, Mix, Shape, draw_code, draw_mix, draw_shape
 from sim.process import Process
 from sim.programs import Maker, longest, walk
 from sim.sinks import Sinks
@@ -81,9 +81,11 @@ class World:
         self.calm_at = float("inf")
         self.budget = self.mix.budget
         self.processes: dict[str, Process] = {}
+        self.started: list[Process] = []  # all, also those that are no more
         self.closed: set[Process] = set()  # left in order, at the end
         maker = Maker(random.Random(self.rng.getrandbits(64)))
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
         inspector = self.backend.handle(
             make_environment(self.loop, self.host, random.Random(0), "inspector", lambda *_: None)
@@ -100,6 +102,7 @@ class World:
         self._mended: set[str] = set()
         self._calls: Counter[str] = Counter()
         self._poisonings: Counter[str] = Counter()
+        self._tags = 0
 
     # --- the story ---
 
@@ -162,6 +165,7 @@ class World:
     def _start(self, name: str, is_worker: bool = True) -> None:
         process = Process(self, name, is_worker=is_worker)
         self.processes[name] = process
+        self.started.append(process)
         self.trace("start", name)
         process.start()
 
@@ -234,6 +238,11 @@ class World:
         if result != ["did", node["id"], node["value"]]:
             self.violate("I30", info.run_id, f"{info.path} was given {result!r}")
 
+    def next_tag(self) -> str:
+        """A name for one execution of a body."""
+        self._tags += 1
+        return f"t{self._tags}"
+
     def poisoned(self, run_id: str) -> None:
         """A body takes its process down."""
         self._poisonings[run_id] += 1
@@ -290,6 +299,8 @@ class World:
 
     def dispose(self) -> None:
         """Leave nothing that could reach into the next seed."""
+        for process in self.started:
+            process.environment.executor.close()
         self.loop.dispose()
         self.backend.close()
 

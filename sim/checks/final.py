@@ -24,6 +24,7 @@ def check_end(world: World) -> None:
         checker.compare(run_id, detail.history.entries)
         check_model(world, detail.run)
         check_replay(world, detail)
+        checker.live.check_end(world, detail)
     _check_promises(world)
     _check_signals(world)
     checker.events.end()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sim.interpreter import HELPER, PROGRAM
+from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from sim.model import FAIL, OK, outcomes_of_program, refuse_program
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.model.commits import BeginRollback, End
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sim.world import World
 
 _CODEC = JsonCodec()
-_WORKFLOWS = {"program": PROGRAM, "helper": HELPER}
 
 
 def check_replay(world: World, detail: Detail) -> None:
@@ -29,7 +28,8 @@ def check_replay(world: World, detail: Detail) -> None:
     run, checker = detail.run, world.checker
     if checker.shadow(run.run_id).loops and run.status not in KEEPS_CURSORS:
         return  # a loop was left by an error: what it had trimmed is gone, and its cursor went with the run
-    workflow = _WORKFLOWS[run.workflow]
+    known = PLAIN_WORKFLOWS if world.code == "plain" else WORKFLOWS
+    workflow = next(each for each in known if each.name == run.workflow)
     shadow = checker.shadow(run.run_id)
     forward = tuple(entry for entry in detail.history.entries if "~undo" not in shadow.path(entry.location))
     journal = Journal(run.run_id, detail.history._replace(entries=forward), run.last_seq)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
+    from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, RunView, SignalView, WaitView
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.wait_any import Arrived, done, signal, timer
     from stepwell.replay.signals import Cancel, Request, Signal
     from stepwell.replay.step_context import StepContext
+    from stepwell.replay.sync_context import SyncContext
     from stepwell.sinks.base import EmittedEvent, Sink
     from stepwell.sinks.handlers import handler
     from stepwell.sinks.signatures import verify_signature
@@ -128,6 +130,9 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "StepwellError",
+    "StreamItem",
+    "StreamReset",
+    "SyncContext",
     "SyncEngine",
     "SyncHandle",
     "TopicFullError",
@@ -170,6 +175,7 @@ _HOMES = {
     "stepwell.engine.facade": ["Recovered"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "SignalView", "WaitView"],
     "stepwell.errors": [
@@ -212,6 +218,7 @@ _HOMES = {
     "stepwell.replay.signals": ["Cancel", "Request", "Signal"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.replay.sync_context": ["SyncContext"],
     "stepwell.sinks.base": ["EmittedEvent", "Sink"],
     "stepwell.sinks.handlers": ["handler"],
     "stepwell.sinks.signatures": ["verify_signature"],

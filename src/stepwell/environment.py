@@ -12,13 +12,118 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock, SystemClock
+from stepwell.errors import NonDeterministicError
 from stepwell.ids import Ids, SystemIds
 
 T = TypeVar("T")
 
 
+IDLE_SECONDS = 0.5  # how long threads for blocking calls outlast the last one
+
+_HERE = threading.local()
+
+
+class Strand:
+    """A thread that runs only while its owner waits for it: of the two, one runs at any moment, never both.
+
+    So what they do together is as deterministic as a call, and needs no locks.
+    """
+
+    def __init__(self) -> None:
+        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
+        self._call: Callable[[], None] | None = None
+        self.is_busy = False  # its call has begun and not ended
+        self.is_lost = False  # its owner was interrupted while it ran: the two no longer take turns
+        self._thread = threading.Thread(target=self._serve, name="stepwell-code", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is this thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def begin(self, call: Callable[[], None]) -> None:
+        """Run a call, which raises nothing, until it pauses or ends."""
+        self._call, self.is_busy = call, True
+        self.resume()
+
+    def resume(self) -> None:
+        """Let the call go on until it pauses again or ends."""
+        self._go.release()
+        try:
+            self._back.acquire()
+        except BaseException:
+            self.is_lost = True
+            raise
+
+    def pause(self) -> None:
+        """Inside the call: give control back to the owner, until it resumes this."""
+        self._back.release()
+        self._go.acquire()
+
+    def end(self) -> None:
+        """Let the thread end. It must not be busy."""
+        self._go.release()
+
+    def _serve(self) -> None:
+        _HERE.is_strand = True
+        while True:
+            self._go.acquire()
+            if self._call is None:
+                return
+            self._call()
+            self._call, self.is_busy = None, False
+            self._back.release()
+
+
+class Holder(Protocol):
+    """Code that stands still on a strand, and can give it up at any time."""
+
+    @property
+    def cost(self) -> int:
+        """How much work it is to come here again on another strand."""
+        ...
+
+    def leave(self) -> None:
+        """Give the strand back at once."""
+        ...
+
+
+class Strands:
+    """A bounded number of strands. When all are held, the holder that loses least gives its own up."""
+
+    def __init__(self, strands_max: int = 8) -> None:
+        self._strands_max = strands_max
+        self._idle: list[Strand] = []
+        self._held: dict[Holder, Strand] = {}
+
+    def take(self, holder: Holder) -> Strand:
+        """A strand for this holder."""
+        if not self._idle and len(self._held) >= self._strands_max:
+            min(self._held, key=lambda held: held.cost).leave()
+        strand = self._held[holder] = self._idle.pop() if self._idle else Strand()
+        return strand
+
+    def give_back(self, holder: Holder) -> None:
+        """The holder's call has ended."""
+        strand = self._held.pop(holder)
+        if not strand.is_lost:
+            self._idle.append(strand)
+
+    def close(self) -> None:
+        """Take every strand back, and let their threads end."""
+        for holder in tuple(self._held):
+            holder.leave()
+        while self._idle:
+            self._idle.pop().end()
+
+
 class Executor(Protocol):
     """Starts concurrent work: coroutines on the loop, blocking calls beside it."""
+
+    strands: Strands
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine as its own unit of work."""
@@ -39,7 +144,11 @@ class SystemExecutor:
     def __init__(self, threads_max: int = 32) -> None:
         self._threads_max = threads_max
         self._pool: ThreadPoolExecutor | None = None
+        self._calls = 0  # made so far
+        self._running = 0  # of them, not ended
+        self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
+        self.strands = Strands()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -51,9 +160,33 @@ class SystemExecutor:
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="stepwell-step")
-        return asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._calls += 1
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        if self._running == 0 and self._rest is None and self._pool is not None:
+            self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
+
+    def _let_go(self, calls: int) -> None:
+        """Nothing was called for a while: runs that only wait need no threads."""
+        self._rest = None
+        if calls == self._calls:
+            self._end_pool()
+        elif self._running == 0:
+            self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
 
     def close(self) -> None:
+        self.strands.close()
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        self._end_pool()
+
+    def _end_pool(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
@@ -69,6 +202,13 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for its result in the caller's thread."""
+        if getattr(_HERE, "is_strand", False):
+            work.close()
+            raise NonDeterministicError(
+                "a blocking engine was called in the code of a workflow",
+                why="each recovery would call it again, and the engine that runs the workflow would wait for itself",
+                fix="call it inside a step, or use ctx.child, ctx.spawn and ctx.receive",
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -5,6 +5,7 @@
     │   ├── DuplicateNameError          SW101
     │   ├── InvalidNameError            SW102
     │   ├── InvalidOptionError          SW103
+    │   ├── StreamClosedError           SW171
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
     ├── ReplayError                     history and code disagree; the run is paused, nothing was run
@@ -114,6 +115,12 @@ class InvalidOptionError(DefinitionError):
     """An option has a value that can have no meaning, such as a negative duration."""
 
     code = "SW103"
+
+
+class StreamClosedError(DefinitionError):
+    """Something was appended to a stream after its workflow had closed it."""
+
+    code = "SW171"
 
 
 class UnserialisableError(DefinitionError):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
-from stepwell.codec.base import Codec
+from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.events import Key
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
+from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import OwedEvent
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.views import EntryView, RunView, SignalView
@@ -32,6 +33,13 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
+
+
+class _End:
+    """There is no further item."""
+
+
+_END = _End()
 
 
 class SyncHandle(Generic[Result]):
@@ -68,6 +76,22 @@ class SyncHandle(Generic[Result]):
     def ask(self, name: Any, payload: Any = None, **options: Any) -> Any:
         """Ask this run, and wait for its answer; see `Engine.ask`."""
         return self._engine._wait(self._handle.ask(name, payload, **options))
+
+    @overload
+    def state(self, name: str = "") -> Any: ...
+    @overload
+    def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
+    def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What this run has published; see `Engine.state`."""
+        return self._engine.state(self.run_id, name, as_type=as_type)
+
+    @overload
+    def stream(self, name: str, *, after: int = 0) -> Iterator[StreamItem[Any] | StreamReset]: ...
+    @overload
+    def stream(self, name: str, *, after: int = 0, as_type: type[T]) -> Iterator[StreamItem[T] | StreamReset]: ...
+    def stream(self, name: str, *, after: int = 0, as_type: Any = ANY) -> Iterator[StreamItem[Any] | StreamReset]:
+        """Follow a stream of this run; see `Engine.stream`."""
+        return self._engine.stream(self.run_id, name, after=after, as_type=as_type)
 
     def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
@@ -269,6 +293,41 @@ class SyncEngine:
     def explain(self, target: str) -> Explanation:
         """Why a run is not moving."""
         return self._wait(self._engine.explain(target))
+
+    @overload
+    def state(self, target: str, name: str = "") -> Any: ...
+    @overload
+    def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
+    def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What a run has published; see `Engine.state`."""
+        return self._wait(self._engine.state(target, name, as_type=as_type))
+
+    def states(self, target: str) -> dict[str, Any]:
+        """Everything that a run has published, by name."""
+        return self._wait(self._engine.states(target))
+
+    @overload
+    def stream(self, target: str, name: str, *, after: int = 0) -> Iterator[StreamItem[Any] | StreamReset]: ...
+    @overload
+    def stream(
+        self, target: str, name: str, *, after: int = 0, as_type: type[T]
+    ) -> Iterator[StreamItem[T] | StreamReset]: ...
+    def stream(
+        self, target: str, name: str, *, after: int = 0, as_type: Any = ANY
+    ) -> Iterator[StreamItem[Any] | StreamReset]:
+        """Follow a stream, waiting for each item in the caller's thread; see `Engine.stream`."""
+        items = self._engine.stream(target, name, after=after, as_type=as_type)
+        return self._iterate(items)
+
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> T | _End:
+            return await anext(items, _END)
+
+        while True:
+            item = self._wait(following())
+            if isinstance(item, _End):
+                return
+            yield item
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel a run and its active children; see `Engine.cancel`."""

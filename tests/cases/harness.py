@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
 from stepwell.clock import Duration
 from stepwell.conformance.clock import ManualClock
-from stepwell.environment import Environment
+from stepwell.environment import Environment, Strands
 from stepwell.ids import format_uuid7
 from stepwell.stores.base.store import Store
 from tests.cases.virtual_loop import PROCESS, Process, VirtualLoop, resume
@@ -41,6 +41,7 @@ class InlineExecutor:
         self._context = context
         self._live: set[asyncio.Task[Any]] = set()
         self.is_dead = False
+        self.strands = Strands(4)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         loop = asyncio.get_running_loop()
@@ -61,7 +62,7 @@ class InlineExecutor:
         return future
 
     def close(self) -> None:
-        return None
+        self.strands.close()
 
 
 async def _never() -> Any:
@@ -108,6 +109,7 @@ class Node:
         self.process.is_stopped = True
         self.wire.cut()
         self._executor.is_dead = True
+        self._executor.close()
 
     async def start(self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Any) -> Handle[Any]:
         return await self.do(self.engine.start(workflow, input, **options))

@@ -15,8 +15,13 @@ from stepwell import (
     Event,
     Handle,
     Message,
+    Outcome,
     Retry,
     StepContext,
+    StreamItem,
+    StreamReset,
+    SyncContext,
+    SyncEngine,
     Tried,
     done,
     signal,
@@ -25,6 +30,7 @@ from stepwell import (
     topic,
     workflow,
 )
+from stepwell.replay.sync_context import SyncStream
 
 
 @dataclass
@@ -57,6 +63,7 @@ def pack(order: Order) -> int:
 
 @step
 async def notify(info: StepContext, order: Order) -> str:
+    await info.stream("tokens").append(order.id)
     return info.idempotency_key
 
 
@@ -104,6 +111,48 @@ async def nothing(ctx: Context) -> int:
     return 1
 
 
+@workflow
+def plain_checkout(ctx: SyncContext, order: Order) -> Payment:
+    payment = ctx.step(charge, order, currency="USD")
+    assert_type(payment, Payment)
+    assert_type(ctx.step(pack, order), int)
+    assert_type(ctx.step(notify, order), str)
+    assert_type(ctx.step("named", plain, 1), str)
+    assert_type(ctx.try_step(charge, order), Tried[Payment])
+    assert_type(ctx.receive("approve"), Message)
+    assert_type(ctx.once("ref", lambda: 1), int)
+    assert_type(ctx.child(nothing), int)
+    assert_type(ctx.child(checkout, order), Payment)
+    assert_type(ctx.child_outcome(checkout, order), Outcome[Payment])
+
+    def branch(inner: SyncContext) -> int:
+        return inner.step(pack, order)
+
+    assert_type(ctx.join("both", {"a": branch, "b": branch}), dict[str, int])
+
+    def item(inner: SyncContext, number: int) -> str:
+        return str(number)
+
+    assert_type(ctx.map("all", item, [1, 2]), list[str])
+
+    def body(inner: SyncContext, count: int) -> Continue[int] | Break[str]:
+        return Break("done") if count > 3 else Continue(count + 1)
+
+    assert_type(ctx.loop("count", body, 0), str)
+    ctx.publish_state(payment)
+    ctx.state["progress"] = 0.5
+    assert_type(ctx.stream("tokens"), SyncStream)
+    ctx.stream("tokens").append("word")
+    ctx.step(charge, 1)  # type: ignore[call-overload]
+    ctx.child(checkout, 1)  # type: ignore[misc]
+    return payment
+
+
+@workflow(name="plain", version=2)
+def plain_nothing(ctx: SyncContext) -> int:
+    return 1
+
+
 async def main() -> None:
     async with Engine("memory:", workflows=[checkout, nothing]) as engine:
         assert_type(await engine.start(checkout, Order("1")), Handle[Payment])
@@ -112,6 +161,19 @@ async def main() -> None:
         await engine.publish(Shipped(1))  # type: ignore[arg-type]
         await engine.publish("shipped", deliver="some")  # type: ignore[arg-type]
         engine.on(Shipped, start=checkout, key="order")
+        assert_type(await engine.start(plain_checkout, Order("1")), Handle[Payment])
+        assert_type(await (await engine.start(plain_nothing)).result(), int)
+        await engine.start(plain_checkout, 1)  # type: ignore[misc]
         await engine.start(checkout, 1)  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
+        run = await engine.start(checkout, Order("1"))
+        assert_type(await run.state(as_type=Payment), Payment | None)
+        assert_type(await engine.state("key", "progress", as_type=float), float | None)
+        async for item in run.stream("tokens", as_type=str):
+            assert_type(item, StreamItem[str] | StreamReset)
+        run.stream("tokens", after="1")  # type: ignore[call-overload]
+    with SyncEngine("memory:") as blocking:
+        assert_type(blocking.state("key", as_type=Payment), Payment | None)
+        for each in blocking.stream("key", "tokens", as_type=str):
+            assert_type(each, StreamItem[str] | StreamReset)
     assert_type(pack(Order("1")), int)

@@ -11,7 +11,8 @@ _ALL = 1_000_000
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
-    """Runs with histories, signals, events and acts; workers; held and unread signals; kept events; the outbox.
+    """Runs with histories, signals, events, acts, published values and streams; workers; held and unread signals; kept
+    events; the outbox.
 
     Equal if and only if nothing visible changed.
     """
@@ -26,6 +27,11 @@ async def snapshot(store: Store) -> dict[str, Any]:
             "events": detail.events,
             "children": sorted(child.run_id for child in detail.children),
             "audit": await store.views.list_audit(run.run_id),
+            "published": await store.views.list_published(run.run_id),
+            "streams": {
+                stream: list((await store.views.read_stream(run.run_id, stream, after=0, limit=_ALL)).chunks)
+                for stream in await store.views.list_streams(run.run_id)
+            },
         }
     return {
         "runs": runs,

@@ -11,6 +11,7 @@ from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
+from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
@@ -59,6 +60,7 @@ class StoreSuite(
     OutlookSuite,
     TimeSuite,
     HintSuite,
+    LiveSuite,
     ConcurrencySuite,
     PrioritySuite,
     DeadlineSuite,

@@ -14,6 +14,7 @@ from stepwell.codec.signatures import MISSING
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
+from stepwell.engine.live import LiveReads
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
@@ -81,7 +82,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade(SignalVerbs):
+class Facade(SignalVerbs, LiveReads):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(

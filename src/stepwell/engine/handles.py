@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from stepwell.clock import Duration
+from stepwell.codec.base import ANY
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
+    from stepwell.engine.live import Items
     from stepwell.engine.views import RunView
     from stepwell.replay.signals import Cancel, Request, Signal
 
@@ -88,6 +90,22 @@ class Handle(Generic[Out]):
     ) -> Any:
         """Ask this run, and wait for its answer; see `Engine.ask`."""
         return await self._engine.ask(self.run_id, cast("Any", name), payload, timeout=timeout, dedup_key=dedup_key)
+
+    @overload
+    async def state(self, name: str = "") -> Any: ...
+    @overload
+    async def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
+    async def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What this run has published; see `Engine.state`."""
+        return await self._engine.state(self.run_id, name, as_type=as_type)
+
+    @overload
+    def stream(self, name: str, *, after: int = 0) -> Items[Any]: ...
+    @overload
+    def stream(self, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
+    def stream(self, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
+        """Follow a stream of this run; see `Engine.stream`."""
+        return self._engine.stream(self.run_id, name, after=after, as_type=as_type)
 
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""

@@ -206,6 +206,8 @@ def _value(kind: EntryKind, value: bytes) -> Any:
             return found
         case EntryKind.OBSERVE:
             return [name for _, name in unpack(value)[0]]
+        case EntryKind.STREAM:
+            return None  # what was appended is in the stream
         case EntryKind.SLEEP:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:

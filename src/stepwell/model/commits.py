@@ -8,6 +8,7 @@ from typing import NamedTuple
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Emit
 from stepwell.model.runs import Claimed, NewRun
@@ -81,6 +82,8 @@ class Commit(NamedTuple):
     received: tuple[int, ...] = ()  # numbers of events in the run's inbox
     emits: tuple[Emit, ...] = ()
     announce: Announce | None = None  # who hears of the runs that this commit ends
+    published: tuple[Published, ...] = ()
+    appends: tuple[Append, ...] = ()
 
 
 class Verdict(StrEnum):

@@ -93,6 +93,7 @@ class EntryKind(StrEnum):
     ITEM = "i"  # of a map
     WAIT_ANY = "y"
     EMIT = "e"
+    STREAM = "n"  # an append from the workflow
     UNDO = "u"
     OBSERVE = "b"
     REPLY = "w"

@@ -21,6 +21,7 @@ from stepwell.model.locations import Location, Names
 from stepwell.model.outbox import check_event_name, derived_event_id
 from stepwell.model.runs import Run
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.step_streams import Outlet, StreamWriter
 
 
 @dataclass(slots=True, eq=False)
@@ -44,13 +45,17 @@ class Body:
     output: str = ""  # what its process had written when it was killed
     codec: Codec | None = None
     emitted: tuple[tuple[str, Payload], ...] = ()  # name and plain JSON, in the order of the body
+    outlet: Outlet | None = field(default=None, repr=False)
+    begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
 
     @property
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
         key = f"{run_id}:{path}"
-        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, self.emit)
+        writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
+        info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
+        return StepContext(*info, _emit=self.emit, _writer=writer)
 
     def emit(self, event: str, payload: Any) -> None:
         """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""

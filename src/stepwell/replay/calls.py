@@ -65,7 +65,8 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:
     signature = hints_of(compensation)
-    parameters = signature.parameters[int(takes(signature, "Context") or takes(signature, "StepContext")) :]
+    own = any(takes(signature, surface) for surface in ("Context", "SyncContext", "StepContext"))
+    parameters = signature.parameters[int(own) :]
     if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in parameters):
         return offered
     positional = sum(parameter.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD) for parameter in parameters)

@@ -33,6 +33,7 @@ from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.receiving import Receiving
+from stepwell.replay.showing import Showing
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.suspend import ContinueAsNew
 
@@ -66,7 +67,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context(Receiving, Awaiting):
+class Context(Receiving, Awaiting, Showing):
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 
@@ -135,7 +136,7 @@ class Context(Receiving, Awaiting):
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """A logger that is silent on replay."""
-        return _SILENT if self.is_replaying else _LOG
+        return SILENT if self.is_replaying else _LOG
 
     # --- steps ---
 
@@ -438,4 +439,4 @@ class _Silent(logging.LoggerAdapter[logging.Logger]):
         return False
 
 
-_SILENT = _Silent(_LOG, {})
+SILENT = _Silent(_LOG, {})

@@ -21,6 +21,7 @@ from stepwell.replay.revival import know_types
 if TYPE_CHECKING:
     from stepwell.replay.context import Context
     from stepwell.replay.step_context import StepContext
+    from stepwell.replay.sync_context import SyncContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -280,9 +281,7 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
 class Workflow(Generic[In, Out]):
     """A registered workflow function with its name and version."""
 
-    def __init__(
-        self, fn: Callable[..., Coroutine[Any, Any, Out]], name: str, version: int, unread: Unread = "dead_letter"
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], name: str, version: int, unread: Unread = "dead_letter") -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
@@ -290,13 +289,13 @@ class Workflow(Generic[In, Out]):
         self.unread: Unread = unread
         if unread not in get_args(Unread):
             raise InvalidOptionError(f"unread of workflow {name!r} is {unread!r}", fix='"dead_letter" or "discard"')
-        if not inspect.iscoroutinefunction(fn):
-            raise InvalidOptionError(f"workflow {name!r} is not an async function", fix="write `async def`")
+        self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which is run on a strand
         if "@" in name or version < 1:
             raise InvalidOptionError(
                 f"workflow {name!r} version {version}", why="a name has no @, and versions start at 1"
             )
         signature = hints_of(fn)
+        _check_surface(fn, signature, name, is_plain=self.is_plain)
         parameters = signature.parameters
         if not 1 <= len(parameters) <= 2:
             raise InvalidOptionError(
@@ -319,12 +318,36 @@ class Workflow(Generic[In, Out]):
         """Name and version in one word."""
         return f"{self.name}@{self.version}"
 
-    def __call__(self, ctx: Context, *args: Any) -> Coroutine[Any, Any, Out]:
+    @overload
+    def __call__(self, ctx: Context, *args: Any) -> Coroutine[Any, Any, Out]: ...
+    @overload
+    def __call__(self, ctx: SyncContext, *args: Any) -> Out: ...
+    def __call__(self, ctx: Any, *args: Any) -> Any:
         """Call the function itself; nothing is registered or started."""
         return self.fn(ctx, *args)
 
     def __repr__(self) -> str:
         return f"<workflow {self.definition}>"
+
+
+def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, is_plain: bool) -> None:
+    """Refuse what cannot be run, and a context that does not go with the kind of function."""
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not callable(fn):
+        raise InvalidOptionError(
+            f"workflow {name!r} is not a function that returns its result",
+            where=qualified_name(fn),
+            why="a generator cannot be replayed",
+            fix="write `async def` with a Context, or `def` with a SyncContext",
+        )
+    wrong, right = ("Context", "SyncContext") if is_plain else ("SyncContext", "Context")
+    if takes(signature, wrong):
+        word, other = ("def", "async def") if is_plain else ("async def", "def")
+        raise InvalidOptionError(
+            f"workflow {name!r} is a `{word}` and takes a {wrong}",
+            where=qualified_name(fn),
+            why=f"a `{word}` gets a {right}, whose operations {'return their results' if is_plain else 'are awaited'}",
+            fix=f"annotate the context as {right}, or write `{other}`",
+        )
 
 
 class WorkflowDecorator:
@@ -339,7 +362,11 @@ class WorkflowDecorator:
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
     @overload
     def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
-    def __call__(self, fn: Callable[..., Coroutine[Any, Any, Any]], /) -> Any:
+    @overload
+    def __call__(self, fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+    @overload
+    def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> Any:
         return Workflow(fn, self._name or fn.__name__, self._version, self._unread)
 
 
@@ -347,6 +374,10 @@ class WorkflowDecorator:
 def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
 @overload
 def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+@overload
+def workflow(fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+@overload
+def workflow(fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
 @overload
 def workflow(*, name: str | None = None, version: int = 1, unread: Unread = "dead_letter") -> WorkflowDecorator: ...
 def workflow(
@@ -357,10 +388,11 @@ def workflow(
     version: int = 1,
     unread: Unread = "dead_letter",
 ) -> Any:
-    """Make an async function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
+    """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
-    `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps them for
-    `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried).
+    An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
+    it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
+    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried).
     """
     decorator = WorkflowDecorator(name, version, unread)
     return decorator if fn is None else decorator(fn)

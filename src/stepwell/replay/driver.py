@@ -8,6 +8,7 @@ import msgspec
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.environment import Strands
 from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
@@ -24,6 +25,7 @@ from stepwell.replay.recorded import stopped
 from stepwell.replay.rollback import left_to_undo, unwind
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
+from stepwell.replay.sync_context import run_plain
 from stepwell.replay.turn import Turn
 
 # The code has come to its end: what it had seen of its mailbox is used.
@@ -31,28 +33,45 @@ _USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
 
-def begin_forward(workflow: Workflow[Any, Any], run: Run, journal: Journal, inbox: Inbox, codec: Codec) -> Turn:
+def begin_forward(
+    workflow: Workflow[Any, Any],
+    run: Run,
+    journal: Journal,
+    inbox: Inbox,
+    codec: Codec,
+    strands: Strands | None = None,
+) -> Turn:
     """A turn that runs the workflow's function from its beginning, over what is recorded."""
-    turn = Turn(run, journal, inbox, codec, Context)
+    turn = Turn(run, journal, inbox, codec, Context, strands)
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
+
+    def arguments() -> tuple[Any, ...]:
+        if not workflow.takes_input:
+            return ()
+        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+        try:
+            return (codec.decode(run.input, workflow.input_hint, place=place),)
+        except StoreError as error:
+            raise stopped(turn, "", error) from error
 
     async def main() -> Any:
         context = Context(scope)
-        if not workflow.takes_input:
-            return await workflow.fn(context)
-        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
-        try:
-            input = codec.decode(run.input, workflow.input_hint, place=place)
-        except StoreError as error:
-            raise stopped(turn, "", error) from error
-        return await workflow.fn(context, input)
+        if workflow.is_plain:
+            return await run_plain(context, workflow.fn, arguments)
+        return await workflow.fn(context, *arguments())
 
     turn.begin(main())
     return turn
 
 
 def begin_rollback(
-    workflow: Workflow[Any, Any] | None, run: Run, journal: Journal, inbox: Inbox, codec: Codec, now: Instant
+    workflow: Workflow[Any, Any] | None,
+    run: Run,
+    journal: Journal,
+    inbox: Inbox,
+    codec: Codec,
+    now: Instant,
+    strands: Strands | None = None,
 ) -> Turn:
     """A turn that undoes what is left to undo.
 
@@ -60,11 +79,11 @@ def begin_rollback(
     known by replaying the code up to where it stopped; no body runs in that.
     """
     if workflow is not None and not all(is_known(entry) for entry in left_to_undo(journal, run.undo_floor)):
-        replay = begin_forward(workflow, run, journal.replica(), Inbox(), codec)
+        replay = begin_forward(workflow, run, journal.replica(), Inbox(), codec, strands)
         replay.advance(now)
         replay.close()
     journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
-    turn = Turn(run, journal, inbox, codec, Context)
+    turn = Turn(run, journal, inbox, codec, Context, strands)
     turn.now = now
     turn.begin(unwind(turn))
     return turn

@@ -10,6 +10,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location, Names, is_below, subtree
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun
@@ -34,6 +35,8 @@ class Pending:
     replies: list[Reply] = field(default_factory=list)
     received: dict[int, None] = field(default_factory=dict)
     emits: list[Emit] = field(default_factory=list)
+    published: dict[str, Published] = field(default_factory=dict)
+    appends: list[Append] = field(default_factory=list)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -51,6 +54,7 @@ class Journal:
             self.attempts.setdefault(attempt.location, []).append(attempt)
         self.last_seq = last_seq
         self.loaded_seq = last_seq  # what is above it was recorded here
+        self.position = 0  # the seq of the latest result that reached the code
         self._loaded = sorted(self.entries)
         self.visited: set[Location] = set()
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
@@ -133,6 +137,7 @@ class Journal:
         """Append the one result of an operation."""
         self.ahead.clear()
         self.last_seq += 1
+        self.position = self.last_seq
         entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo)
         self.entries[location] = entry
         self.pending.entries.append(entry)
@@ -196,6 +201,15 @@ class Journal:
         """An event is published with the commit that carries the entry recorded beside it."""
         self.pending.emits.append(emit)
 
+    def publish(self, name: str, value: bytes) -> None:
+        """Show a value with the next commit. Not urgent: it makes no commit of its own."""
+        self.pending.published[name] = Published(name, self.position, value)
+
+    def append(self, append: Append) -> None:
+        """Append to a stream with the next commit."""
+        self.pending.appends.append(append)
+        self.pending.is_urgent = True
+
     def undo_stack(self, floor: int) -> list[Entry]:
         """What can still be undone, last committed first."""
         stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
@@ -236,4 +250,7 @@ class Journal:
             tuple(pending.replies),
             tuple(pending.received),
             tuple(pending.emits),
+            None,
+            tuple(pending.published.values()) if pending.published else (),
+            tuple(pending.appends) if pending.appends else (),
         )

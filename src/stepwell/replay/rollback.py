@@ -13,6 +13,7 @@ from stepwell.replay.definition import step_of, takes
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives.step import perform
 from stepwell.replay.scopes import Scope
+from stepwell.replay.sync_context import plain_branch
 from stepwell.replay.turn import Turn
 
 NOTHING = b"jnull"
@@ -34,12 +35,15 @@ async def unwind(turn: Turn) -> None:
 async def _undo(scope: Scope, entry: Entry) -> None:
     turn, location = scope.turn, undo(entry.location)
     compensation, given = read_call(turn, entry)
-    if not takes(hints_of(compensation), "Context"):
+    signature = hints_of(compensation)
+    is_plain = takes(signature, "SyncContext")
+    if not is_plain and not takes(signature, "Context"):
         await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})
         return
     first_at, inner = turn.now, scope.below(location)
     try:
-        await compensation(turn.context(inner), *given)
+        run = plain_branch(compensation) if is_plain else compensation
+        await run(turn.context(inner), *given)
     except ReplayError:
         raise
     except Exception as error:

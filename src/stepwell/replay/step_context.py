@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.errors import InvalidOptionError
+from stepwell.replay.step_streams import StepStream, open_step_stream
+
+if TYPE_CHECKING:
+    from stepwell.replay.step_streams import StreamWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class StepContext:
     is_final_attempt: bool
     idempotency_key: str
     _emit: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
+    _writer: StreamWriter | None = field(default=None, repr=False, compare=False)
 
     def emit(self, event: str, payload: Any = None) -> None:
         """Emit an event with this step: published once its result is recorded, and not at all if this attempt fails.
@@ -39,3 +44,7 @@ class StepContext:
                 fix='emit with ctx.emit(...) after the step, or its result with @step(emits="...")',
             )
         self._emit(event, payload)
+
+    def stream(self, name: str) -> StepStream:
+        """A stream of this run, to append to while the body runs; see `docs/streams.md`."""
+        return open_step_stream(self._writer, self.path, name)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.environment import Holder, Strands
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
 from stepwell.model.events import IncomingEvent, is_answered
@@ -35,6 +36,7 @@ from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
 from stepwell.replay.observations import Observations
 from stepwell.replay.operations import Operation
+from stepwell.replay.step_streams import Outlet
 from stepwell.replay.suspend import Suspend
 
 if TYPE_CHECKING:
@@ -54,8 +56,19 @@ class _Armed:
 class Turn:
     """The running code of one workflow, between the world's events."""
 
-    def __init__(self, run: Run, journal: Journal, inbox: Inbox, codec: Codec, context: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        journal: Journal,
+        inbox: Inbox,
+        codec: Codec,
+        context: Callable[[Any], Any],
+        strands: Strands | None = None,
+    ) -> None:
         self.run = run
+        self._strands = strands  # for plain functions
+        self._owns_strands = strands is None
+        self.plain: dict[Holder, None] = {}  # plain functions that have begun and not ended
         self.context = context  # makes the author's surface for a scope
         self.journal = journal
         self.codec = codec
@@ -66,6 +79,8 @@ class Turn:
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
+        self.outlet: Outlet | None = None  # where running bodies put what they stream
+        self.closed_streams: set[str] = set()
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()
         self._settled: deque[tuple[Body, Attempted]] = deque()
@@ -223,6 +238,18 @@ class Turn:
         self._stored_waits = stored
         return waits
 
+    @property
+    def strands(self) -> Strands:
+        """Where plain functions run: on those of the process, or on its own if it was given none."""
+        if self._strands is None:
+            self._strands = Strands()
+        return self._strands
+
+    def rest(self) -> None:
+        """Hold no thread while nothing but waiting is left."""
+        for code in tuple(self.plain):
+            code.leave()
+
     def close(self) -> None:
         """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
         if self._is_closed:
@@ -239,6 +266,8 @@ class Turn:
         if self._root is not None and not self._root.done():
             self._root.cancel()
             self.loop.run_until_idle()
+        if self._owns_strands and self._strands is not None:
+            self._strands.close()
         if self._root is not None and self._root.done() and not self._root.cancelled():
             self._root.exception()  # heard: asyncio need not report it
 
@@ -266,11 +295,12 @@ class Turn:
         """Wait until all recorded results before this one have reached the code."""
         replays = self._replays
         # Nothing else is ready and nothing earlier is waiting: this result would be the next one anyway.
-        if not self.loop.ready and (not replays or replays[0][0] > entry.seq):
-            return
-        future: asyncio.Future[None] = self.loop.create_future()
-        heapq.heappush(replays, (entry.seq, 0, future))
-        await future
+        if self.loop.ready or (replays and replays[0][0] <= entry.seq):
+            future: asyncio.Future[None] = self.loop.create_future()
+            heapq.heappush(replays, (entry.seq, 0, future))
+            await future
+        if entry.seq > self.journal.position:
+            self.journal.position = entry.seq
 
     async def after_replay(self) -> None:
         """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""

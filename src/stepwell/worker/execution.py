@@ -16,6 +16,7 @@ from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import deadline_exceeded, waited_too_long
 from stepwell.model.failures import FailureRecord
+from stepwell.model.live import Append
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
@@ -29,6 +30,7 @@ from stepwell.sinks.routes import Routes
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
+from stepwell.worker.outlet import BodyOutlet
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -80,6 +82,7 @@ class Execution:
         self._is_over = False
         self._is_leaving = False
         self._inbox = claimed.inbox
+        self._outlet: BodyOutlet | None = None
 
     @property
     def is_leaving(self) -> bool:
@@ -249,6 +252,8 @@ class Execution:
             return
         if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
             self._acknowledged = self._number
+            if self._outlet is not None:
+                self._outlet.acknowledge(self._number)
             self._commit_or_start()
             return
         match verdict:
@@ -275,6 +280,8 @@ class Execution:
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
+        if self._outlet is not None:
+            self._outlet.acknowledge(self._number)
         match move:
             case None if self._is_stopping:
                 if not self._running:
@@ -286,6 +293,8 @@ class Execution:
             case Park():
                 self._is_over = True
                 self._stop_timer()
+                if self._turn is not None and self._turn.plain:
+                    self._turn.rest()
                 self._host.parked(self, applied.revision, is_awake=applied.is_awake)
             case BeginRollback():
                 self._begin_rollback(move)
@@ -374,6 +383,25 @@ class Execution:
         if not self._running:
             self._finish_stopped()
 
+    def _append(self, body: Body, append: Append) -> int | None:
+        """A running body appends to a stream: the number of the commit that carries it.
+
+        None if it is too late: a thread goes on after its timeout, and must not mix into the next attempt.
+        """
+        if self._is_over or self._turn is None or body not in self._running or body.is_unwanted:
+            return None
+        self._journal.append(append)
+        if self._sent is None:
+            if self._is_stopping:
+                self._submit(None)
+            else:
+                self._commit_or_start()
+            return self._number
+        return self._number + 1
+
+    def _closed_streams(self) -> set[str]:
+        return self._turn.closed_streams if self._turn is not None else set()
+
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
@@ -422,10 +450,18 @@ class Execution:
         self.pump()
 
     def _new_turn(self, inbox: Inbox) -> Turn:
+        turn = self._begin_turn(inbox)
+        if self._outlet is None:
+            self._outlet = BodyOutlet(self._host.codec, self._closed_streams, self._append)
+        turn.outlet = self._outlet
+        return turn
+
+    def _begin_turn(self, inbox: Inbox) -> Turn:
         host = self._host
+        strands = host.environment.executor.strands
         if self.run.status is RunStatus.COMPENSATING:
-            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now())
-        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec)
+            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), strands)
+        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, strands)
 
     def _fence_of(self, claimed: Claimed) -> Fence:
         return Fence(self._host.lease.incarnation, claimed.run.epoch)

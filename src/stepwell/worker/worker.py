@@ -390,7 +390,7 @@ class Worker:
                 self._wake_relays()
                 for run_id in tuple(self._executions):
                     self._look_at(run_id)
-            case HintKind.REPLIED:
+            case HintKind.REPLIED | HintKind.STREAM:
                 pass
             case HintKind.ENDED:
                 for run_id in hint.runs:

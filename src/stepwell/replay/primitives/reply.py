@@ -37,6 +37,10 @@ class Asked:
         self._is_answered = False
         scope.turn.owed.append(self)
 
+    def __deepcopy__(self, _: dict[int, Any]) -> Asked:
+        """Itself: a copy of a message is answered with that message."""
+        return self
+
     @property
     def path(self) -> str:
         """Where it was received."""

@@ -128,6 +128,7 @@ async def perform(
             counted >= options.retry.max_attempts,
             turn.loop.create_future(),
             codec=turn.codec,
+            outlet=turn.outlet,
         )
         turn.bodies.append(body)
         try:

@@ -89,7 +89,11 @@ class RunStore(Protocol):
         Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
         entry), consumed signals, refused ones and replies (the first one to a signal counts), received events,
-        children, waits, emitted events, move.
+        children, published, appends, waits, emitted events, move.
+        Published: replaces the value of that name unless the stored one has a later position.
+        Appends: each gets the next offset of its stream, from 1. One that `begins` a part first withdraws what other
+        parts of its source wrote to the stream: if there is any, a RESET with the first offset of them as its value is
+        appended, and they are deleted. No offset is ever used again.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.events import IncomingEvent, KeptEvent
+from stepwell.model.live import Page, Published
 from stepwell.model.runs import History, Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.states import RunStatus
@@ -78,6 +79,21 @@ class ViewStore(Protocol):
 
     async def detail(self, run_id: RunId) -> Detail | None:
         """Everything about one run, payloads included."""
+        ...
+
+    async def list_published(self, run_id: RunId) -> list[Published]:
+        """What the run has published, by name; also after its end."""
+        ...
+
+    async def list_streams(self, run_id: RunId) -> list[str]:
+        """The names of the streams that the run has appended to, sorted."""
+        ...
+
+    async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
+        """At most `limit` chunks with an offset above `after`, in their order, in one consistent read.
+
+        A stream that nobody has appended to is empty; that of an unknown run is over.
+        """
         ...
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:

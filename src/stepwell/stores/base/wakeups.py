@@ -17,6 +17,7 @@ class HintKind(Enum):
     OWED = "owed"  # a sink may be owed an event of these runs
     MAIL = "mail"  # owned runs have something in their inbox, or a cancel to honour
     REPLIED = "replied"  # runs answered somebody who asked
+    STREAM = "stream"  # runs appended to a stream
     CHANGED = "changed"  # another process wrote: look at everything
 
 

@@ -17,6 +17,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.memory import events
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
+from stepwell.stores.memory.live import append, publish
 from stepwell.stores.memory.outbox import announce_end, store_emits
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
 from stepwell.stores.memory.signals import consume, has_awaited_signal, pass_on, refuse, reply
@@ -80,6 +81,10 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     claimed = tuple(
         one for new in commit.children if (one := _start_child(tx, row, new, quota, commit.announce)) is not None
     )
+    if commit.published:
+        publish(tx, row, commit.published)
+    if commit.appends:
+        append(tx, row, commit.appends)
     is_progress = bool(commit.entries or commit.attempts or commit.cursors)
     before = row.waits
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)

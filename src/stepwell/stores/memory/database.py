@@ -11,6 +11,7 @@ from stepwell.clock import Instant, Span
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
+from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import History, Parent, Previous, Run, Tags
@@ -205,6 +206,8 @@ class MemoryDatabase:
     entries: defaultdict[RunId, dict[Location, Entry]] = field(default_factory=lambda: defaultdict(dict))
     attempts: defaultdict[RunId, dict[tuple[Location, int], Attempt]] = field(default_factory=lambda: defaultdict(dict))
     cursors: defaultdict[RunId, dict[Location, Cursor]] = field(default_factory=lambda: defaultdict(dict))
+    published: defaultdict[RunId, dict[str, Published]] = field(default_factory=lambda: defaultdict(dict))
+    chunks: defaultdict[tuple[RunId, str], dict[int, Append]] = field(default_factory=lambda: defaultdict(dict))
     signals: dict[SignalId, SignalRow] = field(default_factory=dict)
     mailboxes: defaultdict[Mailbox, dict[int, SignalRow]] = field(default_factory=lambda: defaultdict(dict))
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
@@ -307,6 +310,12 @@ class MemoryDatabase:
                 ),
                 "children": sorted(self.children[run_id]),
                 "audit": list(self.audit.get(run_id, ())),
+                "published": sorted(self.published.get(run_id, {}).values()),
+                "streams": {
+                    stream: [(n, chunks[n].kind, chunks[n].source, chunks[n].value) for n in sorted(chunks)]
+                    for (owner, stream), chunks in sorted(self.chunks.items())
+                    if owner == run_id and chunks
+                },
             }
             for run_id in sorted(self.runs, reverse=True)
         }

@@ -8,6 +8,7 @@ from heapq import nsmallest
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.events import KeptEvent
+from stepwell.model.live import Page, Published
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
@@ -16,6 +17,7 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import kept
+from stepwell.stores.memory.live import read_stream
 from stepwell.stores.memory.rescues import has_stranded
 from stepwell.stores.memory.runs import is_parked, read_events
 from stepwell.stores.memory.signals import find_question
@@ -49,6 +51,15 @@ class MemoryViews:
         signals = tuple(signal.freeze() for signal in self._db.pending(("run", run_id)))
         children = tuple(child.freeze() for child in self._db.children[run_id].values())
         return Detail(row.freeze(), self._db.history(run_id), signals, children, read_events(self._db, run_id))
+
+    async def list_published(self, run_id: RunId) -> list[Published]:
+        return sorted(self._db.published.get(run_id, {}).values())
+
+    async def list_streams(self, run_id: RunId) -> list[str]:
+        return sorted(stream for owner, stream in self._db.chunks if owner == run_id and self._db.chunks[owner, stream])
+
+    async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
+        return read_stream(self._db, self._db.runs.get(run_id), stream, after, limit)
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         matching = [

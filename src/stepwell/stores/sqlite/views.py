@@ -11,6 +11,7 @@ import apsw
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.events import KeptEvent
+from stepwell.model.live import Chunk, ChunkKind, Page, Published
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
@@ -46,6 +47,18 @@ class SqliteViews:
 
     async def detail(self, run_id: RunId) -> Detail | None:
         return await self._runner.read(partial(_detail, run_id=run_id), is_large=True)
+
+    async def list_published(self, run_id: RunId) -> list[Published]:
+        rows = await self._runner.read(lambda c: rows_of(c, "live.list_published", run_id=run_id))
+        return [Published._make(row) for row in rows]
+
+    async def list_streams(self, run_id: RunId) -> list[str]:
+        rows = await self._runner.read(lambda c: rows_of(c, "live.list_streams", run_id=run_id), is_large=True)
+        return [stream for (stream,) in rows]
+
+    async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
+        query = partial(_read_stream, run_id=run_id, stream=stream, after=after, limit=limit)
+        return await self._runner.read(query, is_large=limit > _FEW)
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         query = partial(_list_runs, conditions=run_conditions(where, before), limit=limit)
@@ -165,6 +178,16 @@ def _detail(connection: apsw.Connection, run_id: RunId) -> Detail | None:
             tuple(map(to_run, children)),
             read_events(connection, row[0]),
         )
+
+    return in_snapshot(connection, query)
+
+
+def _read_stream(connection: apsw.Connection, run_id: RunId, stream: str, after: int, limit: int) -> Page:
+    def query() -> Page:
+        ended = row_of(connection, "live.has_ended", run_id=run_id)
+        rows = rows_of(connection, "live.read_chunks", run_id=run_id, stream=stream, after=after, limit=limit)
+        chunks = tuple(Chunk(offset, ChunkKind(kind), source, value) for offset, kind, source, value in rows)
+        return Page(chunks, ended is None or bool(ended[0]))
 
     return in_snapshot(connection, query)
 

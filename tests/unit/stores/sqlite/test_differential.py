@@ -19,6 +19,7 @@ from stepwell.ids import EventId, Incarnation, RunId, SystemIds
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.live import Append, ChunkKind, Published
 from stepwell.model.locations import ROOT, Location, iteration, named, subtree
 from stepwell.model.outbox import ANNOUNCED, Announce, Emit, Settled, Unsent
 from stepwell.model.runs import NewRun, Parent
@@ -154,6 +155,22 @@ def _waits(double: Double) -> tuple[Wait, ...] | None:
     return tuple(wait for wait in waits if double.random.random() < 0.5)
 
 
+def _published(double: Double) -> tuple[Published, ...]:
+    count, chance = double.random.choice((0, 0, 1, 2)), double.random
+    return tuple(
+        Published(chance.choice("ab"), chance.randint(0, 5), b"%d" % chance.randint(0, 9)) for _ in range(count)
+    )
+
+
+def _appends(double: Double) -> tuple[Append, ...]:
+    count, chance = double.random.choice((0, 0, 1, 3)), double.random
+    kinds = (ChunkKind.DATA,) * 9 + (ChunkKind.CLOSE,)
+    return tuple(
+        Append(chance.choice("st"), chance.choice(kinds), b"v", chance.choice(("", "a", "b")), part, begins=part > 1)
+        for part in (chance.randint(1, 3) for _ in range(count))
+    )
+
+
 def _move(double: Double, run: Any) -> Move | None:
     due = Instant(double.clock.now() + double.random.choice([-1, 1_000_000]))
     end = End(double.random.choice(_ENDS), b"out", double.random.choice([None, _FAILURE]))
@@ -196,6 +213,8 @@ async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
                 replies=tuple(Reply(one.number, ReplyStatus.GIVEN, b"r") for one in inbox.signals if chance() < 0.2),
                 emits=_emits(double),
                 announce=Announce(dict.fromkeys(ANNOUNCED, ("s", "u"))) if chance() < 0.5 else None,
+                published=_published(double),
+                appends=_appends(double),
             )
         )
     claimant = double.claimant()

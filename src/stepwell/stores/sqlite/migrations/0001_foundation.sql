@@ -88,13 +88,34 @@ create table stepwell_payloads (
     tags text not null
 ) strict;
 
+-- What clients may read of a run while it runs. `position` is how far its history was.
+create table stepwell_published (
+    run integer not null,
+    name text not null,
+    position integer not null,
+    value blob not null,
+    primary key (run, name)
+) without rowid, strict;
+
+-- The lines of streams. `part` is the attempt at the step `source` that wrote one.
+create table stepwell_chunks (
+    run integer not null,
+    stream text not null,
+    number integer not null,
+    kind text not null check (kind glob '[drc]'),
+    source text not null,
+    part integer not null,
+    value blob not null,
+    primary key (run, stream, number)
+) without rowid, strict;
+
 -- Clustered by place: a step costs one insert into one tree, and a loop's old iterations are one range to delete.
 -- The letters are checked by a pattern, because SQLite builds a list of values anew for every insert.
 create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwe]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwen]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,

@@ -26,6 +26,7 @@ from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topic_waits, receive
+from stepwell.stores.sqlite.transitions.live import append, publish
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
 from stepwell.stores.sqlite.transitions.outbox import announce_end, store_emits
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
@@ -172,6 +173,10 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
     started: Sequence[Claimed | None] = ()
     if commit.children:
         started = [_start_child(tx, run, new, quota, claimant, commit.announce) for new in commit.children]
+    if commit.published:
+        publish(tx, run, commit.published)
+    if commit.appends:
+        append(tx, run, commit.run_id, commit.appends)
     if commit.waits is not None:
         _replace_waits(tx, run, commit.run_id, commit.waits)
     if commit.emits:

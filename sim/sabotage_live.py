@@ -1,0 +1,99 @@
+"""Switches that break plain functions, published state and streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.codec.base import Place
+from stepwell.model.entries import Entry
+from stepwell.model.live import Append, ChunkKind, Published
+from stepwell.model.locations import Location
+from stepwell.replay.plain import PlainCode
+from stepwell.replay.primitives import stream
+from stepwell.replay.scopes import Scope
+from stepwell.replay.step_streams import StreamWriter
+from stepwell.stores.memory import commits, live
+from stepwell.stores.memory.database import RunRow
+from stepwell.stores.memory.transaction import Transaction
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def plain_answer_lost() -> Patches:
+    """A plain function that lost its strand is not told the last answer when it is run again."""
+    original = PlainCode._enter
+
+    def enter(self: PlainCode) -> None:
+        if self._told:
+            self._told.pop()
+        original(self)
+
+    return [(PlainCode, "_enter", enter)]
+
+
+def plain_chance_forgotten() -> Patches:
+    """A plain function that is run again draws new chances, and reads a later time."""
+
+    def read(self: PlainCode, what: str, read: Callable[[], Any]) -> Any:
+        return read()
+
+    return [(PlainCode, "read", read)]
+
+
+def append_made_again() -> Patches:
+    """A replay appends again what the workflow had appended."""
+    original = stream.run_append
+
+    async def run_append(
+        scope: Scope, location: Location, entry: Entry | None, name: str, kind: ChunkKind, value: Any
+    ) -> None:
+        await original(scope, location, entry, name, kind, value)
+        if entry is not None:
+            scope.turn.journal.append(Append(name, kind, scope.turn.codec.encode(value, place=Place("", "", ""))))
+
+    return [(stream, "run_append", run_append)]
+
+
+def parts_mixed() -> Patches:
+    """A step that begins again goes on where the attempt before it had stopped."""
+
+    def put(self: StreamWriter, append: Append) -> asyncio.Future[None]:
+        return self._outlet.put(self._body, append)
+
+    return [(StreamWriter, "put", put)]
+
+
+def state_goes_back() -> Patches:
+    """A value replaces what is shown, however old it is."""
+
+    def publish(tx: Transaction, row: RunRow, published: tuple[Published, ...]) -> None:
+        for one in published:
+            tx.put(tx.db.published[row.run_id], one.name, one)
+
+    return [(commits, "publish", publish)]
+
+
+def offset_used_again() -> Patches:
+    """What is withdrawn goes before the reset comes, and the reset gets an offset that readers have had."""
+
+    def withdraw(tx: Transaction, table: dict[int, Append], one: Append) -> None:
+        earlier = [at for at, known in table.items() if known.source == one.source and known.part != one.part]
+        tx.drop_all(table, earlier)
+        if earlier:
+            tx.put(table, live._next(table), one._replace(kind=ChunkKind.RESET, value=b"%d" % min(earlier)))
+
+    return [(live, "_withdraw", withdraw)]
+
+
+LIVE_STORE_SWITCHES: dict[str, Callable[[], Patches]] = {
+    "state-goes-back": state_goes_back,
+    "offset-used-again": offset_used_again,
+}
+LIVE_SWITCHES: dict[str, Callable[[], Patches]] = {
+    "plain-answer-lost": plain_answer_lost,
+    "plain-chance-forgotten": plain_chance_forgotten,
+    "append-made-again": append_made_again,
+    "parts-mixed": parts_mixed,
+}

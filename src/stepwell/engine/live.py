@@ -1,0 +1,186 @@
+"""Reading what runs show: published state, and streams that wake their readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, assert_never, overload
+
+from stepwell.codec.base import ANY, Codec
+from stepwell.errors import InvalidOptionError, StoreUnavailableError
+from stepwell.ids import RunId
+from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
+from stepwell.model.runs import Run
+from stepwell.replay.primitives.publish import state_place
+from stepwell.replay.step_streams import chunk_place
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
+
+LOOK_AGAIN = 1.0  # seconds, without any hint
+PAGE = 32
+
+T = TypeVar("T")
+V = TypeVar("V", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamItem(Generic[V]):
+    """A value of a stream. Go on after it with `after=item.offset`.
+
+    `source` is the path of the step that appended it, or "" for the workflow itself.
+    """
+
+    offset: int
+    value: V
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReset:
+    """A step began again: forget what came from this `source` with an offset of `since` or above."""
+
+    offset: int
+    source: str
+    since: int
+
+
+Items = AsyncIterator[StreamItem[V] | StreamReset]
+
+
+def check_stream(name: str, after: Any) -> None:
+    """Refuse what no stream can be read by."""
+    check_shown_name(name, what="stream name")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < 1 << 63:
+        raise InvalidOptionError(
+            f"a stream cannot be read after offset {after!r}",
+            where=f"stream {name!r}",
+            why="offsets are whole numbers from 1 on; 0 means from the beginning",
+            fix="give the offset of the last item that you have, or 0",
+        )
+
+
+async def follow(
+    store: Store, codec: Codec, find: Callable[[], Awaitable[Run]], name: str, after: int, hint: Any
+) -> Items[Any]:
+    """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
+    run = await find()
+    reader = StreamReader(codec, run, name, after, hint)
+    changed = asyncio.Event()
+    unlisten = store.wakeups.listen(lambda told: _hear(told, run.run_id, changed))
+    try:
+        while not reader.is_closed:
+            changed.clear()
+            page = await _look(store, run.run_id, name, reader.after)
+            for chunk in page.chunks:
+                item = reader.read(chunk)
+                if item is not None:
+                    yield item
+            if len(page.chunks) < PAGE:
+                if page.is_over:
+                    return
+                await _wait(changed)
+    finally:
+        unlisten()
+
+
+class StreamReader:
+    """How far one reader is, and what it may have of whom."""
+
+    def __init__(self, codec: Codec, run: Run, name: str, after: int, hint: Any) -> None:
+        self._codec = codec
+        self._run = run
+        self._name = name
+        self._hint = hint
+        self._began_after = after
+        self._latest: dict[str, int] = {}  # of each source: the offset of the last item
+        self.after = after
+        self.is_closed = False
+
+    def read(self, chunk: Chunk) -> StreamItem[Any] | StreamReset | None:
+        """What the reader is told; nothing of a reset that withdraws only what it cannot have."""
+        self.after = chunk.offset
+        match chunk.kind:
+            case ChunkKind.DATA:
+                self._latest[chunk.source] = chunk.offset
+                place = chunk_place(self._run.workflow, self._run.run_id, chunk.source, self._name)
+                return StreamItem(chunk.offset, self._codec.decode(chunk.value, self._hint, place=place), chunk.source)
+            case ChunkKind.RESET:
+                since = int(chunk.value)
+                had = max(self._began_after, self._latest.get(chunk.source, 0))
+                return StreamReset(chunk.offset, chunk.source, since) if since <= had else None
+            case ChunkKind.CLOSE:
+                self.is_closed = True
+                return None
+            case _:
+                assert_never(chunk.kind)
+
+
+async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
+    try:
+        return await store.views.read_stream(run_id, name, after=after, limit=PAGE)
+    except StoreUnavailableError:
+        return Page((), False)
+
+
+def _hear(hint: Hint, run_id: RunId, changed: asyncio.Event) -> None:
+    if hint.kind is HintKind.CHANGED or (hint.kind in (HintKind.STREAM, HintKind.ENDED) and run_id in hint.runs):
+        changed.set()
+
+
+async def _wait(changed: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
+    except TimeoutError:
+        return
+
+
+class LiveReads:
+    """What a client may read of a run while it runs, and afterwards."""
+
+    _store: Store
+    _codec: Codec
+
+    @overload
+    async def state(self, target: str, name: str = "") -> Any: ...
+    @overload
+    async def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
+    async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
+
+        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
+        """
+        run, published = await self._published(target)
+        return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
+
+    async def states(self, target: str) -> dict[str, Any]:
+        """Everything that a run has published, by name; "" is `ctx.publish_state`."""
+        run, published = await self._published(target)
+        return {one.name: self._decode(run, one, ANY) for one in published}
+
+    @overload
+    def stream(self, target: str, name: str, *, after: int = 0) -> Items[Any]: ...
+    @overload
+    def stream(self, target: str, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
+    def stream(self, target: str, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
+        """Follow a stream: `async for item in engine.stream(run_id, "tokens", after=offset)`.
+
+        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
+        """
+        check_stream(name, after)
+        return follow(self._store, self._codec, lambda: self._get(target), name, after, as_type)
+
+    async def _published(self, target: str) -> tuple[Run, list[Published]]:
+        run = await self._get(target)
+        while run.successor is not None:
+            run = await self._get(run.successor)
+        return run, await self._surely(lambda _: self._store.views.list_published(run.run_id))
+
+    def _decode(self, run: Run, one: Published, hint: Any) -> Any:
+        return self._codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))
+
+    async def _get(self, target: str) -> Run:
+        raise NotImplementedError
+
+    async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T:
+        raise NotImplementedError
