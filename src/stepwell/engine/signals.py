@@ -49,6 +49,7 @@ class SignalVerbs:
 
         async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool: ...
         async def _get(self, target: str) -> Run: ...
+        async def _near(self, target: str) -> list[str]: ...
         async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
         async def _claiming(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T: ...
         def _adopt(self, claimed: Iterable[Claimed]) -> None: ...
@@ -96,10 +97,11 @@ class SignalVerbs:
             raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
-        signal = self._new_signal(target, name, payload)._replace(dedup_key=dedup_key, hold=if_missing == "hold")
+        declared = await self._declared(target, name)
+        signal = self._new_signal(target, declared, payload)._replace(dedup_key=dedup_key, hold=if_missing == "hold")
         delivery = await self._deliver(signal)
         if delivery is Delivery.MISSING and if_missing == "raise":
-            raise _missing(target)
+            raise await self._missing(target)
         return delivery
 
     async def _send_cancel(self, target: str, cancel: Cancel, if_missing: IfMissing) -> Delivery:
@@ -124,6 +126,20 @@ class SignalVerbs:
         while run.successor is not None:
             run = await self._get(run.successor)
         return run
+
+    async def _declared(self, target: str, signal: str | Signal[Any]) -> str | Signal[Any]:
+        """The signal as the target's workflow declares it, if that workflow is known here and declares its signals."""
+        name_of(signal)
+        if not self._registry.declares_signals:
+            return signal
+        run = await self._surely(lambda _: self._store.views.find(normal_key(target)))
+        known = None if run is None else self._registry.find(run.definition)
+        return signal if known is None else known.mailbox.find(signal, known.name)
+
+    async def _missing(self, target: str) -> NotFoundError:
+        fix = 'send it with if_missing="hold" to keep it for a run to come'
+        near = [name for name in await self._near(target) if name != normal_key(target)]
+        return NotFoundError("active run", target, near=near, fix=fix)
 
     def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
@@ -180,12 +196,13 @@ class SignalVerbs:
         is not stored twice, and the one answer is told again.
         """
         limit = None if timeout is None else span(timeout, what="timeout")
-        question = self._new_signal(target, name, payload)._replace(asks=True, dedup_key=dedup_key)
+        declared = await self._declared(target, name)
+        question = self._new_signal(target, declared, payload)._replace(asks=True, dedup_key=dedup_key)
         if dedup_key is not None:
             question = question._replace(signal_id=await self._repeatable_id(target, question.name, dedup_key))
         delivery = await self._deliver(question)
         if delivery is Delivery.MISSING:
-            raise _missing(target)
+            raise await self._missing(target)
         answer = await self._answers.wait(question.signal_id, question.name, limit)
         if answer is None:
             raise AlreadyExistsError(
@@ -195,7 +212,7 @@ class SignalVerbs:
         if answer.status is ReplyStatus.REFUSED:
             failure = decode_failure(answer.value)
             raise AskRefused(failure.message, where=failure.path, fix="ask for something that the run accepts")
-        hint = name.reply_hint if isinstance(name, Signal) else Any
+        hint = declared.reply_hint if isinstance(declared, Signal) else Any
         place = Place("", question.name, "the reply", row=reply_row(question.signal_id, question.name))
         return self._codec.decode(answer.value, hint, place=place)
 
@@ -240,7 +257,7 @@ class SignalVerbs:
         run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
             discards=definition.discards
         )
-        signal = self._new_signal(key, name, payload)
+        signal = self._new_signal(key, definition.mailbox.find(name, definition.name), payload)
         created, _, claimed = await self._surely(
             lambda _: self._claiming(lambda offer: self._store.signals.deliver_or_create(signal, run, offer))
         )
@@ -282,7 +299,3 @@ class SignalVerbs:
 
     def _redelivery(self, view: SignalView, target: str) -> Redelivery:
         return Redelivery(view.number, target, move_signal(self._codec, view.stored, name=view.name, target=target))
-
-
-def _missing(target: str) -> NotFoundError:
-    return NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')
