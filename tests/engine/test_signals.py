@@ -77,6 +77,7 @@ async def test_the_first_signal_starts_the_run_and_the_others_reach_it(harness: 
     second = await worker.do(send("cart", "bo", add, Item("ink"), key="cart-1"))
     await harness.drain()
     assert (first.is_new, second.is_new, second.run_id) == (True, False, first.run_id)
+    assert (first.same_input, second.same_input) == (True, False)
     await worker.signal("cart-1", "checkout")
     await harness.drain()
     assert await harness.result(first) == ["ann", "pen", "ink"]

@@ -15,7 +15,7 @@ from stepwell.environment import Environment
 from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
-from stepwell.model.runs import Claimed, NewRun, Run, normal_key
+from stepwell.model.runs import Claimed, Created, NewRun, Run, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
@@ -24,7 +24,6 @@ from stepwell.replay.signals import Cancel, Request, Signal, encode_payload, nam
 from stepwell.stores.base.store import Store
 
 if TYPE_CHECKING:
-    from stepwell.engine.facade import Start
     from stepwell.engine.results import Answers
     from stepwell.model.workers import Claimant
 
@@ -53,7 +52,9 @@ class SignalVerbs:
         async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
         async def _claiming(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T: ...
         def _adopt(self, claimed: Iterable[Claimed]) -> None: ...
-        def _new(self, definition: Workflow[Any, Any], start: Start) -> tuple[RunId, bytes, Start]: ...
+        async def _has_same_input(self, created: Created, new: NewRun) -> bool: ...
+        def _run_id(self, given: str | None) -> RunId: ...
+        def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes: ...
 
     # --- sending ---
 
@@ -250,10 +251,9 @@ class SignalVerbs:
         Of many callers at once one starts the run (`is_new`), and every signal is in it. A run of the key that has
         ended does not count: a new one is started.
         """
-        from stepwell.engine.facade import Start
-
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
-        run_id, stored, _ = self._new(definition, Start(input, key))
+        run_id = self._run_id(None)
+        stored = self._encode_input(definition, input, run_id)
         run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
             discards=definition.discards
         )
@@ -266,7 +266,7 @@ class SignalVerbs:
             self,  # type: ignore[arg-type]  # it is a facade
             created.run_id,
             is_new=created.is_new,
-            same_input=created.same_input,
+            same_input=await self._has_same_input(created, run),
             output_hint=definition.output_hint,
         )
 
@@ -287,7 +287,7 @@ class SignalVerbs:
     async def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
         """Deliver held or unread signals by hand, in this order: to another run, or where they were sent to.
 
-        MISSING for one whose target has no active run; it stays where it is.
+        MISSING for one whose target has no active run, which stays where it is; and for one that is not there any more.
         """
         views = [signals] if isinstance(signals, SignalView) else list(signals)
         letters = [self._redelivery(view, normal_key(to or view.target)) for view in views]
