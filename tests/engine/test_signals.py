@@ -77,6 +77,7 @@ async def test_the_first_signal_starts_the_run_and_the_others_reach_it(harness: 
     second = await worker.do(send("cart", "bo", add, Item("ink"), key="cart-1"))
     await harness.drain()
     assert (first.is_new, second.is_new, second.run_id) == (True, False, first.run_id)
+    assert (first.same_input, second.same_input) == (True, False)
     await worker.signal("cart-1", "checkout")
     await harness.drain()
     assert await harness.result(first) == ["ann", "pen", "ink"]
@@ -143,6 +144,45 @@ async def test_a_signal_to_a_key_over_200_characters_or_with_a_blank_name_is_ref
     assert await worker.engine.held_signals() == []
 
 
+async def test_a_workflow_that_declares_its_signals_refuses_other_names_and_checks_plain_ones(harness: Harness) -> None:
+    @workflow(signals=[add, total, "end"])
+    async def declares(ctx: Context) -> list[str]:
+        message = await ctx.receive(add)
+        await (await ctx.receive(total)).reply(1)
+        await ctx.receive("end")
+        return [message.payload.sku]
+
+    worker = await harness.worker(declares)
+    run = await worker.start(declares, key="k")
+    for send in (
+        worker.engine.signal("k", "ad", {"sku": "pen"}),
+        worker.engine.ask("k", Signal[Item]("ad"), Item("pen")),
+        worker.engine.signal_or_start(declares, None, "ad", key="k"),
+    ):
+        with pytest.raises(NotFoundError, match=r"there is no signal 'ad'\. Did you mean 'add'") as error:
+            await worker.do(send)
+        assert error.value.fix == "workflow declares takes: add, total, end"
+    with pytest.raises(InvalidInputError) as refused:
+        await worker.signal("k", "add", {"sku": 7})
+    assert refused.value.violations
+    assert (await worker.engine.detail(run.run_id)).signals == ()
+
+    await worker.signal("k", "add", {"sku": "pen"})
+    await worker.signal("somebody else", "anything", 1, if_missing="hold")
+    assert await worker.do(worker.engine.ask("k", "total")) == 1
+    await worker.signal("k", "end")
+    await harness.drain()
+    assert await harness.result(run) == ["pen"]
+
+
+async def test_an_unknown_target_is_told_with_the_nearest_ones(harness: Harness) -> None:
+    worker = await harness.worker(cart)
+    await worker.start(cart, "ann", key="order-42")
+    with pytest.raises(NotFoundError, match=r"no active run 'order-43'\. Did you mean 'order-42'") as error:
+        await worker.signal("order-43", "checkout")
+    assert "hold" in error.value.fix
+
+
 # --- held, unread, refused ---
 
 
@@ -193,8 +233,10 @@ def test_an_unknown_policy_for_unread_signals_is_refused() -> None:
     async def flow(ctx: Context) -> None: ...
 
     with pytest.raises(InvalidOptionError, match="unread of workflow 'flow' is 'lose'") as error:
-        workflow(unread="lose")(flow)  # type: ignore[call-overload]
+        workflow(name="flow", unread="lose")(flow)  # type: ignore[call-overload]
     assert error.value.fix
+    with pytest.raises(InvalidNameError, match="signal name"):
+        workflow(signals=["ok", " "])(flow)
 
 
 # --- cancel ---

@@ -29,6 +29,7 @@ async def waits(ctx: Context, until: datetime) -> str:
     assert_type(await ctx.receive(price, timeout="1h", name="b"), Message[int | None])
     assert_type(await ctx.receive(approve, "other", name="c"), Message[Any])
     assert_type(await ctx.receive("other"), Message[Any])
+    assert_type(await ctx.receive(approve, price, name="e"), Message[Approval] | Message[int | None])
     assert_type(await ctx.receive_many(approve, count=3, name="d"), list[Message[Approval]])
     assert_type(await ctx.receive(review), Message[Approval])
     latest = ctx.signals.latest(approve)

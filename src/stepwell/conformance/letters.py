@@ -233,8 +233,11 @@ class SignalOrStartSuite(StoreCase):
             new_signal("s1", "k"), new_run("r2", key="k")
         )
 
-        assert (created.run_id, created.is_new) == (_R1, False)
+        assert (created.run_id, created.is_new, created.same_input) == (_R1, False, True)
         assert delivered == Delivered(_DELIVERED, _R1, woke=True)
+        other = new_run("r3", key="k", input=b"{}")
+        created, _, _ = await scene.store.signals.deliver_or_create(new_signal("s2", "k"), other)
+        assert (created.run_id, created.same_input) == (_R1, False)
         assert await scene.store.views.find("r2") is None
 
     async def test_an_ended_run_does_not_count(self, scene: Scene) -> None:

@@ -35,18 +35,19 @@ class News:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[RunId, set[asyncio.Event]] = {}
+        # Ordered, so that those who wait for the same run hear of it in the same order every time.
+        self._waiting: dict[RunId, dict[asyncio.Event, None]] = {}
         self._unlisten: Callable[[], None] | None = None
 
     def listen(self, run_id: RunId, changed: asyncio.Event) -> None:
         if self._unlisten is None:
             self._unlisten = self._store.wakeups.listen(self._heard)
-        self._waiting.setdefault(run_id, set()).add(changed)
+        self._waiting.setdefault(run_id, {})[changed] = None
 
     def unlisten(self, run_id: RunId, changed: asyncio.Event) -> None:
         waiting = self._waiting.get(run_id)
         if waiting is not None:
-            waiting.discard(changed)
+            waiting.pop(changed, None)
             if not waiting:
                 del self._waiting[run_id]
         if not self._waiting and self._unlisten is not None:

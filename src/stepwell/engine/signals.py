@@ -10,13 +10,12 @@ from stepwell.clock import Duration, span
 from stepwell.codec.addressed import move_signal
 from stepwell.codec.base import Codec, Place
 from stepwell.engine.handles import Handle
-from stepwell.engine.starts import Start
 from stepwell.engine.views import SignalView, held_view, unread_view
 from stepwell.environment import Environment
 from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
-from stepwell.model.runs import Claimed, NewRun, Run, normal_key
+from stepwell.model.runs import Claimed, Created, NewRun, Run, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
@@ -49,10 +48,13 @@ class SignalVerbs:
 
         async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool: ...
         async def _get(self, target: str) -> Run: ...
+        async def _near(self, target: str) -> list[str]: ...
         async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
         async def _claiming(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T: ...
         def _adopt(self, claimed: Iterable[Claimed]) -> None: ...
-        def _new(self, definition: Workflow[Any, Any], start: Start) -> tuple[RunId, bytes, Start]: ...
+        async def _has_same_input(self, created: Created, new: NewRun) -> bool: ...
+        def _run_id(self, given: str | None) -> RunId: ...
+        def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes: ...
 
     # --- sending ---
 
@@ -96,10 +98,11 @@ class SignalVerbs:
             raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
-        signal = self._new_signal(target, name, payload)._replace(dedup_key=dedup_key, hold=if_missing == "hold")
+        declared = await self._declared(target, name)
+        signal = self._new_signal(target, declared, payload)._replace(dedup_key=dedup_key, hold=if_missing == "hold")
         delivery = await self._deliver(signal)
         if delivery is Delivery.MISSING and if_missing == "raise":
-            raise _missing(target)
+            raise await self._missing(target)
         return delivery
 
     async def _send_cancel(self, target: str, cancel: Cancel, if_missing: IfMissing) -> Delivery:
@@ -124,6 +127,20 @@ class SignalVerbs:
         while run.successor is not None:
             run = await self._get(run.successor)
         return run
+
+    async def _declared(self, target: str, signal: str | Signal[Any]) -> str | Signal[Any]:
+        """The signal as the target's workflow declares it, if that workflow is known here and declares its signals."""
+        name_of(signal)
+        if not self._registry.declares_signals:
+            return signal
+        run = await self._surely(lambda _: self._store.views.find(normal_key(target)))
+        known = None if run is None else self._registry.find(run.definition)
+        return signal if known is None else known.mailbox.find(signal, known.name)
+
+    async def _missing(self, target: str) -> NotFoundError:
+        fix = 'send it with if_missing="hold" to keep it for a run to come'
+        near = [name for name in await self._near(target) if name != normal_key(target)]
+        return NotFoundError("active run", target, near=near, fix=fix)
 
     def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
@@ -180,12 +197,13 @@ class SignalVerbs:
         is not stored twice, and the one answer is told again.
         """
         limit = None if timeout is None else span(timeout, what="timeout")
-        question = self._new_signal(target, name, payload)._replace(asks=True, dedup_key=dedup_key)
+        declared = await self._declared(target, name)
+        question = self._new_signal(target, declared, payload)._replace(asks=True, dedup_key=dedup_key)
         if dedup_key is not None:
             question = question._replace(signal_id=await self._repeatable_id(target, question.name, dedup_key))
         delivery = await self._deliver(question)
         if delivery is Delivery.MISSING:
-            raise _missing(target)
+            raise await self._missing(target)
         answer = await self._answers.wait(question.signal_id, question.name, limit)
         if answer is None:
             raise AlreadyExistsError(
@@ -195,7 +213,7 @@ class SignalVerbs:
         if answer.status is ReplyStatus.REFUSED:
             failure = decode_failure(answer.value)
             raise AskRefused(failure.message, where=failure.path, fix="ask for something that the run accepts")
-        hint = name.reply_hint if isinstance(name, Signal) else Any
+        hint = declared.reply_hint if isinstance(declared, Signal) else Any
         place = Place("", question.name, "the reply", row=reply_row(question.signal_id, question.name))
         return self._codec.decode(answer.value, hint, place=place)
 
@@ -234,11 +252,12 @@ class SignalVerbs:
         ended does not count: a new one is started.
         """
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
-        run_id, stored, _ = self._new(definition, Start(input, key))
+        run_id = self._run_id(None)
+        stored = self._encode_input(definition, input, run_id)
         run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
             discards=definition.discards
         )
-        signal = self._new_signal(key, name, payload)
+        signal = self._new_signal(key, definition.mailbox.find(name, definition.name), payload)
         created, _, claimed = await self._surely(
             lambda _: self._claiming(lambda offer: self._store.signals.deliver_or_create(signal, run, offer))
         )
@@ -247,7 +266,7 @@ class SignalVerbs:
             self,  # type: ignore[arg-type]  # it is a facade
             created.run_id,
             is_new=created.is_new,
-            same_input=created.same_input,
+            same_input=await self._has_same_input(created, run),
             output_hint=definition.output_hint,
         )
 
@@ -268,7 +287,7 @@ class SignalVerbs:
     async def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
         """Deliver held or unread signals by hand, in this order: to another run, or where they were sent to.
 
-        MISSING for one whose target has no active run; it stays where it is.
+        MISSING for one whose target has no active run, which stays where it is; and for one that is not there any more.
         """
         views = [signals] if isinstance(signals, SignalView) else list(signals)
         letters = [self._redelivery(view, normal_key(to or view.target)) for view in views]
@@ -280,7 +299,3 @@ class SignalVerbs:
 
     def _redelivery(self, view: SignalView, target: str) -> Redelivery:
         return Redelivery(view.number, target, move_signal(self._codec, view.stored, name=view.name, target=target))
-
-
-def _missing(target: str) -> NotFoundError:
-    return NotFoundError("active run", target, fix='send it with if_missing="hold" to keep it for a run to come')

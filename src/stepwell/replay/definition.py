@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from stepwell.clock import Duration, Span, span
 from stepwell.codec.signatures import MISSING, Signature, hints_of
@@ -17,6 +17,7 @@ from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
 from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
 from stepwell.replay.revival import know_types
+from stepwell.replay.signals import Mailbox, Signal, Unread, mailbox_of
 
 if TYPE_CHECKING:
     from stepwell.replay.context import Context
@@ -29,7 +30,7 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 Durability = Literal["normal", "deferred"]
-Unread = Literal["dead_letter", "discard"]
+ANY_MAIL: Final = Mailbox()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +282,12 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
 class Workflow(Generic[In, Out]):
     """A registered workflow function with its name and version."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, version: int, unread: Unread = "dead_letter") -> None:
+    def __init__(self, fn: Callable[..., Any], name: str, version: int, mailbox: Mailbox = ANY_MAIL) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
         self.version = version
-        self.unread: Unread = unread
-        if unread not in get_args(Unread):
-            raise InvalidOptionError(f"unread of workflow {name!r} is {unread!r}", fix='"dead_letter" or "discard"')
+        self.mailbox = mailbox
         self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which is run on a strand
         if "@" in name or version < 1:
             raise InvalidOptionError(
@@ -311,7 +310,7 @@ class Workflow(Generic[In, Out]):
     @property
     def discards(self) -> bool:
         """Whether signals that its runs leave unread are dropped."""
-        return self.unread == "discard"
+        return self.mailbox.unread == "discard"
 
     @property
     def definition(self) -> str:
@@ -353,10 +352,10 @@ def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, i
 class WorkflowDecorator:
     """What `@workflow(...)` returns."""
 
-    def __init__(self, name: str | None, version: int, unread: Unread = "dead_letter") -> None:
+    def __init__(self, name: str | None, version: int, mailbox: Mailbox = ANY_MAIL) -> None:
         self._name = name
         self._version = version
-        self._unread: Unread = unread
+        self._mailbox = mailbox
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
@@ -367,7 +366,7 @@ class WorkflowDecorator:
     @overload
     def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return Workflow(fn, self._name or fn.__name__, self._version, self._unread)
+        return Workflow(fn, self._name or fn.__name__, self._version, self._mailbox)
 
 
 @overload
@@ -379,7 +378,13 @@ def workflow(fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
 @overload
 def workflow(fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
 @overload
-def workflow(*, name: str | None = None, version: int = 1, unread: Unread = "dead_letter") -> WorkflowDecorator: ...
+def workflow(
+    *,
+    name: str | None = None,
+    version: int = 1,
+    unread: Unread = "dead_letter",
+    signals: Iterable[str | Signal[Any]] | None = None,
+) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
     /,
@@ -387,14 +392,17 @@ def workflow(
     name: str | None = None,
     version: int = 1,
     unread: Unread = "dead_letter",
+    signals: Iterable[str | Signal[Any]] | None = None,
 ) -> Any:
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
     An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
     it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
-    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried).
+    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried). `signals`
+    are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks a plain
+    name's payload against the type that is declared here.
     """
-    decorator = WorkflowDecorator(name, version, unread)
+    decorator = WorkflowDecorator(name, version, mailbox_of(name, unread, signals))
     return decorator if fn is None else decorator(fn)
 
 
@@ -422,6 +430,11 @@ class Registry:
         newest = self._newest.get(definition.name)
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
+
+    @property
+    def declares_signals(self) -> bool:
+        """Whether any workflow says which signals it takes."""
+        return any(each.mailbox.declared is not None for each in self._known.values())
 
     @property
     def definitions(self) -> tuple[str, ...]:

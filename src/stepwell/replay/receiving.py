@@ -22,6 +22,7 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Signal, wanted
 
 T = TypeVar("T")
+S = TypeVar("S")
 D = TypeVar("D")
 
 
@@ -56,6 +57,18 @@ class Receiving:
         name: str | None = None,
         repeat: bool = False,
     ) -> Operation[Message[T] | D]: ...
+    @overload
+    def receive(
+        self,
+        first: Signal[T],
+        second: Signal[S],
+        /,
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[T] | Message[S]]: ...
     @overload
     def receive(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from stepwell.codec.addressed import encode_signal
 from stepwell.codec.base import Codec, Payload, Place
-from stepwell.errors import InvalidInputError, InvalidOptionError
+from stepwell.errors import InvalidInputError, InvalidOptionError, NotFoundError
 from stepwell.model.locations import check_name
+from stepwell.nearest import nearest
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,6 +74,35 @@ class Cancel:
 
     reason: str = ""
     compensate: bool = True
+
+
+Unread = Literal["dead_letter", "discard"]
+
+
+class Mailbox(NamedTuple):
+    """What a workflow says about the mailboxes of its runs."""
+
+    unread: Unread = "dead_letter"
+    declared: Mapping[str, str | Signal[Any]] | None = None  # by name; None: any signal may be sent
+
+    def find(self, signal: str | Signal[Any], workflow: str) -> str | Signal[Any]:
+        """The signal as it is declared, if signals are. Raises `NotFoundError` for one that is not among them."""
+        name = name_of(signal)
+        if self.declared is None:
+            return signal
+        if name not in self.declared:
+            known = ", ".join(self.declared) or "none"
+            fix = f"workflow {workflow} takes: {known}"
+            raise NotFoundError("signal", name, near=nearest(name, self.declared), fix=fix)
+        return signal if isinstance(signal, Signal) else self.declared[name]
+
+
+def mailbox_of(workflow: str | None, unread: Unread, signals: Iterable[str | Signal[Any]] | None) -> Mailbox:
+    """What `@workflow(unread=…, signals=…)` means. Raises `InvalidOptionError` for what means nothing."""
+    if unread not in get_args(Unread):
+        at = f" of workflow {workflow!r}" if workflow else ""
+        raise InvalidOptionError(f"unread{at} is {unread!r}", fix='"dead_letter" or "discard"')
+    return Mailbox(unread, None if signals is None else {name_of(signal): signal for signal in signals})
 
 
 class Wanted(NamedTuple):

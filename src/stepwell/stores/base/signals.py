@@ -35,8 +35,8 @@ class SignalStore(Protocol):
         """Deliver a signal to the active run of `run.key`, or create that run with the signal in its mailbox.
 
         One transaction: of any number of callers at once, one creates the run, and every signal is in it. A run of the
-        key that has ended does not count. A known `signal_id` answers DUPLICATE and writes nothing. Claims as `create`
-        and `deliver` do.
+        key that has ended does not count; `same_input` is as with `create`. A known `signal_id` answers DUPLICATE and
+        writes nothing. Claims as `create` and `deliver` do.
         """
         ...
 

@@ -51,7 +51,8 @@ def deliver_or_create(
         delivered, claimed = deliver(tx, [signal], claimant)
         run_id = active.run_id if known is None and active is not None else delivered[0].run_id
         assert run_id is not None
-        return Created(run_id, run_id == run.run_id), delivered[0], claimed
+        is_same = known is not None or tx.db.runs[run_id].input == run.input
+        return Created(run_id, run_id == run.run_id, is_same), delivered[0], claimed
     held = store_signal(tx, signal)
     [created] = create(tx, [run], claimant)
     delivery = Delivery.DELIVERED if held.delivery is Delivery.HELD else held.delivery
