@@ -139,7 +139,7 @@ async def test_a_child_is_awaited_in_one_place_at_a_time(harness: Harness):
     run = await worker.start(parent)
     await harness.drain()
 
-    assert await harness.result(run) == "the child child is awaited already"
+    assert await harness.result(run) == "the child child has been awaited"
 
 
 async def test_a_repeated_event_does_nothing_and_tells_the_same(harness: Harness):
@@ -172,6 +172,26 @@ async def test_a_lost_answer_is_asked_for_again(harness: Harness):
     assert await client.publish(Shipped("1")) == 1
     await harness.drain()
     assert (lost, await harness.result(run)) == (["events.publish"], ["1", 1])
+
+
+class Lean(Event, omit_defaults=True, rename="camel"):
+    order_id: str
+    parcels: int = 1
+
+
+async def test_fields_are_compared_by_their_names_in_python_also_when_they_are_left_out(harness: Harness):
+    @workflow
+    async def lean(ctx: Context) -> str:
+        return (await ctx.topic(Lean, where={"order_id": "7", "parcels": 1})).order_id
+
+    worker = await harness.worker(lean)
+    run = await worker.start(lean)
+    await harness.drain()
+
+    assert await worker.publish(Lean("7", parcels=2)) == 0
+    assert await worker.publish(Lean("7")) == 1
+    await harness.drain()
+    assert await harness.result(run) == "7"
 
 
 async def test_a_topic_may_have_another_name_than_its_class(harness: Harness):

@@ -20,6 +20,7 @@ from stepwell import (
     topic,
     workflow,
 )
+from stepwell.ids import RunId
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.replay.sweep import PUBLISH, Program, sweep
@@ -287,6 +288,33 @@ async def test_a_child_that_loses_goes_on_and_can_be_awaited(harness: Harness):
     await harness.advance("2h")
 
     assert await harness.result(run) == ["late", "done"]
+
+
+async def test_a_spawned_run_is_waited_for_by_its_id(harness: Harness):
+    @workflow
+    async def slow(ctx: Context, hours: int) -> str:
+        await ctx.sleep("work", f"{hours}h")
+        return f"{hours} hours"
+
+    @workflow
+    async def parent(ctx: Context) -> list[Any]:
+        runs = [await ctx.spawn(slow, hours, name="spawned", repeat=True) for hours in (3, 2)]
+        first = await ctx.wait_any(a=done(runs[0]), b=done(runs[1]), late=timer("9h"))
+        second = await ctx.wait_any("second", a=done(runs[0]), late=timer("9h"))
+        return [first.label, first.value.value, second.label, second.value.value]
+
+    @workflow
+    async def stranger(ctx: Context, run_id: str) -> str:
+        return (await ctx.wait_any(a=done(RunId(run_id)), late=timer("1h"))).label
+
+    worker = await harness.worker(slow, parent, stranger)
+    run = await worker.start(parent)
+    other = await worker.start(stranger, run.run_id)
+    await harness.advance("4h")
+
+    assert await harness.result(run) == ["b", "2 hours", "a", "3 hours"]
+    with pytest.raises(RunFailed, match="was not spawned by this run"):
+        await harness.result(other)
 
 
 async def test_a_child_that_fails_is_an_outcome(harness: Harness):

@@ -7,34 +7,42 @@ but whoever can read the store can try values that they guess.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from stepwell.codec.base import ANY, Codec, Place
 from stepwell.codec.secret import Secret
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, StepwellError
 from stepwell.nearest import nearest
 
 _SHOWN_MAX: Final = 200
 _PLAIN: Final = (str, int, float, bool, type(None))
 
 
-def facets_of(codec: Codec, topic: str, value: Any, hint: Any) -> tuple[str, ...]:
+def facets_of(codec: Codec, topic: str, value: Any) -> tuple[str, ...]:
     """Everything that a wait may ask of this event: one text for each plain field. Secrets are left out."""
-    body = codec.encode_body(value, hint, _place(topic))
-    fields = msgspec.json.decode(body)
-    if not isinstance(fields, dict):
-        return ()
-    secrets = _secrets_in(value)
-    return tuple(
-        sorted(
-            _facet(codec, topic, name, part)
-            for name, part in fields.items()
-            if isinstance(part, _PLAIN) and name not in secrets
-        )
-    )
+    found = ((name, _plain(codec, topic, part)) for name, part in _fields_of(value))
+    return tuple(sorted(_facet(codec, topic, name, part) for name, (part, is_plain) in found if is_plain))
+
+
+def _fields_of(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((str(name), part) for name, part in value.items())
+    elif isinstance(value, msgspec.Struct):
+        yield from ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+
+
+def _plain(codec: Codec, topic: str, value: Any) -> tuple[Any, bool]:
+    """A value as plain JSON, and whether it is one that can be compared."""
+    if isinstance(value, Secret):
+        return None, False
+    try:
+        part = msgspec.json.decode(codec.encode_body(value, ANY, Place("", topic, "the event")))
+    except StepwellError:
+        return None, False
+    return part, isinstance(part, _PLAIN)
 
 
 def facets_wanted(codec: Codec, topic: str, where: Mapping[str, Any] | None, hint: Any) -> tuple[str, ...]:
@@ -60,8 +68,8 @@ def _wanted(codec: Codec, topic: str, name: str, value: Any, known: dict[str, st
             where=f"topic {topic}",
             fix=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known) or 'none'}",
         )
-    part = None if isinstance(value, Secret) else msgspec.json.decode(codec.encode_body(value, ANY, _place(topic)))
-    if isinstance(value, Secret) or not isinstance(part, _PLAIN):
+    part, is_plain = _plain(codec, topic, value)
+    if not is_plain:
         raise InvalidOptionError(
             f"where: {name} is a {type(value).__name__}",
             where=f"topic {topic}",
@@ -79,16 +87,3 @@ def _facet(codec: Codec, topic: str, name: str, part: Any) -> str:
         return f"{name}={text}"
     digest = hashlib.blake2b(f"{topic}\x1f{name}\x1f{text}".encode(), digest_size=16).hexdigest()
     return f"{name}#{digest}"
-
-
-def _secrets_in(value: Any) -> set[str]:
-    if isinstance(value, Mapping):
-        return {str(name) for name, part in value.items() if isinstance(part, Secret)}
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
-        return {field.encode_name for field in fields if isinstance(getattr(value, field.name), Secret)}
-    return set()
-
-
-def _place(topic: str) -> Place:
-    return Place("", topic, "the event")

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell.clock import Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FIRST, Scene, wait_child, wait_signal
+from stepwell.conformance.scene import FIRST, Scene, place, wait_child, wait_signal, wait_topic
 from stepwell.ids import RunId
 from stepwell.model.commits import Pause, Release
 from stepwell.model.states import RunStatus
@@ -99,3 +99,15 @@ class HintSuite(StoreCase):
         await asyncio.sleep(0)
 
         assert hints == []
+
+    async def test_events_are_told_to_those_that_sleep_and_to_owners(self, scene: Scene, heard: list[Hint]) -> None:
+        await scene.waiting("r1", wait_topic())
+        turn = await scene.begin("r2")
+        await turn.commit(waits=(wait_topic(),))
+        heard.clear()
+        await scene.publish("e1")
+        assert {hint.kind for hint in heard} == {HintKind.READY, HintKind.MAIL}
+        assert await self._runs(heard, HintKind.MAIL) == {"r2"}
+        await scene.publish("e2", "sport", retain=Span(9_000_000))
+        await turn.commit(waits=(wait_topic("sport", since="all", at=place(1)),))
+        assert await self._runs(heard, HintKind.MAIL) == {"r2"}

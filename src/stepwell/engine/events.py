@@ -72,7 +72,7 @@ class Publisher:
             EventId(event_id),
             name,
             encode_event(self._codec, value, hint, topic=name, event_id=event_id),
-            facets_of(self._codec, name, value, hint),
+            facets_of(self._codec, name, value),
             deliver,
             _retention(retain),
             tuple(self._start(name, value, event_id, trigger) for trigger in self._triggers.get(name, {}).values()),

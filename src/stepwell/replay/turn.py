@@ -354,9 +354,10 @@ class Turn:
         """Whether the code waits here already."""
         return location in self._armed
 
-    def disarm(self, location: Location) -> None:
+    def disarm(self, location: Location | None) -> None:
         """Nobody waits here any more: something else may, before the task that did has heard of it."""
-        self._armed.pop(location, None)
+        if location is not None:
+            self._armed.pop(location, None)
 
     def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
         """The wait that was registered here before, with its deadline."""

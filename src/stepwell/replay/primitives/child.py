@@ -67,17 +67,45 @@ async def await_child(
 ) -> ChildOutcome:
     """How the child ended, without recording it; the child begins if it has not begun."""
     turn = scope.turn
-    if location in turn.journal.entries or turn.is_waiting_at(location):
+    if location in turn.journal.entries:
+        path = turn.journal.names.text(location)
         raise InvalidOptionError(
-            f"the child {turn.journal.names.text(location)} is awaited already",
-            where=turn.journal.names.text(location),
-            fix="wait for a child in one place at a time",
+            f"the child {path} has been awaited", where=path, fix="its result is known: leave it out"
         )
+    _check_free(scope, location)
     if turn.stored_wait(location, WaitKind.CHILD) is None:
         turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
     outcome = await turn.wait(location, WaitKind.CHILD, None)
     assert isinstance(outcome, ChildOutcome)
     return outcome
+
+
+async def await_spawned(scope: Scope, run_id: RunId) -> ChildOutcome:
+    """How a run that this one spawned ended, without recording it."""
+    location = find_spawned(scope, run_id)
+    if location is None:
+        raise InvalidOptionError(
+            f"run {run_id} was not spawned by this run", fix="wait for what ctx.spawn(...) gave, within the same run"
+        )
+    _check_free(scope, location)
+    outcome = await scope.turn.wait(location, WaitKind.CHILD, None)
+    assert isinstance(outcome, ChildOutcome)
+    return outcome
+
+
+def find_spawned(scope: Scope, run_id: RunId) -> Location | None:
+    """Where this run spawned another one."""
+    entries = scope.turn.journal.entries.values()
+    spawned = (entry for entry in entries if entry.kind is EntryKind.SPAWN)
+    return next((entry.location for entry in spawned if unpack(entry.value)[0][0] == run_id), None)
+
+
+def _check_free(scope: Scope, location: Location) -> None:
+    path = scope.turn.journal.names.text(location)
+    if scope.turn.is_waiting_at(location):
+        raise InvalidOptionError(
+            f"the child {path} is awaited already", where=path, fix="wait for a child in one place at a time"
+        )
 
 
 def write_outcome(scope: Scope, location: Location, outcome: ChildOutcome) -> bytes:

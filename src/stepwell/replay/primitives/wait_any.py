@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, assert_never
 
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location, check_name, named
@@ -17,7 +18,7 @@ from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.operations import ChildOperation
 from stepwell.replay.packing import pack, unpack
-from stepwell.replay.primitives.child import read_outcome, write_outcome
+from stepwell.replay.primitives.child import await_spawned, find_spawned, read_outcome, write_outcome
 from stepwell.replay.primitives.receive import fits, read_messages, write_messages
 from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
@@ -43,9 +44,14 @@ class TimeAwaited:
 
 @dataclass(frozen=True, slots=True)
 class ChildAwaited:
-    """The end of a child."""
+    """The end of a child, or of a run that was spawned."""
 
-    child: ChildOperation[Any]
+    child: ChildOperation[Any] | RunId
+
+    @property
+    def hint(self) -> Any:
+        """The type of its result, as far as this code knows."""
+        return self.child.output_hint if isinstance(self.child, ChildOperation) else Any
 
 
 # A further kind of thing to wait for is one more class here, and one more case in `_wait`, `_write` and `_read`.
@@ -62,12 +68,14 @@ def timer(duration: Duration) -> TimeAwaited:
     return TimeAwaited(span(duration, what="timer"))
 
 
-def done(child: ChildOperation[Any]) -> ChildAwaited:
+def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
     """For `ctx.wait_any`: the end of a child, however it ends. It begins with the wait, and goes on if it loses: the
-    same operation can be awaited later.
+    same operation can be awaited later. Also the end of a run that this one spawned, by the id that `ctx.spawn` gave.
     """
-    if not isinstance(child, ChildOperation):
-        raise InvalidOptionError(f"{child!r} is not a child", fix="give what ctx.child(...) returns, without await")
+    if not isinstance(child, ChildOperation | str):
+        raise InvalidOptionError(
+            f"{child!r} is not a child", fix="give what ctx.child(...) returns, without await, or a spawned run's id"
+        )
     return ChildAwaited(child)
 
 
@@ -99,7 +107,7 @@ async def run_wait_any(
     if takes is not None:
         check_answered(scope)
     for each in awaited.values():
-        if isinstance(each, ChildAwaited):
+        if isinstance(each, ChildAwaited) and isinstance(each.child, ChildOperation):
             turn.unawaited.pop(each.child, None)
     takes = takes or Wanted()
     if entry is None:
@@ -144,7 +152,9 @@ async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited
             task.cancel()
         for each in awaited.values():
             if isinstance(each, ChildAwaited):
-                turn.disarm(each.child.location)
+                child = each.child
+                at = child.location if isinstance(child, ChildOperation) else find_spawned(scope, child)
+                turn.disarm(at)
 
 
 def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
@@ -171,7 +181,7 @@ async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) 
         case EventAwaited():
             return await await_event(scope, at, awaited, None)
         case ChildAwaited(child):
-            return await child.ended()
+            return await (child.ended() if isinstance(child, ChildOperation) else await_spawned(scope, child))
         case _:
             assert_never(awaited)
 
@@ -199,8 +209,8 @@ def _read(scope: Scope, location: Location, awaited: Awaited | None, value: byte
             return messages[0] if messages else None
         case EventAwaited(hint=hint):
             return read_event(scope, location, value, hint)
-        case ChildAwaited(child):
-            return read_outcome(scope, location, value, child.output_hint)
+        case ChildAwaited():
+            return read_outcome(scope, location, value, awaited.hint)
         case TimeAwaited() | None:
             return None
         case _:
