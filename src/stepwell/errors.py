@@ -100,7 +100,7 @@ class DefinitionError(StepwellError):
 
 
 class DuplicateNameError(DefinitionError):
-    """Two different workflows were registered under one name and version."""
+    """Two different workflows have one name and version, or two sinks one name."""
 
     code = "SW101"
 

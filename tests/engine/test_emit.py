@@ -318,6 +318,15 @@ async def test_a_sink_that_cancels_itself_has_failed(harness: Harness) -> None:
     assert inbox.names == ["a"]
 
 
+async def test_a_sink_that_wants_to_leave_takes_nobody_with_it(harness: Harness) -> None:
+    inbox = Inbox(failures=1, error=SystemExit(3))  # type: ignore[arg-type]
+    worker = await serve(harness, inbox)
+    await worker.start(pair, ["a"])
+    await harness.advance("2s")
+
+    assert inbox.names == ["a"]
+
+
 async def test_a_policy_that_fails_itself_gives_up(harness: Harness) -> None:
     def broken(attempt: int, error: Exception) -> float:
         raise KeyError(attempt)

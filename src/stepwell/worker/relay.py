@@ -159,7 +159,7 @@ class Relay:
             if task is not None and task.cancelling():
                 raise
             return error
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001  whatever a sink raises is a failed attempt
             return error
