@@ -281,6 +281,7 @@ class Interpreter:
     def _branches(self, node: Node, path: str) -> dict[str, Callable[[Context], Awaitable[Any]]]:
         def branch(name: str, inner: Node) -> Callable[[Context], Awaitable[Any]]:
             async def run(ctx: Context) -> Any:
+                ctx.state["branch"] = f"{path}/{name}"  # a replay that passes over the branches comes to the older one
                 return await self.run(ctx, inner, f"{path}/{name}")
 
             return run
@@ -288,6 +289,7 @@ class Interpreter:
         return {name: branch(name, inner) for name, inner in node["branches"].items()}
 
     async def _join(self, ctx: Context, node: Node, path: str) -> Any:
+        ctx.state["branch"] = path
         value = ["joined", await ctx.join(node["id"], self._branches(node, path), on_error=node["on_error"])]
         self.seen.append(path)
         return value

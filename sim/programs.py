@@ -53,6 +53,7 @@ class Maker:
         # And one for events, in every other seed.
         self._news = random.Random(f"news {rng.getstate()[1][1]}")  # the first word of a state is the same for all
         self._has_news = self._news.random() < 0.5
+        self._shown = random.Random(rng.getstate()[1][1])  # likewise, for what runs show
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -146,8 +147,8 @@ class Maker:
 
     def _leaf(self) -> Node:
         kind = self._pick(self._leaves)
-        if kind in ("once", "clock", "version") and self._side.random() < 0.4:
-            return self._node(self._side.choice(("append", "append", "publish")))
+        if kind in ("once", "clock", "version") and self._shown.random() < 0.4:
+            return self._node(self._shown.choice(("append", "append", "publish")))
         match kind:
             case "step" | "try_step":
                 return self._step(kind)
@@ -209,8 +210,9 @@ class Maker:
             value=rng.choice(VALUES),
             fails=rng.randint(1, 2),
         )
-        if kind == "ok" and op == "step" and self._side.random() < 0.25:
-            node |= {"kind": "streaming", "chunks": self._side.randint(1, 4), "breaks": self._side.choice((0, 0, 1, 2))}
+        if kind == "ok" and op == "step" and self._shown.random() < 0.25:
+            chunks, breaks = self._shown.randint(1, 4), self._shown.choice((0, 0, 1, 2))
+            node |= {"kind": "streaming", "chunks": chunks, "breaks": breaks}
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
 from stepwell.clock import Duration
 from stepwell.conformance.clock import ManualClock
-from stepwell.environment import Environment, Strands
+from stepwell.environment import Environment, Holder, Strand, Strands
 from stepwell.ids import format_uuid7
 from stepwell.stores.base.store import Store
 from tests.cases.virtual_loop import PROCESS, Process, VirtualLoop, resume
@@ -41,7 +41,7 @@ class InlineExecutor:
         self._context = context
         self._live: set[asyncio.Task[Any]] = set()
         self.is_dead = False
-        self.strands = Strands(4)
+        self.strands: Strands = MortalStrands(4)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         loop = asyncio.get_running_loop()
@@ -63,6 +63,23 @@ class InlineExecutor:
 
     def close(self) -> None:
         self.strands.close()
+
+    def end(self) -> None:
+        """The process is no more: whatever is left of its tasks gets no thread."""
+        self.is_dead = True
+        self.strands.close()
+        self.strands.is_dead = True  # type: ignore[attr-defined]
+
+
+class MortalStrands(Strands):
+    """Strands that end with their process."""
+
+    is_dead = False
+
+    def take(self, holder: Holder) -> Strand:
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return super().take(holder)
 
 
 async def _never() -> Any:
@@ -108,8 +125,7 @@ class Node:
         """Stop at once and for ever: no clean-up, no last word to the database."""
         self.process.is_stopped = True
         self.wire.cut()
-        self._executor.is_dead = True
-        self._executor.close()
+        self._executor.end()
 
     async def start(self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Any) -> Handle[Any]:
         return await self.do(self.engine.start(workflow, input, **options))
@@ -208,6 +224,8 @@ class Harness:
                 node.wire.is_down = False
                 await node.shutdown(grace=0.0)
         await _cancel_the_rest()
+        for node in self.nodes:
+            node._executor.end()
         assert orphans == []
 
 
