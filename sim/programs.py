@@ -120,7 +120,10 @@ class Maker:
             "ending": self._ending(),
             "continues": self._rng.choice((0, 0, 0, 1)),
         }
-        return self._node("child", program=inner, key=self._rng.random() < 0.2)
+        return self._node("child", program=inner, key=self._rng.random() < 0.2, on_parent_close=self._policy())
+
+    def _policy(self) -> str:
+        return self._side.choice(("leave", "leave", "cancel"))
 
     def _leaf(self) -> Node:
         kind = self._pick(self._leaves)
@@ -133,7 +136,7 @@ class Maker:
                 return self._receive(kind)
             case "spawn":
                 inner = {"body": self._node("seq", items=[self._step("step")]), "ending": None, "continues": 0}
-                return self._node("spawn", program=inner)
+                return self._node("spawn", program=inner, on_parent_close=self._policy())
             case _:
                 return self._node(kind)
 

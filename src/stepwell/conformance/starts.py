@@ -72,6 +72,13 @@ class PrioritySuite(StoreCase):
         assert equal.claimed is not None
         assert [turn.run_id for turn in await scene.claim()] == ["urgent", "r1"]
 
+    async def test_the_first_run_that_is_not_urgent_does_not_overtake(self, scene: Scene) -> None:
+        await scene.create("plain")
+
+        [created] = await scene.store.runs.create([new_run("r1", priority=-1)], scene.claimant())
+
+        assert created.claimed is None
+
     async def test_a_start_overtakes_what_is_urgent_but_not_due_or_not_served(self, scene: Scene) -> None:
         await scene.create("later", priority=1, delay=_SECOND)
         await scene.create("foreign", priority=1, workflow="other")
@@ -373,6 +380,15 @@ class DebounceSuite(StoreCase):
             await holder.end()
 
         await scene.claim_only("r2")
+
+    async def test_one_that_has_to_wait_makes_room_for_others_of_its_priority(self, scene: Scene) -> None:
+        await scene.begin("r1", key="k")
+        await self._call(scene, "r2")
+        scene.clock.advance(2)
+        await scene.create("plain")
+        await scene.create("low", priority=-1)
+
+        assert [turn.run_id for turn in await scene.claim(limit=1)] == ["plain"]
 
     async def test_the_end_of_the_holder_does_not_cut_the_quiet_short(self, scene: Scene) -> None:
         holder = await scene.begin("r1", key="k")
