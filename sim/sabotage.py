@@ -16,6 +16,7 @@ from unittest.mock import patch
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -29,6 +30,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **SQLITE_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
+    **START_SWITCHES,
+    **SQLITE_START_SWITCHES,
 }
 
 
@@ -53,9 +56,9 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in SQLITE_SWITCHES:
+    if name in {**SQLITE_SWITCHES, **SQLITE_START_SWITCHES}:
         return "sqlite"
-    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **START_SWITCHES} else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
