@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type
 
-from stepwell import Break, Context, Continue, Engine, Handle, Message, Retry, StepContext, Tried, step, workflow
+from stepwell import Break, Context, Continue, Engine, Handle, Message, Retry, Start, StepContext, Tried, step, workflow
+from stepwell.ids import RunId
 
 
 @dataclass
@@ -65,6 +66,9 @@ async def checkout(ctx: Context, order: Order) -> Payment:
     assert_type(await ctx.loop("count", body, 0), str)
     await ctx.step(charge, 1)  # type: ignore[call-overload]
     await ctx.child(checkout, 1)  # type: ignore[misc]
+    assert_type(await ctx.child(checkout, order, key="k", on_parent_close="cancel"), Payment)
+    assert_type(await ctx.spawn(nothing, on_parent_close="cancel", name="other"), RunId)
+    await ctx.child(nothing, on_parent_close="kill")  # type: ignore[call-overload]
     return payment
 
 
@@ -78,5 +82,16 @@ async def main() -> None:
         assert_type(await engine.start(checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(nothing)).result(), int)
         await engine.start(checkout, 1)  # type: ignore[misc]
+        assert_type(
+            await engine.start(checkout, Order("1"), priority=1, tags={"vip"}, deadline="1h", on_conflict="replace"),
+            Handle[Payment],
+        )
+        assert_type(await engine.start_debounced(checkout, Order("1"), key="k", quiet="5s"), Handle[Payment])
+        assert_type(
+            await engine.start_many(checkout, [Start(Order("1"), priority=9)], tags={"a": "b"}), list[Handle[Payment]]
+        )
+        await engine.start(checkout, Order("1"), priority="high")  # type: ignore[call-overload]
+        await engine.start(nothing, prio=1)  # type: ignore[call-overload]
+        await engine.start_debounced(checkout, 1, key="k", quiet="5s")  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
     assert_type(pack(Order("1")), int)
