@@ -95,6 +95,13 @@ def _plan(connection: apsw.Connection, text: str) -> list[str]:
         ("signals.find_twin", "stepwell_signals_dedup (run=? AND name=? AND dedup_key=?)"),
         ("signals.find_held", "stepwell_signals_held (key=?)"),
         ("views.find_by_key", "stepwell_runs_key (key=?)"),
+        ("definitions.find_more_urgent", "stepwell_runs_wake (definition=? AND wake_at>? AND wake_at<?)"),
+        ("runs.find_debounced", "stepwell_runs_debounced (key=?)"),
+        ("runs.wake_debounced", "stepwell_runs_debounced (key=?)"),
+        ("runs.find_family", "stepwell_runs_parent (parent=?)"),
+        ("runs.find_family", "stepwell_runs_debounced (key=?)"),
+        ("runs.list_tied", "stepwell_runs_parent (parent=?)"),
+        ("blobs.read", "sqlite_autoindex_stepwell_blobs_1 (hash=?)"),
     ],
 )
 def test_a_hot_statement_uses_its_index(migrated: apsw.Connection, statement: str, index: str) -> None:

@@ -65,6 +65,7 @@ def begin(tx: Transaction, run: int) -> bool:
         tx.run("runs.postpone", id=run, wake_at=postponed_to(tx.now, until))
         return False
     tx.run("runs.begin_debounced", id=run)
+    tx.run("signals.drop_held_twins", run=run, key=key)
     tx.run("signals.take_over_held", run=run, key=key)
     return True
 
