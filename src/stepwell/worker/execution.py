@@ -381,7 +381,7 @@ class Execution:
         waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
         path = self._journal.names.text(waits[0].location) if waits else ""
         assert self.run.deadline_at is not None
-        return deadline_exceeded(self.run.run_id, self.run.deadline_at, path)
+        return deadline_exceeded(self.run.deadline_at, path)
 
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""
