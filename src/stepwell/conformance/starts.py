@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FIRST, FLOW, Scene, child_of, new_run, place, wait_signal, wait_timer
+from stepwell.conformance.scene import FIRST, FLOW, Scene, child_of, new_run, new_signal, place, wait_signal, wait_timer
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import AlreadyExistsError
 from stepwell.ids import Incarnation, RunId
@@ -99,11 +99,19 @@ class PrioritySuite(StoreCase):
         await turn.park(wait_signal("go"))
         await scene.create("urgent", priority=1)
 
-        _, claimed = await scene.store.signals.deliver([], scene.claimant())
-        assert claimed == []
-        delivered = await scene.send("s1", "r1")
-        assert delivered.woke
+        [delivered], claimed = await scene.store.signals.deliver([new_signal("s1", "r1")], scene.claimant())
+
+        assert (delivered.woke, claimed) == (True, [])
         assert [turn.run_id for turn in await scene.claim()] == ["urgent", "r1"]
+
+    async def test_a_child_does_not_overtake(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        await scene.create("urgent", priority=1)
+
+        applied = await parent.commit(names=("a",), children=(child_of("p1", "c1", FIRST),), claimant=scene.claimant())
+
+        assert applied.claimed == ()
+        assert [turn.run_id for turn in await scene.claim()] == ["urgent", "c1"]
 
     async def test_a_run_keeps_its_priority_when_it_is_freed(self, scene: Scene) -> None:
         turn = await scene.begin("r1", priority=2)
