@@ -475,6 +475,20 @@ async def test_a_cancel_reaches_all_descendants_root_first(harness: Harness, led
     assert sum(line.startswith("undo leaf") for line in ledger.lines) == 2
 
 
+async def test_children_in_bulk_may_be_tied(harness: Harness):
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.children(waiter, [None, None], on_parent_close="cancel")
+
+    worker = await harness.worker(parent, waiter)
+    run = await worker.start(parent, max_suspend="5s")
+    await harness.advance("10s")
+
+    views = await worker.engine.list_runs()
+    assert (await harness.status(run)).status == "failed"
+    assert [view.status for view in views if view.workflow == "waiter"] == ["cancelled", "cancelled"]
+
+
 async def test_a_policy_that_does_not_exist_fails_the_parent_and_starts_nothing(harness: Harness):
     @workflow
     async def parent(ctx: Context) -> None:

@@ -95,6 +95,7 @@ def _plan(connection: apsw.Connection, text: str) -> list[str]:
         ("signals.find_twin", "stepwell_signals_dedup (run=? AND name=? AND dedup_key=?)"),
         ("signals.find_held", "stepwell_signals_held (key=?)"),
         ("views.find_by_key", "stepwell_runs_key (key=?)"),
+        ("workers.find_live", "USING COVERING INDEX stepwell_definitions_lanes"),
         ("definitions.find_more_urgent", "stepwell_runs_wake (definition=? AND wake_at>? AND wake_at<?)"),
         ("runs.find_debounced", "stepwell_runs_debounced (key=?)"),
         ("runs.wake_debounced", "stepwell_runs_debounced (key=?)"),
