@@ -13,6 +13,7 @@ from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.outbox import METHODS, Outbox
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
+from sim.checks.starts import check_claims, check_start_row
 from sim.coroutines import at_once
 from sim.faults import READS
 from stepwell.ids import RunId
@@ -58,6 +59,7 @@ class Checker:
         self.children: dict[tuple[str, bytes], str] = {}
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
+        self.debounced: dict[str, int] = {}  # when a planned run was called for last
         self.signals = Signals(self)
         self.events = Events(self)
         self.outbox = Outbox(self)
@@ -114,9 +116,14 @@ class Checker:
                 self.events.publishing(args[0], answer[0], before)
                 self._saw_claims(answer[1])
             case "claim":
+                check_claims(self, answer, args[0], before, now)
                 self._saw_claims(answer)
             case "create":
-                self._saw_claims([item.claimed for item in answer if item.claimed is not None])
+                claims = [item.claimed for item in answer if item.claimed is not None]
+                check_claims(self, claims, args[1] if len(args) > 1 else None, before, now)
+                self._saw_claims(claims)
+            case "debounce" if not answer.is_stale and after[answer.run_id].debounced_until is not None:
+                self.debounced[answer.run_id] = now
             case "retry" if answer:
                 for row in after.values():  # failed children are retried likewise
                     if before[row.run_id].status is not row.status:
@@ -133,6 +140,7 @@ class Checker:
         for row in after.values():
             if row is not before.get(row.run_id):
                 check_row(self, row)
+                check_start_row(self, row, now)
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")

@@ -13,6 +13,7 @@ from sim.interpreter import PROGRAM
 from sim.operators import Operators
 from sim.process import UNKNOWN, Process
 from sim.programs import walk
+from sim.starts import Starters, draw_options
 from stepwell.errors import AlreadyExistsError, AskRefused, NotFoundError, RunError
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
@@ -29,6 +30,8 @@ class Order:
     key: str | None
     run_id: str | None
     told: set[str] = field(default_factory=set)  # run ids that were acknowledged
+    options: dict[str, Any] = field(default_factory=dict)
+    is_replaced: bool = False  # somebody started it in the place of itself
 
 
 def _names(program: dict[str, Any]) -> list[str]:
@@ -51,6 +54,9 @@ class Clients:
         self.cancels_told: dict[str, bool] = {}
         self.touched: set[str] = set()  # runs that somebody cancelled, or tried to
         self.operators = Operators(self)
+        # A stream of its own, so that what is chosen by it leaves the rest of old seeds alike.
+        self.side = random.Random(f"{world.seed}/starts")
+        self.starters = Starters(self, self.side)
         self._marks = 0
         self._events = 0
 
@@ -67,8 +73,15 @@ class Clients:
         for index, program in enumerate(self.world.programs):
             key = rng.choice((None, f"Key {index}", f"key {index}"))
             run_id = f"own-{index}" if rng.random() < 0.2 else None
-            self.orders.append(Order(program, key, run_id))
-        await asyncio.gather(*(self._story(order) for order in self.orders), self._idle_talk(), *self._first_signals())
+            self.orders.append(Order(program, key, run_id, options=draw_options(self.side)))
+        debounced = [self.starters.debounce(one) for one in self.starters.debounced]
+        stories = [self._story(order) for order in self.orders]
+        await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any run may fail because its time is over."""
+        return any("deadline" in order.options or "max_suspend" in order.options for order in self.orders)
 
     async def _wait_quietly(self) -> None:
         """Send what is waited for, and look after what stands still, until all is done."""
@@ -103,6 +116,8 @@ class Clients:
         acts += [
             self._later(self._side.uniform(0, 4), self._question(order)) for _ in range(self._side.choice((0, 0, 1, 3)))
         ]
+        if order.key and self.side.random() < 0.15:
+            acts.append(self._later(begin + self.side.expovariate(1 / 0.5), self.starters.replace(order)))
         await asyncio.gather(*acts)
 
     def _soon(self, begin: float) -> float:
@@ -135,7 +150,9 @@ class Clients:
         for _ in range(50):
             try:
                 handle = await self.ask(
-                    lambda engine: engine.start(PROGRAM, order.program, key=order.key, run_id=order.run_id)
+                    lambda engine: engine.start(
+                        PROGRAM, order.program, key=order.key, run_id=order.run_id, **order.options
+                    )
                 )
             except UNKNOWN:
                 if order.key is None and order.run_id is None:
@@ -155,6 +172,8 @@ class Clients:
         if not handle.same_input and world.checker.rows_now[handle.run_id].generation == 1:
             world.violate("I14", handle.run_id, "the same start was reported as another input")
         order.told.add(handle.run_id)
+        if order.is_replaced:
+            return
         if order.key is not None and len(order.told) > 1 and not self._is_chain(order.told):
             world.violate("I14", handle.run_id, f"one key within its window gave {sorted(order.told)}")
 

@@ -216,10 +216,12 @@ class Interpreter:
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
             case "spawn":
-                value = ["spawned", await ctx.spawn(HELPER, node["program"], name=name)]
+                policy = node.get("on_parent_close", "leave")
+                value = ["spawned", await ctx.spawn(HELPER, node["program"], name=name, on_parent_close=policy)]
             case "child":
                 key = f"{ctx.run_id}-{path}" if node["key"] else None
-                child = ctx.child(HELPER, node["program"], name=name, key=key)
+                policy = node.get("on_parent_close", "leave")
+                child = ctx.child(HELPER, node["program"], name=name, key=key, on_parent_close=policy)
                 if "within" in node:
                     await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
                 value = ["child", await child]

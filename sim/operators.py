@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from sim.checks.starts import check_late_rows
 from sim.coroutines import at_once
 from sim.process import UNKNOWN
 from stepwell.clock import span
@@ -62,6 +63,7 @@ class Operators:
                 world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
             if row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6:
                 world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
+        check_late_rows(world, left, bound)
 
     def _report_unfinished(self, left: list[Run]) -> None:
         self.unfinished = len(left)

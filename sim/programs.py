@@ -140,10 +140,13 @@ class Maker:
             "ending": self._ending(),
             "continues": self._rng.choice((0, 0, 0, 1)),
         }
-        parts: dict[str, Any] = {"program": inner, "key": self._rng.random() < 0.2}
+        parts: dict[str, Any] = {"program": inner, "key": self._rng.random() < 0.2, "on_parent_close": self._policy()}
         if self._has_news and self._news.random() < 0.3:
             parts["within"] = self._news.choice((0.01, 0.5, 3.0))
         return self._node("child", **parts)
+
+    def _policy(self) -> str:
+        return self._side.choice(("leave", "leave", "cancel"))
 
     def _leaf(self) -> Node:
         kind = self._pick(self._leaves)
@@ -158,7 +161,7 @@ class Maker:
                 return self._receive(kind)
             case "spawn":
                 inner = {"body": self._node("seq", items=[self._step("step")]), "ending": None, "continues": 0}
-                return self._node("spawn", program=inner)
+                return self._node("spawn", program=inner, on_parent_close=self._policy())
             case _:
                 return self._node(kind)
 

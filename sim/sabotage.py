@@ -20,6 +20,7 @@ from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
+from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -40,6 +41,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **OUTBOX_SQLITE_SWITCHES,
     **LIVE_SWITCHES,
     **LIVE_STORE_SWITCHES,
+    **START_SWITCHES,
+    **SQLITE_START_SWITCHES,
 }
 
 
@@ -64,10 +67,10 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES}:
+    if name in {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
-    return "memory" if name in {**memory, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    return "memory" if name in {**memory, **START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.clock import Instant
 from stepwell.model.commits import Park
 from stepwell.model.workers import Fence, Renewed
-from stepwell.stores.memory import commits, deliveries, ends, rescues, runs, signals, store, transaction
+from stepwell.stores.memory import commits, deliveries, ends, rescues, runs, signals, starts, store, transaction
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transitions import claims
 
@@ -45,7 +45,7 @@ def no_commit_numbers() -> Patches:
 
 def no_unique_key() -> Patches:
     """A key may have several active runs."""
-    return [(runs, "_find_by_key", lambda tx, new: None)]
+    return [(starts, "_find_by_key", lambda tx, new: None)]
 
 
 def signal_consumed_at_read() -> Patches:

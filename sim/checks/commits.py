@@ -90,6 +90,8 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
         key = (wait.location, wait.kind)
         if wait.kind is not WaitKind.RETRY and shadow.deadlines.setdefault(key, wait.due_at) != wait.due_at:
             checker.violate("I24", shadow.run_id, f"the deadline of {shadow.path(wait.location)} was changed")
+        if wait.kind is not WaitKind.RETRY and shadow.limits.setdefault(key, wait.limit_at) != wait.limit_at:
+            checker.violate("I24", shadow.run_id, f"the limit of {shadow.path(wait.location)} was changed")
     _check_move(checker, shadow, commit, following, now)
 
 
@@ -199,7 +201,7 @@ def _check_park(checker: Checker, commit: Commit, following: Run, now: Instant) 
     is_there = bool(inbox.children) or any(signal.name in names or "" in names for signal in inbox.signals)
     if is_there and (following.wake_at is None or following.wake_at > now):
         checker.violate("I21", commit.run_id, "parked, although what it waits for is there")
-    due = min((wait.due_at for wait in waits if wait.due_at is not None), default=None)
+    due = min((at for wait in waits for at in (wait.due_at, wait.limit_at) if at is not None), default=None)
     if due is not None and (following.wake_at is None or following.wake_at > due):
         checker.violate("I15", commit.run_id, f"parked until {following.wake_at}, with a deadline at {due}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sim.checker import Checker
 from sim.checks.replays import check_model, check_replay
+from sim.checks.starts import check_debounced
 from sim.coroutines import at_once
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
@@ -26,6 +27,7 @@ def check_end(world: World) -> None:
         check_replay(world, detail)
         checker.live.check_end(world, detail)
     _check_promises(world)
+    check_debounced(world)
     _check_signals(world)
     checker.events.end()
     _check_bodies(world)

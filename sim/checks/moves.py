@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.checks.starts import check_start_change, holds_key
 from stepwell.clock import Instant
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, may_move
@@ -23,6 +24,7 @@ def check_rows(checker: Checker, method: str, args: tuple[Any, ...], before: Row
             _check_new(checker, row)
         elif was != row:
             _check_changed(checker, method, args, was, row, now)
+            check_start_change(checker, method, was, row, after, now)
     for run_id in before:
         if run_id not in after:
             checker.violate("I39", run_id, "the run is gone")
@@ -49,7 +51,7 @@ def _check_changed(checker: Checker, method: str, args: tuple[Any, ...], was: Ru
         checker.violate("I17", row.run_id, f"the epoch went back from {was.epoch} to {row.epoch}")
     if row.last_seq < was.last_seq or row.revision < was.revision:
         checker.violate("I8", row.run_id, "the history went back")
-    if row.input != was.input or row.created_at != was.created_at or row.parent != was.parent:
+    if row.created_at != was.created_at or row.parent != was.parent:
         checker.violate("I3", row.run_id, "what was fixed at the start was changed")
     if row.owner != was.owner:
         _check_owner(checker, method, args, was, row, now)
@@ -82,7 +84,7 @@ def _check_owner(checker: Checker, method: str, args: tuple[Any, ...], was: Run,
 def _check_keys(checker: Checker, rows: Rows) -> None:
     holders: dict[str, str] = {}
     for row in rows.values():
-        if row.key is not None and row.status not in TERMINAL:
+        if row.key is not None and holds_key(row):
             if row.key in holders:
                 checker.violate("I14", row.run_id, f"key {row.key!r} is also held by {holders[row.key]}")
             holders[row.key] = row.run_id
@@ -93,7 +95,7 @@ def check_cancel(checker: Checker, changed: tuple[str, ...], after: Rows) -> Non
     for run_id in changed:
         for row in after.values():
             parent = row.parent
-            if parent is None or parent.run_id != run_id or parent.detached:
+            if parent is None or parent.run_id != run_id or (parent.detached and not parent.tied):
                 continue
             if row.status not in _STOPPED_BY_CANCEL:
                 checker.violate("I32", row.run_id, f"{row.status} although its parent {run_id} was cancelled")

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sim.checks.starts import why_late
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from sim.model import FAIL, OK, outcomes_of_program, refuse_program
 from stepwell.codec.json_codec import JsonCodec
+from stepwell.model.cancels import PARENT_CLOSED
 from stepwell.model.commits import BeginRollback, End
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.runs import Inbox, Run
@@ -38,7 +40,7 @@ def check_replay(world: World, detail: Detail) -> None:
     try:
         if turn.problem is not None:
             checker.violate("I9", run.run_id, f"{run.status}, and its replay diverges: {turn.problem.title}")
-        elif run.status is not RunStatus.CANCELLED:
+        elif run.status is not RunStatus.CANCELLED and why_late(run) is None:
             if turn.bodies:
                 checker.violate("I9", run.run_id, f"{run.status}, and its replay runs {turn.bodies[0].info.path}")
             elif not turn.is_ended:
@@ -76,7 +78,7 @@ def check_model(world: World, run: Run) -> None:
     """The end of a run is one that its program can come to."""
     checker = world.checker
     program = msgspec.json.decode(run.input[1:])
-    are_cancels = bool(world.clients.touched)
+    are_cancels = bool(world.clients.touched) or world.clients.has_limits
     possible = outcomes_of_program(program, are_cancels=are_cancels)
     match run.status:
         case RunStatus.COMPLETED:
@@ -90,11 +92,11 @@ def check_model(world: World, run: Run) -> None:
                 checker.violate("T7", run.run_id, "continued, which it cannot")
         case RunStatus.FAILED | RunStatus.COMPENSATED:
             failure = decode_failure(run.failure).summary if run.failure else ""
-            if FAIL not in possible:
+            if FAIL not in possible and why_late(run) is None:
                 checker.violate("T7", run.run_id, f"{run.status}, which it cannot: {failure}")
             _check_undone(world, run, program)
         case RunStatus.CANCELLED:
-            if not are_cancels and run.reason != "its parent no longer needs it":
+            if not are_cancels and run.reason not in ("its parent no longer needs it", PARENT_CLOSED):
                 checker.violate("T7", run.run_id, f"cancelled by nobody ({run.reason!r})")
         case _:
             checker.violate("L1", run.run_id, f"ended as {run.status}")

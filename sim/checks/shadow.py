@@ -24,6 +24,7 @@ class Shadow:
     undoable: dict[Location, Entry] = field(default_factory=dict)  # by the location of their undo
     closed: list[Location] = field(default_factory=list)  # ended joins, races and loops
     deadlines: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
+    limits: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
     loops: set[Location] = field(default_factory=set)  # begun, with a cursor, and not ended
     last_seq: int = 0
@@ -62,6 +63,7 @@ class Shadow:
             del self.ever[at]
             self.paths.pop(self.path(at), None)
         self.entries.pop(location, None)
+        self.limits.clear()
         self.deadlines.clear()  # an end deletes all waits; a retry arms them anew
 
     def left_to_undo(self) -> list[Entry]:

@@ -379,3 +379,56 @@ async def test_sm_19_times_come_from_the_store_and_never_go_back(harness: Harnes
     seen = await harness.result(run)
     assert seen == sorted(seen)
     assert seen[0] == to_datetime((await worker.engine.detail(run.run_id)).run.created_at)
+
+
+def _saga(ledger: Ledger) -> Any:
+    """A step that takes effect and can be undone."""
+
+    async def undo(name: str, result: None) -> None:
+        ledger.note(f"undo {name}")
+
+    async def act(name: str) -> None:
+        ledger.note(name)
+
+    return step(act, compensate=undo)
+
+
+async def test_sm_24_a_waiting_run_fails_at_its_deadline_and_is_undone(harness: Harness, ledger: Ledger):
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step(_saga(ledger), "pay")
+        await ctx.receive("approve", timeout="3d")
+
+    worker = await harness.worker(order)
+    run = await worker.start(order, deadline="1h")
+    await harness.advance("3599s")
+    assert (await harness.status(run)).status == "waiting"
+    await harness.advance("2s")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.code, view.failure.path) == ("compensated", "SW471", "approve")
+    assert view.ended_at is not None
+    assert view.deadline_at is not None
+    assert timedelta(0) <= view.ended_at - view.deadline_at < timedelta(seconds=2)
+    assert ledger.lines == ["pay", "undo pay"]
+    with pytest.raises(RunFailed, match="had not ended at its deadline"):
+        await harness.result(run)
+
+
+async def test_sm_24_a_wait_longer_than_max_suspend_fails_the_run_and_is_named(harness: Harness, ledger: Ledger):
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step(_saga(ledger), "pay")
+        await ctx.sleep("short", "50s")
+        await ctx.receive("approve", "decline", timeout="3d")
+
+    worker = await harness.worker(order)
+    run = await worker.start(order, max_suspend="1m")
+    await harness.advance("109s")
+    assert (await harness.status(run)).status == "waiting"
+    await harness.advance("2s")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure.code) == ("compensated", "SW472")
+    assert "signal approve or decline" in view.failure.message
+    assert ledger.lines == ["pay", "undo pay"]

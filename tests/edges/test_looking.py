@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from stepwell import Context, SyncEngine, workflow
 from tests.edges.conftest import Cli, Shop
 
 STATUSES = {
@@ -179,3 +181,16 @@ def test_an_unknown_run_is_exit_code_4_with_a_suggestion(cli: Cli, db: Shop, tar
 
         assert (said.code, said.out) == (4, "")
         assert f"Did you mean {near}" in said.err
+
+
+def test_a_result_that_is_kept_apart_in_the_database_is_printed(cli: Cli, tmp_path: Path) -> None:
+    @workflow
+    async def large(ctx: Context) -> str:
+        return "x" * 200_000
+
+    url = f"sqlite:///{tmp_path}/large.db"
+    with SyncEngine(url, workflows=[large], offload="database") as engine:
+        engine.start(large, key="k").result()
+
+    assert "x" * 200_000 in cli("result", "k", "--db", url).out
+    assert cli("show", "k", "--db", url, "-o", "json").json["output"]["size"] == 200_003

@@ -94,3 +94,26 @@ def test_waiting_for_a_run_that_nobody_executes_stops_at_the_timeout(cli: Cli, d
 
     assert cli(*words, "--wait", "--timeout", "50ms").code == 8
     assert cli(*words, "--timeout", "1s").code == 2
+
+
+def test_what_is_said_about_a_start_is_stored_and_shown(cli: Cli, db: Shop) -> None:
+    words = ["start", "checkout", "customer=ann", "amount:=1", "--app", APP, "--db", db.url, "--key", "urgent"]
+    said = cli(*words, "--priority", "5", "--tag", "team=shop", "--tag", "vip", "--deadline", "2h", "-o", "json").json
+
+    assert (said["priority"], said["tags"]) == (5, {"team": "shop", "vip": ""})
+    assert said["deadline_at"] > said["created_at"]
+    again = cli(*words, "--on-conflict", "raise", "-o", "json").error
+    assert again["code"] == "SW405"
+    assert said["run_id"] in str(again)
+    replaced = cli(*words, "--on-conflict", "replace", "-o", "json").json
+    assert cli("show", said["run_id"], "--db", db.url, "-o", "json").json["replaced_by"] == replaced["run_id"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--priority", "1000"], ["--deadline", "soon"], ["--tag", "=x"], ["--max-suspend", "-1s"]]
+)
+def test_options_without_meaning_store_nothing(cli: Cli, db: Shop, words: list[str]) -> None:
+    said = cli("start", "checkout", "customer=ann", "amount:=1", "--app", APP, "--db", db.url, *words, "-o", "json")
+
+    assert (said.code != 0, said.error["code"]) == (True, "SW103")
+    assert len(cli("ls", "--db", db.url, "-o", "ids").out.split()) == len(db.ids)

@@ -282,3 +282,33 @@ async def test_a_run_that_is_being_undone_or_cancelled(harness: Harness, ledger:
     await client.do(client.engine.cancel(waiting.run_id))
     assert (await harness.status(waiting)).status == "cancelling"
     assert (await explained(client, waiting))[0] == "is ready, and waits: no worker for flow version 1 is alive."
+
+
+async def test_a_run_that_has_little_time(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.receive("go")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow, deadline="5h")
+    await harness.drain()
+
+    told = await worker.engine.explain(run.run_id)
+    assert told.sentence.endswith("waits for a signal 'go' at go; it fails if it has not ended in 5 hours.")
+    assert told.facts["deadline_at"] == (await harness.status(run)).deadline_at
+
+
+async def test_a_run_whose_start_is_debounced(harness: Harness):
+    @workflow
+    async def flow(ctx: Context, number: int) -> None:
+        await ctx.receive("go")
+
+    worker = await harness.worker(flow)
+    await worker.start(flow, 1, key="doc")
+    run = await worker.do(worker.engine.start_debounced(flow, 2, key="doc", quiet="5s"))
+
+    told = await worker.engine.explain(run.run_id)
+    assert told.sentence.endswith("begins in 5.0 s, unless its start is asked for again.")
+    await harness.advance("10s")
+    told = await worker.engine.explain(run.run_id)
+    assert told.sentence.endswith("begins when the run that has the key 'doc' has ended.")

@@ -313,6 +313,26 @@ async def test_a_blob_that_cannot_be_written_pauses_the_run_and_fails_no_step(
     assert ledger.lines == ["big", "big"]
 
 
+async def test_a_debounced_input_is_sealed_for_the_run_that_it_becomes(harness: Harness, tmp_path: Path) -> None:
+    @workflow
+    async def index(ctx: Context, text: str) -> str:
+        await ctx.sleep("work", "10s")
+        return text
+
+    worker = await open_node(harness, sealed(tmp_path), index)
+    client = await open_node(harness, sealed(tmp_path))
+    runs = []
+    for text in ("one", "two", "three", BIG):
+        call = client.engine.start_debounced(index, text, key="k", quiet="2s")
+        runs.append(await client.do(call))
+        await harness.advance("1s" if text != "two" else "3s")
+    await harness.advance("1m")
+
+    results = [await worker.do(worker.engine.result(run.run_id)) for run in runs]
+    assert results == ["two", "two", BIG, BIG]
+    assert CANARY.encode() not in await dump(harness, *runs)
+
+
 async def test_a_found_run_says_whether_its_input_is_the_same(harness: Harness, tmp_path: Path) -> None:
     @workflow
     async def flow(ctx: Context, note: str) -> None:

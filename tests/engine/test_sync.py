@@ -91,3 +91,20 @@ def test_a_synchronous_engine_relays_events_and_replays_dead_letters() -> None:
             time.sleep(0.01)
         assert engine.outbox.drop(event_id) == 0
     assert [event.id for event in got] == [event_id] * 2
+
+
+def test_starts_take_the_same_words_as_those_of_the_engine(tmp_path: Path) -> None:
+    @workflow
+    async def echo(ctx: Context, number: int) -> int:
+        return number
+
+    with SyncEngine(f"sqlite:///{tmp_path}/shop.db", workflows=[echo]) as engine:
+        run = engine.start(echo, 1, key="k", priority=3, tags={"vip"}, deadline="1h", max_suspend="1m")
+        assert run.result() == 1
+        view = run.status()
+        assert (view.priority, view.tags, view.deadline_at is not None) == (3, {"vip": ""}, True)
+        again = engine.start_many(echo, [Start(2, key="k", priority=9)], on_conflict="replace")[0]
+        assert (again.result(), again.is_new, again.replaced, again.status().priority) == (2, True, None, 9)
+        debounced = [engine.start_debounced(echo, number, key="d", quiet="50ms") for number in (1, 2)]
+        assert debounced[0].run_id == debounced[1].run_id
+        assert debounced[1].result() == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, StepFailed, WorkerSettings, step, workflow
+from stepwell import Context, Engine, ResultTimeout, RunFailed, StepFailed, WorkerSettings, step, workflow
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -54,6 +54,34 @@ async def test_a_blocking_step_that_outlasts_its_timeout_fails_and_its_late_resu
         finally:
             released.set()
         assert [entry.status for entry in await engine.history(run.run_id)] == ["failed"]
+
+
+async def test_a_blocking_step_that_outlasts_the_deadline_is_waited_for_and_undone(url: str):
+    released, lines = threading.Event(), []
+
+    def pay() -> str:
+        released.wait(10)
+        lines.append("paid")
+        return "receipt"
+
+    def refund(receipt: str) -> None:
+        lines.append(f"refunded {receipt}")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(pay, compensate=refund))
+        await ctx.step("never", lambda: lines.append("never"))
+
+    async with Engine(url, workflows=[flow]) as engine:
+        run = await engine.start(flow, deadline="100ms")
+        with pytest.raises(ResultTimeout):
+            await run.result(timeout="300ms")
+        assert (await run.status()).status == "running"
+        released.set()
+        with pytest.raises(RunFailed, match="had not ended at its deadline"):
+            await run.result(timeout="20s")
+        assert (await run.status()).status == "compensated"
+    assert lines == ["paid", "refunded receipt"]
 
 
 async def test_many_runs_with_signals_and_timers_on_a_real_clock(url: str):

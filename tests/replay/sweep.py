@@ -38,6 +38,7 @@ class Program:
     script: tuple[tuple[Duration, str, Any], ...] = ()
     lasts: Duration = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)  # of its start
 
 
 Build = Callable[[Ledger], Program]
@@ -117,13 +118,14 @@ class Execution:
 
     async def _start(self, worker: Node, client: Node) -> Handle[Any]:
         program = self.program
-        starting = asyncio.ensure_future(worker.start(program.workflow, program.input, key="program"))
+        options = {"key": "program", **program.options}
+        starting = asyncio.ensure_future(worker.start(program.workflow, program.input, **options))
         await self.harness.drain()
         if not starting.done():
             await self.harness.advance("1s")
         if starting.done():
             return starting.result()
-        return await client.start(program.workflow, program.input, key="program")
+        return await client.start(program.workflow, program.input, **options)
 
     async def _read(self, run: Handle[Any]) -> Outcome:
         runs = [await self.harness.status(run)]

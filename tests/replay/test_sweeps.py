@@ -302,6 +302,41 @@ def cancels(ledger: Ledger) -> Program:
     return Program(program, others=(below,), script=(("8s", CANCEL, None),))
 
 
+def deadlines(ledger: Ledger) -> Program:
+    async def undo(info: StepContext) -> None:
+        await ledger.act(info)
+
+    @workflow
+    async def below(ctx: Context) -> None:
+        await ctx.step("below", step(ledger.act, compensate=undo), None)
+        await ctx.receive("never")
+
+    @workflow
+    async def program(ctx: Context) -> None:
+        await ctx.step("one", step(ledger.act, compensate=undo), None)
+        await ctx.sleep("pause", "1500ms")
+        await ctx.child(below)
+
+    return Program(program, others=(below,), lasts="21s", options={"deadline": "20s"})
+
+
+def long_waits(ledger: Ledger) -> Program:
+    async def undo(info: StepContext) -> None:
+        await ledger.act(info)
+
+    @workflow
+    async def below(ctx: Context) -> None:
+        await ctx.step("below", step(ledger.act, compensate=undo), None)
+        await ctx.receive("never")
+
+    @workflow
+    async def program(ctx: Context) -> None:
+        await ctx.step("one", step(ledger.act, compensate=undo), None)
+        await ctx.child(below, on_parent_close="cancel")
+
+    return Program(program, others=(below,), lasts="21s", options={"max_suspend": "10s"})
+
+
 def versions(ledger: Ledger) -> Program:
     @workflow
     async def program(ctx: Context) -> list[Any]:
@@ -363,6 +398,12 @@ ENDS: dict[str, tuple[Build, str, str]] = {
     "partial rollbacks": (partial_rollbacks, "compensated", "Rollback: rollback"),
     "cancels": (cancels, "cancelled", ""),
     "failures": (failures, "failed", "ValueError: b failed"),
+    "deadlines": (deadlines, "compensated", "DeadlineExceeded: the run had not ended at its deadline"),
+    "long waits": (
+        long_waits,
+        "compensated",
+        "WaitedTooLong: the wait for child at below took longer than the run's max_suspend",
+    ),
 }
 
 

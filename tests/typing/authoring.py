@@ -17,6 +17,7 @@ from stepwell import (
     Message,
     Outcome,
     Retry,
+    Start,
     StepContext,
     StreamItem,
     StreamReset,
@@ -30,6 +31,7 @@ from stepwell import (
     topic,
     workflow,
 )
+from stepwell.ids import RunId
 from stepwell.replay.sync_context import SyncStream
 
 
@@ -103,6 +105,9 @@ async def checkout(ctx: Context, order: Order) -> Payment:
     await ctx.wait_any(a="go")  # type: ignore[arg-type]
     await ctx.step(charge, 1)  # type: ignore[call-overload]
     await ctx.child(checkout, 1)  # type: ignore[misc]
+    assert_type(await ctx.child(checkout, order, key="k", on_parent_close="cancel"), Payment)
+    assert_type(await ctx.spawn(nothing, on_parent_close="cancel", name="other"), RunId)
+    await ctx.child(nothing, on_parent_close="kill")  # type: ignore[call-overload]
     return payment
 
 
@@ -165,6 +170,17 @@ async def main() -> None:
         assert_type(await (await engine.start(plain_nothing)).result(), int)
         await engine.start(plain_checkout, 1)  # type: ignore[misc]
         await engine.start(checkout, 1)  # type: ignore[misc]
+        assert_type(
+            await engine.start(checkout, Order("1"), priority=1, tags={"vip"}, deadline="1h", on_conflict="replace"),
+            Handle[Payment],
+        )
+        assert_type(await engine.start_debounced(checkout, Order("1"), key="k", quiet="5s"), Handle[Payment])
+        assert_type(
+            await engine.start_many(checkout, [Start(Order("1"), priority=9)], tags={"a": "b"}), list[Handle[Payment]]
+        )
+        await engine.start(checkout, Order("1"), priority="high")  # type: ignore[call-overload]
+        await engine.start(nothing, prio=1)  # type: ignore[call-overload]
+        await engine.start_debounced(checkout, 1, key="k", quiet="5s")  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
         run = await engine.start(checkout, Order("1"))
         assert_type(await run.state(as_type=Payment), Payment | None)

@@ -32,6 +32,10 @@ def run_body(run: RunView) -> dict[str, Any]:
         "failure": None if run.failure is None else failure_body(run.failure),
         "input": run.input,
         "output": run.output,
+        "priority": run.priority,
+        "tags": run.tags,
+        "deadline_at": _time(run.deadline_at),
+        "replaced_by": run.replaced_by,
     }
 
 

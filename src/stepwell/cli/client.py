@@ -39,6 +39,9 @@ def ask(
     # Here and not above: help and completion must not wait for the engine.
     import asyncio
 
+    from stepwell.codec.base import PAYLOAD_BYTES_MAX
+    from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.offload import Offloaded
     from stepwell.environment import system_environment
     from stepwell.wiring import Engine, open_store
 
@@ -48,7 +51,9 @@ def ask(
     async def run() -> T:
         environment = system_environment()
         store = open_store(settings.db, environment)
-        async with Engine(store, workflows=workflows, worker=False, environment=environment) as engine:
+        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
+        codec = Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
+        async with Engine(store, workflows=workflows, worker=False, environment=environment, codec=codec) as engine:
             return await question(Client(engine, store.views))
 
     return asyncio.run(run())

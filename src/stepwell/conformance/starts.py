@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FIRST, FLOW, Scene, child_of, new_run, place, wait_signal, wait_timer
+from stepwell.conformance.scene import FIRST, FLOW, Scene, child_of, new_run, new_signal, place, wait_signal, wait_timer
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import AlreadyExistsError
 from stepwell.ids import Incarnation, RunId
@@ -72,6 +72,13 @@ class PrioritySuite(StoreCase):
         assert equal.claimed is not None
         assert [turn.run_id for turn in await scene.claim()] == ["urgent", "r1"]
 
+    async def test_the_first_run_that_is_not_urgent_does_not_overtake(self, scene: Scene) -> None:
+        await scene.create("plain")
+
+        [created] = await scene.store.runs.create([new_run("r1", priority=-1)], scene.claimant())
+
+        assert created.claimed is None
+
     async def test_a_start_overtakes_what_is_urgent_but_not_due_or_not_served(self, scene: Scene) -> None:
         await scene.create("later", priority=1, delay=_SECOND)
         await scene.create("foreign", priority=1, workflow="other")
@@ -92,11 +99,19 @@ class PrioritySuite(StoreCase):
         await turn.park(wait_signal("go"))
         await scene.create("urgent", priority=1)
 
-        _, claimed = await scene.store.signals.deliver([], scene.claimant())
-        assert claimed == []
-        delivered = await scene.send("s1", "r1")
-        assert delivered.woke
+        [delivered], claimed = await scene.store.signals.deliver([new_signal("s1", "r1")], scene.claimant())
+
+        assert (delivered.woke, claimed) == (True, [])
         assert [turn.run_id for turn in await scene.claim()] == ["urgent", "r1"]
+
+    async def test_a_child_does_not_overtake(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        await scene.create("urgent", priority=1)
+
+        applied = await parent.commit(names=("a",), children=(child_of("p1", "c1", FIRST),), claimant=scene.claimant())
+
+        assert applied.claimed == ()
+        assert [turn.run_id for turn in await scene.claim()] == ["urgent", "c1"]
 
     async def test_a_run_keeps_its_priority_when_it_is_freed(self, scene: Scene) -> None:
         turn = await scene.begin("r1", priority=2)
@@ -373,6 +388,15 @@ class DebounceSuite(StoreCase):
             await holder.end()
 
         await scene.claim_only("r2")
+
+    async def test_one_that_has_to_wait_makes_room_for_others_of_its_priority(self, scene: Scene) -> None:
+        await scene.begin("r1", key="k")
+        await self._call(scene, "r2")
+        scene.clock.advance(2)
+        await scene.create("plain")
+        await scene.create("low", priority=-1)
+
+        assert [turn.run_id for turn in await scene.claim(limit=1)] == ["plain"]
 
     async def test_the_end_of_the_holder_does_not_cut_the_quiet_short(self, scene: Scene) -> None:
         holder = await scene.begin("r1", key="k")

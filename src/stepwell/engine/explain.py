@@ -11,6 +11,7 @@ from stepwell.clock import Instant, to_datetime, to_timedelta
 from stepwell.engine.views import WaitView, wait_views
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import undo
+from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import Detail
@@ -40,6 +41,7 @@ def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanat
         "pending_events": [event.topic for event in detail.events],
         "active_children": [child.run_id for child in detail.children if child.ended_at is None],
         "stalls": run.stalls,
+        "deadline_at": to_datetime(run.deadline_at) if run.deadline_at is not None else None,
     }
     return Explanation(run.run_id, run.status.value, f"{run.workflow} run {run.run_id} {sentence}", following, facts)
 
@@ -105,10 +107,21 @@ def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], no
             f"is ready, and waits: no worker for {run.workflow} version {run.version} is alive.",
             "stepwell worker MODULE",
         )
+    if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
+        return f"begins when the run that has the key {run.key!r} has ended.", f"stepwell why {run.key}"
     if not waits:
-        return f"begins {_when(run.wake_at, now)}.", ""
-    prefix = f"{doing} and " if doing else ""
-    return f"{prefix}waits for {'; or '.join(_words(wait, detail, now) for wait in waits)}.", _advice(run.run_id, waits)
+        again = ", unless its start is asked for again" if run.debounced_until is not None else ""
+        return f"begins {_when(run.wake_at, now)}{again}.", ""
+    prefix, limit = f"{doing} and " if doing else "", _limit(run, now)
+    reasons = "; or ".join(_words(wait, detail, now) for wait in waits)
+    return f"{prefix}waits for {reasons}{limit}.", _advice(run.run_id, waits)
+
+
+def _limit(run: Run, now: Instant) -> str:
+    """Until when, if it is not undoing already."""
+    if run.deadline_at is None or run.status is RunStatus.COMPENSATING:
+        return ""
+    return f"; it fails if it has not ended {_when(run.deadline_at, now)}"
 
 
 def _words(wait: WaitView, detail: Detail, now: Instant) -> str:

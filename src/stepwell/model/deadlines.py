@@ -6,7 +6,6 @@ from typing import assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.errors import DeadlineExceeded, WaitedTooLong
-from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.failures import FailureRecord, record_failure
 from stepwell.model.states import RunStatus, WaitKind
@@ -24,12 +23,13 @@ def may_follow_deadline(move: Move | None) -> bool:
             assert_never(move)
 
 
-def deadline_exceeded(run_id: RunId, deadline_at: Instant, path: str) -> FailureRecord:
+def deadline_exceeded(deadline_at: Instant, path: str) -> FailureRecord:
     """The failure of a run that had not ended in time; `path` is where it was waiting, if it was."""
+    waiting = f", and it was waiting at {path}" if path else ""
     error = DeadlineExceeded(
-        f"run {run_id} had not ended at its deadline, {_text(deadline_at)}",
+        "the run had not ended at its deadline",
         where=path,
-        why=f"it was waiting at {path}" if path else "",
+        why=f"that was {to_datetime(deadline_at).isoformat(timespec='milliseconds')}{waiting}",
         fix="start it with a later deadline; a retry goes on without one",
     )
     return record_failure(error)
@@ -47,7 +47,3 @@ def waited_too_long(wait: Wait, path: str) -> FailureRecord:
         fix="send it what it waits for, start it with a longer max_suspend, or give the wait a timeout of its own",
     )
     return record_failure(error)
-
-
-def _text(instant: Instant) -> str:
-    return to_datetime(instant).isoformat(timespec="seconds")

@@ -21,7 +21,15 @@ from stepwell.replay.branches import check_branches
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
-from stepwell.replay.primitives.child import ChildOptions, ChildStart, StartOptions, await_child, run_child, run_spawn
+from stepwell.replay.primitives.child import (
+    ChildOptions,
+    ChildStart,
+    OnParentClose,
+    StartOptions,
+    await_child,
+    run_child,
+    run_spawn,
+)
 from stepwell.replay.primitives.emit import run_emit
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
@@ -349,7 +357,12 @@ class Context(Receiving, Awaiting, Showing):
         )
 
     def children(
-        self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None
+        self,
+        workflow: Workflow[In, Out],
+        inputs: Iterable[In],
+        *,
+        name: str | None = None,
+        on_parent_close: OnParentClose = "leave",
     ) -> Operation[list[Out]]:
         """Start a child for each input and wait for all of them; their results in that order.
 
@@ -357,7 +370,7 @@ class Context(Receiving, Awaiting, Showing):
         """
 
         async def one(ctx: Context, input: Any) -> Any:
-            return await ctx.child(workflow, input)
+            return await ctx.child(workflow, input, on_parent_close=on_parent_close)
 
         one.__annotations__["return"] = workflow.output_hint
         listed = tuple(inputs)

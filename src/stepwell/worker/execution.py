@@ -172,13 +172,14 @@ class Execution:
         if self._is_over or self._is_stopping or self._turn is None:
             return
         turn = self._turn
-        late = self._deadline_exceeded() if self._is_past_deadline() else None
+        is_late = self.run.deadline_at is not None and self._is_past_deadline()
+        late = self._deadline_exceeded() if is_late else None
         self._advance(turn)  # also when it is late: what has ended is recorded, so that it can be undone
         if late is not None:
             self._stop_late(late)
             return
         if turn.problem is None and not turn.is_ended:
-            overdue = turn.overdue
+            overdue = None if self.run.max_suspend is None else turn.overdue
             if overdue is not None:
                 self._stop_late(waited_too_long(overdue, self._journal.names.text(overdue.location)))
                 return
@@ -477,7 +478,7 @@ class Execution:
         waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
         path = self._journal.names.text(waits[0].location) if waits else ""
         assert self.run.deadline_at is not None
-        return deadline_exceeded(self.run.run_id, self.run.deadline_at, path)
+        return deadline_exceeded(self.run.deadline_at, path)
 
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""

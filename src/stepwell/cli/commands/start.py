@@ -34,24 +34,40 @@ class Begun(NamedTuple):
 @click.argument("workflow")
 @click.argument("input", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
 @click.option("--key", help="A business key: at most one active run has it.")
+@click.option(
+    "--on-conflict", type=click.Choice(["get", "raise", "replace"]), default="get", help="If the key is taken."
+)
+@click.option("--delay", metavar="TIME", default="0s", help="Begin after this time.")
+@click.option("--priority", type=int, default=0, help="Higher is claimed first.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME[=VALUE]", help="Shown with the run; may be repeated.")
+@click.option("--deadline", metavar="TIME", help="The run fails if it has not ended after this time.")
+@click.option("--max-suspend", metavar="TIME", help="The run fails if one wait takes longer than this.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", metavar="TIME", help="With --wait: stop waiting after this time; the run goes on.")
 def start(
-    settings: Settings, workflow: str, input: tuple[str, ...], key: str | None, wait: bool, timeout: str | None
+    settings: Settings,
+    workflow: str,
+    input: tuple[str, ...],
+    key: str | None,
+    tags: tuple[str, ...],
+    wait: bool,
+    timeout: str | None,
+    **options: Any,
 ) -> None:
     """Start a run. With --app the input is checked here, otherwise by the worker.
 
     \b
     Example:
-      stepwell start checkout customer=ann amount:=42 --key order-42
+      stepwell start checkout customer=ann amount:=42 --key order-42 --tag team=shop --deadline 2h
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait.")
     value = read_input(input, what="the input")
     known = _load(settings.app)
+    options["tags"] = dict(_pair(tag) for tag in tags)
 
     async def begin(client: Client) -> Begun:
-        handle = await _start(client, known, workflow, value, key)
+        handle = await _start(client, known, workflow, value, {"key": key, **options})
         result = await handle.result(timeout) if wait else None
         run = await handle.status()
         return Begun(run, handle.is_new, handle.same_input, await _is_served(client, run), result)
@@ -74,16 +90,21 @@ def _load(app: str | None) -> list[Workflow[Any, Any]] | None:
     return load_workflows(app)
 
 
+def _pair(tag: str) -> tuple[str, str]:
+    name, _, value = tag.partition("=")
+    return name, value
+
+
 async def _start(
-    client: Client, known: list[Workflow[Any, Any]] | None, name: str, value: Any, key: str | None
+    client: Client, known: list[Workflow[Any, Any]] | None, name: str, value: Any, options: dict[str, Any]
 ) -> Handle[Any]:
     if known is not None:
         from stepwell.replay.definition import Registry
 
         workflow = Registry(known).newest(name)
-        return await client.engine.start(workflow, check_input(workflow, value), key=key)
+        return await client.engine.start(workflow, check_input(workflow, value), **options)
     version = await _newest_version(client, name)
-    return await client.engine.start_by_name(name, version, value, key=key)
+    return await client.engine.start_by_name(name, version, value, **options)
 
 
 async def _newest_version(client: Client, name: str) -> int:

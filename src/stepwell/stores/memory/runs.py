@@ -42,24 +42,7 @@ class Quota:
 
 def insert(tx: Transaction, new: NewRun, **fields: Any) -> RunRow:
     """Add a run. It is pending and takes over what was held for its key, unless `fields` say otherwise."""
-    row = RunRow(
-        new.run_id,
-        new.workflow,
-        new.version,
-        new.definition,
-        new.input,
-        new.key,
-        new.parent,
-        created_at=tx.now,
-        priority=new.priority,
-        tags=new.tags,
-        deadline_at=new.deadline_at,
-        max_suspend=new.max_suspend,
-    )
-    row.discards = new.discards
-    tx.put(tx.db.runs, row.run_id, row)
-    if row.parent is not None:
-        tx.put(tx.db.children[row.parent.run_id], row.run_id, row)
+    row = _add_row(tx, new, new.key)
     if row.key is not None:
         tx.put(tx.db.runs_of_key[row.key], row.run_id, row)
     wake_at = Instant(tx.now + new.delay)
@@ -71,12 +54,31 @@ def insert(tx: Transaction, new: NewRun, **fields: Any) -> RunRow:
 
 def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> RunRow:
     """Add a run that could not be started: it has ended already, and has no key."""
-    row = RunRow(new.run_id, new.workflow, new.version, new.definition, new.input, None, new.parent, created_at=tx.now)
+    row = _add_row(tx, new, None)
     row.status = RunStatus.FAILED
+    tx.change(row, status=RunStatus.FAILED, ended_at=tx.now, failure=failure)
+    return row
+
+
+def _add_row(tx: Transaction, new: NewRun, key: str | None) -> RunRow:
+    row = RunRow(
+        new.run_id,
+        new.workflow,
+        new.version,
+        new.definition,
+        new.input,
+        key,
+        new.parent,
+        created_at=tx.now,
+        priority=new.priority,
+        tags=new.tags,
+        deadline_at=new.deadline_at,
+        max_suspend=new.max_suspend,
+        discards=new.discards,
+    )
     tx.put(tx.db.runs, row.run_id, row)
     if row.parent is not None:
         tx.put(tx.db.children[row.parent.run_id], row.run_id, row)
-    tx.change(row, status=RunStatus.FAILED, ended_at=tx.now, failure=failure)
     return row
 
 

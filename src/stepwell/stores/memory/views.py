@@ -35,7 +35,9 @@ class MemoryViews:
     async def find(self, target: str) -> Run | None:
         row = self._db.runs.get(RunId(target)) or self._db.active_keys.get(target)
         if row is None and target in self._db.runs_of_key:
-            row = max(self._db.runs_of_key[target].values(), key=lambda one: one.created_at, default=None)
+            # The last of those that were created in the same instant.
+            latest_first = reversed(self._db.runs_of_key[target].values())
+            row = max(latest_first, key=lambda one: one.created_at, default=None)
         return None if row is None else row.freeze()
 
     async def find_many(self, targets: Sequence[str]) -> list[Run | None]:

@@ -103,6 +103,14 @@ def _plan(connection: apsw.Connection, text: str) -> list[str]:
         ("outbox.list_taken", "stepwell_outbox_owner (owner=?)"),
         ("outbox.list_dead", "stepwell_outbox_dead (event_id=?)"),
         ("views.find_by_key", "stepwell_runs_key (key=?)"),
+        ("workers.find_live", "USING COVERING INDEX stepwell_definitions_lanes"),
+        ("definitions.find_more_urgent", "stepwell_runs_wake (definition=? AND wake_at>? AND wake_at<?)"),
+        ("runs.find_debounced", "stepwell_runs_debounced (key=?)"),
+        ("runs.wake_debounced", "stepwell_runs_debounced (key=?)"),
+        ("runs.find_family", "stepwell_runs_parent (parent=?)"),
+        ("runs.find_family", "stepwell_runs_debounced (key=?)"),
+        ("runs.list_tied", "stepwell_runs_parent (parent=?)"),
+        ("blobs.read", "sqlite_autoindex_stepwell_blobs_1 (hash=?)"),
     ],
 )
 def test_a_hot_statement_uses_its_index(migrated: apsw.Connection, statement: str, index: str) -> None:

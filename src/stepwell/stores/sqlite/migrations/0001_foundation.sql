@@ -16,6 +16,9 @@ create table stepwell_definitions (
     unique (workflow, version, priority)
 ) strict;
 
+-- Empty as long as nobody uses priorities, which is what every claim asks first.
+create index stepwell_definitions_lanes on stepwell_definitions (priority) where priority <> 0;
+
 create table stepwell_workers (
     id integer primary key,
     incarnation text not null unique,

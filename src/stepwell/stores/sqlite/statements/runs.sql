@@ -99,7 +99,7 @@ select key, debounced_until from stepwell_runs where id = :id;
 update stepwell_runs
 set wake_at = :now
 where key = (select r.key from stepwell_runs as r where r.id = :id)
-    and debounced_until is not null and ended_at is null and wake_at > debounced_until
+    and debounced_until is not null and ended_at is null and wake_at > max(debounced_until, :now)
 returning run_id;
 
 -- name: begin_debounced

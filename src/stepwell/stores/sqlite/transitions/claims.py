@@ -37,7 +37,7 @@ class Quota:
         """The worker's number, if it may take another run of this definition and no run that is due is more urgent."""
         if self._left <= 0 or definition not in self._definitions:
             return None
-        if self._has_priorities and self._is_overtaking(priority):
+        if (self._has_priorities or priority) and self._is_overtaking(priority):
             return None
         self._left -= 1
         return self._owner
@@ -67,6 +67,7 @@ def begin(tx: Transaction, run: int) -> bool:
         tx.run("runs.postpone", id=run, wake_at=postponed_to(tx.now, until))
         return False
     tx.run("runs.begin_debounced", id=run)
+    tx.run("signals.drop_held_twins", run=run, key=key)
     tx.run("signals.take_over_held", run=run, key=key)
     return True
 
@@ -102,11 +103,23 @@ def _find_lanes(tx: Transaction, claimant: Claimant) -> list[tuple[int, int]]:
 
 
 def _claim_due(tx: Transaction, definitions: list[int], owner: int, limit: int) -> list[Claimed]:
+    claimed: list[Claimed] = []
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        for _, run, debounced_until in _list_due(tx, definitions, limit - len(claimed)):
+            if debounced_until is None or begin(tx, run):
+                claimed.append(own(tx, run, owner))
+            else:
+                is_complete = False  # it made room for another one of this priority
+    return claimed
+
+
+def _list_due(tx: Transaction, definitions: list[int], limit: int) -> list[Row]:
     due: list[Row] = []
     for definition in definitions:
         due += tx.rows("runs.list_due", definition=definition, now=tx.now, limit=limit)
-    due.sort(key=_by_time)
-    return [own(tx, run, owner) for _, run, debounced_until in due[:limit] if debounced_until is None or begin(tx, run)]
+    return sorted(due, key=_by_time)[:limit]
 
 
 def _by_time(row: Row) -> Row:
