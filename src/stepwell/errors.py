@@ -5,6 +5,7 @@
     │   ├── DuplicateNameError          SW101
     │   ├── InvalidNameError            SW102
     │   ├── InvalidOptionError          SW103
+    │   ├── OutsideStepError            SW131
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
     ├── ReplayError                     history and code disagree; the run is paused, nothing was run
@@ -104,6 +105,12 @@ class InvalidOptionError(DefinitionError):
     """An option has a value that can have no meaning, such as a negative duration."""
 
     code = "SW103"
+
+
+class OutsideStepError(DefinitionError):
+    """A step's context was used where no attempt of that step is running."""
+
+    code = "SW131"
 
 
 class UnserialisableError(DefinitionError):

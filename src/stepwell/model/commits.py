@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.locations import Location
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import RunStatus
@@ -74,6 +74,8 @@ class Commit(NamedTuple):
     children: tuple[NewRun, ...] = ()
     waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
     move: Move | None = None  # None: stays running and owned
+    progress: tuple[Progress, ...] = ()  # of bodies that are running, or gave their slot back
+    ended_progress: tuple[Location, ...] = ()
 
 
 class Verdict(StrEnum):

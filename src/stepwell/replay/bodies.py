@@ -15,9 +15,11 @@ from typing import Any, Final, Literal
 
 from stepwell.clock import Span
 from stepwell.errors import InvalidOptionError
+from stepwell.model.entries import Progress
 from stepwell.model.locations import Location, Names
 from stepwell.model.runs import Run
-from stepwell.replay.step_context import StepContext
+from stepwell.replay.budgets import Budget
+from stepwell.replay.step_context import Link, StepContext
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +41,17 @@ class Body:
     is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
     output: str = ""  # what its process had written when it was killed
+    progress: Progress | None = None  # how far an earlier attempt or turn of it came
+    budget: Budget | None = None
+    may_yield: bool = True
+    link: Link | None = field(default=None, repr=False)  # while it runs
 
     @property
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
-        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, f"{run_id}:{path}")
+        key = f"{run_id}:{path}"
+        return StepContext(run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key, self.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,12 @@ class TimedOut:
     output: str = ""
 
 
-Attempted = Succeeded | Raised | TimedOut
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """The body gave its slot back, and goes on later."""
+
+
+Attempted = Succeeded | Raised | TimedOut | Yielded
 
 
 # --- bodies in a process of their own --------------------------------------------------------

@@ -15,6 +15,7 @@ from stepwell.model.locations import check_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
 from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
+from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.revival import know_types
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class StepOptions:
     at_most_once: bool = False
     isolate: Isolation | None = None
     memory_max: Size | None = None
+    budget: Budget | None = None
 
 
 class Step(Generic[P, R]):
@@ -55,6 +57,8 @@ class Step(Generic[P, R]):
         self.options_ = options
         self.signature: Signature = hints_of(fn)
         self.takes_context = takes(self.signature, "StepContext")
+        if options.budget is not None:
+            _check_budget(self.fn, options, self.takes_context)
         # Awaited here, and stopped by a cancel: also what runs in a process of its own.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
@@ -87,6 +91,7 @@ class Step(Generic[P, R]):
         at_most_once: bool | None = None,
         isolate: Isolation | None = None,
         memory_max: Size | None = None,
+        budget: Duration | Budget | None = None,
     ) -> Step[P, R]:
         """The same step with other options for one call."""
         changes: dict[str, Any] = {
@@ -99,6 +104,7 @@ class Step(Generic[P, R]):
             "at_most_once": at_most_once,
             "isolate": isolate,
             "memory_max": memory_max,
+            "budget": budget_of(budget),
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
@@ -167,6 +173,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -183,6 +190,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -197,6 +205,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
@@ -204,6 +213,7 @@ def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
     `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
     the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
+    `budget` is what a long step may use in one turn before its `StepContext.should_yield()` says so.
     """
     decorator = StepDecorator(given)
     return decorator if fn is None else decorator(fn)
@@ -234,6 +244,7 @@ def _options(
     name: str | None = None,
     retry: Retry | None = None,
     timeout: Duration | None = None,
+    budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
     **rest: Any,
 ) -> StepOptions:
@@ -247,8 +258,22 @@ def _options(
         name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
         retry=retry,
         timeout=None if timeout is None else span(timeout, what="timeout"),
+        budget=budget_of(budget),
         **rest,
     )
+
+
+def _check_budget(fn: Callable[..., Any], options: StepOptions, takes_context: bool) -> None:
+    """Refuse a budget that nobody would ask about."""
+    if not takes_context:
+        why, fix = "only its `StepContext` tells a body how much is left", "annotate its first parameter: StepContext"
+    elif isinstance(fn, Isolated):
+        why, fix = "a body in a process of its own has no way to give its slot back", 'leave out isolate="process"'
+    elif options.at_most_once:
+        why, fix = "a body that runs at most once cannot be run again to go on", "leave out at_most_once or budget"
+    else:
+        return
+    raise InvalidOptionError(f"step {options.name!r} has a budget", where=qualified_name(fn), why=why, fix=fix)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -71,6 +71,7 @@ class Turn:
         self._signals: list[Signal] = []
         self._seen_signal = 0
         self._outcomes: dict[Location, ChildOutcome] = {}
+        self._yielded: dict[asyncio.Future[None], Location] = {}
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -140,6 +141,18 @@ class Turn:
         return not (self.bodies or self._in_flight or self._settled)
 
     @property
+    def has_yielded(self) -> bool:
+        """Whether a step gave its slot back, and waits to go on."""
+        return bool(self._yielded)
+
+    def go_on(self) -> None:
+        """Others have had their turn, or none can be given: steps that gave their slot back go on."""
+        yielded, self._yielded = self._yielded, {}
+        for future in yielded:
+            if not future.done():
+                future.set_result(None)
+
+    @property
     def is_replaying(self) -> bool:
         """Whether the code is still passing what it did before."""
         return self.journal.unvisited > 0 or bool(self.journal.ahead)
@@ -181,6 +194,8 @@ class Turn:
         for body in (*self.bodies, *self._in_flight):
             _interrupt(body.settled)
         for _, _, future in self._replays:
+            _interrupt(future)
+        for future in self._yielded:
             _interrupt(future)
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
@@ -262,6 +277,15 @@ class Turn:
         finally:
             self._armed.pop(location, None)
 
+    async def pass_turn(self, location: Location) -> None:
+        """Wait until others have had their turn."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self._yielded[future] = location
+        try:
+            await future
+        finally:
+            self._yielded.pop(future, None)
+
     def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
         """The wait that was registered here before, with its deadline."""
         stored = self.journal.waits.get(location)
@@ -339,7 +363,7 @@ class Turn:
                 self.diverge(error)
             elif error is None:
                 self._check_ended()
-        elif self.is_idle and not self._armed:
+        elif self.is_idle and not self._armed and not self._yielded:
             self.diverge(
                 StuckError(
                     f"workflow {self.run.workflow} awaits something that no operation will complete",
@@ -353,7 +377,8 @@ class Turn:
     def _check_ended(self) -> None:
         path = self.journal.names.text
         lost = [op.location for op in self.unawaited]
-        lost += [body.location for body in (*self.bodies, *self._in_flight)] + list(self._armed)
+        lost += [body.location for body in (*self.bodies, *self._in_flight)]
+        lost += [*self._armed, *self._yielded.values()]
         if lost:
             self.diverge(divergence.unawaited([path(location) for location in lost]))
             return

@@ -12,8 +12,9 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
+from stepwell.model.entries import Progress
 from stepwell.model.runs import Claimed, History, Inbox, Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 from stepwell.replay.bodies import Attempted, Body
@@ -24,6 +25,7 @@ from stepwell.replay.turn import Turn
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
+from stepwell.worker.links import AttemptLink
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -59,6 +61,7 @@ class Execution:
         self._sent: Commit | None = None  # the commit in flight
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
         self._running: dict[Body, asyncio.Task[None]] = {}
+        self._kept: list[tuple[int, asyncio.Future[None]]] = []  # checkpoints, each with the commit that carries it
         self._timer: asyncio.TimerHandle | None = None
         self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
         self._is_over = False
@@ -69,6 +72,11 @@ class Execution:
     def is_leaving(self) -> bool:
         """Whether its code is not to be kept."""
         return self._is_leaving
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether its forward code is being stopped for a cancel."""
+        return self._is_cancelling
 
     @property
     def is_over(self) -> bool:
@@ -100,6 +108,7 @@ class Execution:
             self._turn.run = claimed.run
             self._turn.epoch = claimed.run.epoch
             self._turn.receive(claimed.inbox)
+            self._turn.go_on()
         self.begin()
 
     def receive(self, inbox: Inbox) -> None:
@@ -154,6 +163,10 @@ class Execution:
             return
         turn = self._turn
         self._advance(turn)
+        if turn.has_yielded and (self._running or self._held or not turn.is_idle):
+            # The slot cannot be given back while another body of the run needs it.
+            turn.go_on()
+            self._advance(turn)
         if turn.problem is None and not turn.is_ended:
             barrier = self._number + int(self._journal.pending.is_urgent)
             self._held += [(barrier, body) for body in turn.take_bodies()]
@@ -196,6 +209,8 @@ class Execution:
             return Release()
         if self._held or not turn.is_idle:
             return None
+        if turn.has_yielded:
+            return Park(self._host.now())  # behind all who are due already
         deadline = turn.next_deadline
         hold = self._host.settings.hold_span
         if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= hold:
@@ -207,6 +222,9 @@ class Execution:
         self._send(self._journal.take(self._fence, self._number, waits, move))
 
     def _send(self, commit: Commit) -> None:
+        left = self._journal.progress
+        if left and isinstance(commit.move, End) and commit.move.status not in KEEPS_CURSORS:
+            commit = commit._replace(progress=(), ended_progress=(*commit.ended_progress, *left))
         self._sent = commit
         self._host.committer.submit(commit, self._answered)
 
@@ -236,11 +254,15 @@ class Execution:
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
+        if self._kept:
+            self._tell_kept()
         self.run = self.run._replace(revision=applied.revision)
         match move:
             case None if self._is_cancelling:
                 if not self._running:
                     self._finish_cancel()
+                elif self._journal.pending.is_urgent:
+                    self._submit(None)
             case None if applied.cancelling:
                 self.cancel()
             case None:
@@ -278,9 +300,14 @@ class Execution:
     async def _run(self, body: Body) -> None:
         """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop."""
         attempted: Attempted | None = None
+        link: AttemptLink | None = None
+        if body.takes_context:
+            link = body.link = AttemptLink(self, body, self._host.codec, self._host.environment.clock)
         try:
             attempted = await run_body(body, self._host.environment.executor)
         finally:
+            if link is not None:
+                self._close(link, attempted)
             self._body_ended(body, attempted)
 
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
@@ -298,6 +325,12 @@ class Execution:
         if not self._running:
             self._finish_cancel()
 
+    def _close(self, link: AttemptLink, attempted: Attempted | None) -> None:
+        """What a body said last goes with what came of it."""
+        progress = link.close(attempted)
+        if progress is not None and not self._is_over:
+            self._journal.keep_progress(progress)
+
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
@@ -309,6 +342,45 @@ class Execution:
         """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
         task.cancel()
         task.add_done_callback(lambda _: self._body_ended(body, None))
+
+    # --- what bodies keep while they run ---
+
+    def now(self) -> Instant:
+        """The store's time."""
+        return self._host.now()
+
+    def is_leased(self) -> bool:
+        """Whether the lease is live, by our own clock."""
+        return self._host.lease.is_live()
+
+    def keep(self, progress: Progress) -> None:
+        """Write how far a body has come, with the next commit."""
+        if self._is_over:
+            return
+        self._journal.keep_progress(progress)
+        if self._sent is None:
+            if self._is_cancelling:
+                self._submit(None)
+            else:
+                self._commit_or_start()
+
+    def keep_durably(self, progress: Progress) -> asyncio.Future[None]:
+        """Write how far a body has come; done when that is durable, cancelled if it never will be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._is_over:
+            future.cancel()
+            return future
+        self._kept.append((self._number + 1, future))
+        self.keep(progress)
+        return future
+
+    def _tell_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for number, future in kept:
+            if number > self._acknowledged:
+                self._kept.append((number, future))
+            elif not future.done():
+                future.set_result(None)
 
     # --- ends ---
 

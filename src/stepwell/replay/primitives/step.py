@@ -16,7 +16,7 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
-from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
+from stepwell.replay.bodies import Body, Raised, Succeeded, TimedOut, Yielded
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
 from stepwell.replay.recorded import decode_recorded, settle_value, stopped
@@ -105,13 +105,17 @@ async def perform(
         return _unknown(turn, location, number), None
     if counted and past[-1].next_at is not None:
         await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
-    first_at = scope.time if past else turn.now
+    first_at = scope.time if past or location in turn.journal.progress else turn.now
     while True:
         number, counted = number + 1, counted + 1
         if options.at_most_once:
             turn.journal.record_attempt(Attempt(location, number, turn.now, None, None))
         body = _body(turn, location, step, args, kwargs, number, counted >= options.retry.max_attempts)
         attempted = await turn.run_body(body)
+        if isinstance(attempted, Yielded):
+            number, counted = number - 1, counted - 1  # the same attempt goes on
+            await turn.pass_turn(location)
+            continue
         if isinstance(attempted, Succeeded):
             stored = _store(turn, location, kind, step, attempted.value, first_at, number, args, kwargs)
             if not isinstance(stored, Raised):
@@ -138,7 +142,7 @@ def _body(
     number: int,
     is_final: bool,
 ) -> Body:
-    return Body(
+    body = Body(
         turn.run,
         turn.journal.names,
         location,
@@ -152,6 +156,11 @@ def _body(
         is_final,
         turn.loop.create_future(),
     )
+    if step.takes_context:
+        body.progress = turn.journal.progress.get(location)
+        body.budget = step.options_.budget
+        body.may_yield = not step.options_.at_most_once
+    return body
 
 
 def _store(
@@ -185,12 +194,11 @@ def _store(
 
 
 def _after_failure(
-    turn: Turn, location: Location, attempted: Attempted, step: Step[..., Any], number: int, counted: int
+    turn: Turn, location: Location, attempted: Raised | TimedOut, step: Step[..., Any], number: int, counted: int
 ) -> RetryAt | GiveUp:
-    assert not isinstance(attempted, Succeeded)
-    if isinstance(attempted, Raised) and isinstance(attempted.error, StepwellError):
-        return GiveUp(record_failure(attempted.error))
     error = attempted.error if isinstance(attempted, Raised) else None
+    if isinstance(error, StepwellError) and not isinstance(error, StoreError):
+        return GiveUp(record_failure(error))
     policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY
     try:
         return decide(

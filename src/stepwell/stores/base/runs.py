@@ -62,9 +62,9 @@ class RunStore(Protocol):
         `End(cancelled)` are applied; `Release` is applied; any other move answers CANCELLING and nothing is written.
         An applied commit raises `revision`, sets `last_seq` to its last entry's seq (entries must continue the run's
         seq without a
-        gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors or a move other than
-        Release.
-        Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
+        gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors, progress with another
+        state than the stored one, or a move other than Release.
+        Order of effects: names, entries, attempts, progress (then `ended_progress`), cursors, then trims (so a commit may append and trim the same
         entry), consumed signals,
         children, waits, move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
@@ -89,7 +89,8 @@ class RunStore(Protocol):
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
         """Cancel a run and its attached active descendants, root first, by `model.cancels.decide_cancel` for each.
 
-        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
+        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits, cursors and progress and wakes a waiting
+        parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.

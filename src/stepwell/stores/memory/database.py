@@ -9,7 +9,7 @@ from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation, RunId, SignalId
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.locations import Location
 from stepwell.model.runs import History, Parent, Previous, Run
 from stepwell.model.signals import Signal
@@ -114,6 +114,7 @@ class MemoryDatabase:
     entries: defaultdict[RunId, dict[Location, Entry]] = field(default_factory=lambda: defaultdict(dict))
     attempts: defaultdict[RunId, dict[tuple[Location, int], Attempt]] = field(default_factory=lambda: defaultdict(dict))
     cursors: defaultdict[RunId, dict[Location, Cursor]] = field(default_factory=lambda: defaultdict(dict))
+    progress: defaultdict[RunId, dict[Location, Progress]] = field(default_factory=lambda: defaultdict(dict))
     signals: dict[SignalId, SignalRow] = field(default_factory=dict)
     mailboxes: defaultdict[Mailbox, dict[int, SignalRow]] = field(default_factory=lambda: defaultdict(dict))
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class MemoryDatabase:
             tuple(sorted(self.attempts[run_id].values(), key=lambda attempt: (attempt.location, attempt.number))),
             tuple(sorted(self.cursors[run_id].values(), key=lambda cursor: cursor.location)),
             row.waits,
+            tuple(sorted(self.progress[run_id].values())),
         )
 
     def pending(self, mailbox: Mailbox) -> list[SignalRow]:

@@ -57,6 +57,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str) -> 
     if row.owner is not None:
         tx.hint(HintKind.MAIL, row)
     if decided is RunStatus.CANCELLED:
+        tx.drop_all(tx.db.progress[row.run_id], tx.db.progress[row.run_id])
         end(tx, row, decided, epoch=row.epoch + 1, reason=reason)
     else:
         tx.change(row, status=decided, reason=reason)

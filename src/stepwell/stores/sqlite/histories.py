@@ -9,7 +9,7 @@ import apsw
 from stepwell.ids import RunId
 from stepwell.model.runs import ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
-from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_signal, to_wait
+from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_outcome, to_progress, to_signal, to_wait
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import rows_of
 
@@ -31,6 +31,7 @@ def read_history(connection: apsw.Connection, run: int) -> History:
         tuple(map(to_attempt, rows_of(connection, "attempts.list", run=run))),
         tuple(map(to_cursor, rows_of(connection, "cursors.list", run=run))),
         tuple(map(to_wait, rows_of(connection, "waits.list", run=run))),
+        tuple(map(to_progress, rows_of(connection, "progress.list", run=run))),
     )
 
 

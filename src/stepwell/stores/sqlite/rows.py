@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -78,6 +78,11 @@ def to_attempt(row: Row) -> Attempt:
 def to_cursor(row: Row) -> Cursor:
     """A cursor."""
     return Cursor._make(row)
+
+
+def to_progress(row: Row) -> Progress:
+    """How far a body has come."""
+    return Progress._make(row)
 
 
 def to_wait(row: Row) -> Wait:

@@ -67,6 +67,8 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     claimed = _write(tx, run, commit, quota, claimant)
     revision += 1
     has_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    if commit.progress or commit.ended_progress:
+        has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress)
         is_awake = move_run(tx, step, move)
@@ -136,6 +138,18 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
     if commit.waits is not None:
         _replace_waits(tx, run, commit.waits)
     return tuple(claimed for claimed in started if claimed is not None)
+
+
+def _keep_progress(tx: Transaction, run: int, commit: Commit) -> bool:
+    """Store how far bodies have come; whether one of them is further than before."""
+    is_further = False
+    for progress in commit.progress:
+        known = tx.find("progress.find_state", run=run, location=progress.location)
+        is_further |= progress.state != (None if known is None else known[0])
+        tx.run("progress.keep", run=run, **progress._asdict())
+    for location in commit.ended_progress:
+        tx.run("progress.end", run=run, location=location)
+    return is_further
 
 
 def _replace_waits(tx: Transaction, run: int, waits: tuple[Wait, ...]) -> None:

@@ -76,6 +76,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
         return True
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
     forget_plans(tx, run)
+    tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)
