@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
-    | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans"}
+    | {"list_audit", "list_definitions", "list_progress", "next_wake", "has_stranded", "orphans"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
 _NOT_REPEATABLE = frozenset({"claim"})

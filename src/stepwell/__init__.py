@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered, Start
     from stepwell.engine.handles import Handle
-    from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
         ChildFailed,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InvalidInputError,
         JoinError,
         NotFoundError,
+        OutsideStepError,
         RaceError,
         ResultTimeout,
         RetryAfter,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
     from stepwell.model.failures import FailureRecord
     from stepwell.model.retries import Retry
+    from stepwell.replay.budgets import Budget
     from stepwell.replay.context import Context, Tried
     from stepwell.replay.definition import Step, Workflow, step, workflow
     from stepwell.replay.operations import ChildOperation, Operation, Outcome
@@ -57,6 +59,7 @@ __all__ = [
     "Arrived",
     "AttemptView",
     "Break",
+    "Budget",
     "ChildFailed",
     "ChildOperation",
     "Context",
@@ -81,6 +84,8 @@ __all__ = [
     "Offloaded",
     "Operation",
     "Outcome",
+    "OutsideStepError",
+    "ProgressView",
     "RaceError",
     "Recovered",
     "ResultTimeout",
@@ -129,7 +134,7 @@ _HOMES = {
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered", "Start"],
     "stepwell.engine.handles": ["Handle"],
-    "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "WaitView"],
+    "stepwell.engine.views": ["AttemptView", "EntryView", "ProgressView", "RunView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
         "ChildFailed",
@@ -139,6 +144,7 @@ _HOMES = {
         "InvalidInputError",
         "JoinError",
         "NotFoundError",
+        "OutsideStepError",
         "RaceError",
         "ResultTimeout",
         "RetryAfter",
@@ -154,6 +160,7 @@ _HOMES = {
     ],
     "stepwell.model.failures": ["FailureRecord"],
     "stepwell.model.retries": ["Retry"],
+    "stepwell.replay.budgets": ["Budget"],
     "stepwell.replay.context": ["Context", "Tried"],
     "stepwell.replay.definition": ["Step", "Workflow", "step", "workflow"],
     "stepwell.replay.primitives.loop": ["Break", "Continue"],

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime, to_timedelta
-from stepwell.engine.views import WaitView, wait_views
+from stepwell.engine.views import WaitView, progress_views, wait_views
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import undo
 from stepwell.model.states import RunStatus
@@ -39,6 +39,7 @@ def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanat
         "pending_signals": [signal.name for signal in detail.signals],
         "active_children": [child.run_id for child in detail.children if child.ended_at is None],
         "stalls": run.stalls,
+        "progress": [f"{one.path}: {one.words}" for one in progress_views(detail)],
     }
     return Explanation(run.run_id, run.status.value, f"{run.workflow} run {run.run_id} {sentence}", following, facts)
 
@@ -92,12 +93,13 @@ def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], no
         holder = next((worker for worker in live if worker.incarnation == run.owner), None)
         if holder is None:
             return "was held by a worker that died; another takes over as soon as one looks.", "stepwell worker MODULE"
-        return f"{doing or 'is running'} on worker {holder.name}.", ""
+        return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}.", ""
     if run.wake_at is not None and run.wake_at <= now:
         serving = [worker for worker in live if run.definition in worker.definitions]
         if serving:
             return (
-                f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it.",
+                f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it"
+                f"{_progress(detail)}.",
                 "",
             )
         return (
@@ -108,6 +110,12 @@ def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], no
         return f"begins {_when(run.wake_at, now)}.", ""
     prefix = f"{doing} and " if doing else ""
     return f"{prefix}waits for {'; or '.join(_words(wait, detail, now) for wait in waits)}.", _advice(run.run_id, waits)
+
+
+def _progress(detail: Detail) -> str:
+    """How far its long steps say they are."""
+    lines = [f"{one.path} is at {one.words}" for one in progress_views(detail) if one.done is not None]
+    return f"; {', '.join(lines)}" if lines else ""
 
 
 def _words(wait: WaitView, detail: Detail, now: Instant) -> str:

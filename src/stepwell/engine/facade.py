@@ -34,7 +34,7 @@ from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.views import Detail, RunFilter
+from stepwell.stores.base.views import Detail, RunFilter, StepProgress
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -310,7 +310,12 @@ class Facade:
     async def status_many(self, targets: Sequence[str]) -> list[RunView | None]:
         """`status` of many, in a constant number of queries."""
         found = await self._surely(lambda _: self._store.views.find_many([_target(target) for target in targets]))
-        return [None if run is None else run_view(run) for run in found]
+        active = [run.run_id for run in found if run is not None and run.ended_at is None and run.revision > 0]
+        progress: dict[RunId, list[StepProgress]] = {}
+        if active:
+            lists = await self._surely(lambda _: self._store.views.list_progress(active))
+            progress = dict(zip(active, lists, strict=True))
+        return [None if run is None else run_view(run, progress.get(run.run_id, ())) for run in found]
 
     async def list_runs(
         self, where: RunFilter = ALL_RUNS, *, limit: int = 50, before: str | None = None

@@ -37,9 +37,9 @@ class Spending:
 
     __slots__ = ("_budget", "_portions", "_seconds", "_used")
 
-    def __init__(self, budget: Budget | None) -> None:
-        self._budget = budget or Budget()
-        self._seconds = None if self._budget.time is None else span(self._budget.time) / SECOND
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._seconds = None if budget.time is None else span(budget.time) / SECOND
         self._used = {"rows": 0, "bytes": 0}
         self._portions = {"rows": 0, "bytes": 0}
 

@@ -109,8 +109,8 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the body should stop: the run is being cancelled, its branch has lost, its time is over, or its worker
-        has lost the run. An `async def` body is cancelled besides; a body in a thread has to look here.
+        """Whether the body should stop: the run is being cancelled, its branch has lost, its time is over, or its
+        worker has lost the run. An `async def` body is cancelled besides; a body in a thread has to look here.
         """
         return self._link is None or self._link.is_cancelled
 

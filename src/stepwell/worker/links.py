@@ -42,7 +42,7 @@ class AttemptLink:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._began = clock.monotonic()
-        self._spending = Spending(body.budget)
+        self._spending = None if body.budget is None else Spending(body.budget)
         known = body.progress or Progress(body.location, Instant(0))
         self._state = known.state
         self._figures = (known.done, known.total, known.unit, known.note)
@@ -98,7 +98,8 @@ class AttemptLink:
     def report(self, done: int, total: int | None, unit: str, note: str) -> None:
         """Figures for people."""
         self._check("progress")
-        for name, figure in (("done", done), ("total", 0 if total is None else total)):
+        figures: tuple[tuple[str, Any], ...] = (("done", done), ("total", 0 if total is None else total))
+        for name, figure in figures:
             if not isinstance(figure, int) or isinstance(figure, bool) or not 0 <= figure < 1 << 63:
                 raise InvalidOptionError(
                     f"progress: {name} is {figure!r}",
@@ -112,7 +113,8 @@ class AttemptLink:
     def count(self, *, rows: int, bytes: int) -> None:
         """Spend some of the budget."""
         self._check("count")
-        self._spending.count(rows=rows, bytes=bytes)
+        if self._spending is not None:
+            self._spending.count(rows=rows, bytes=bytes)
 
     def should_yield(self) -> bool:
         """Whether it is time to let others go first, or to stop."""
@@ -120,7 +122,8 @@ class AttemptLink:
         keeper = self._keeper
         if self.is_cancelled or keeper.is_leaving or not keeper.is_leased():
             return True
-        return self._spending.is_nearly_used(self._clock.monotonic() - self._began)
+        spending = self._spending
+        return spending is not None and spending.is_nearly_used(self._clock.monotonic() - self._began)
 
     def _check(self, verb: str) -> None:
         if self._is_abandoned:

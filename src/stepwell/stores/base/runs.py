@@ -64,9 +64,9 @@ class RunStore(Protocol):
         seq without a
         gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors, progress with another
         state than the stored one, or a move other than Release.
-        Order of effects: names, entries, attempts, progress (then `ended_progress`), cursors, then trims (so a commit may append and trim the same
-        entry), consumed signals,
-        children, waits, move.
+        Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
+        entry), consumed signals, children, waits, progress (then `ended_progress`, the only way but a cancel in which
+        it is removed), move.
         Children: a taken id is left alone; if an active run of another parent holds the child's key, the child is
         created already `failed`
         (without the key) with an `AlreadyExistsError` failure record. Those new may be claimed for the claimant like

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.entries import Progress
 from stepwell.model.runs import History, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -29,6 +30,13 @@ class Detail(NamedTuple):
     history: History
     signals: tuple[Signal, ...]  # pending
     children: tuple[Run, ...]
+
+
+class StepProgress(NamedTuple):
+    """How far the body of one step has come."""
+
+    path: str
+    progress: Progress
 
 
 class HeldSignal(NamedTuple):
@@ -67,6 +75,10 @@ class ViewStore(Protocol):
 
     async def detail(self, run_id: RunId) -> Detail | None:
         """Everything about one run, payloads included."""
+        ...
+
+    async def list_progress(self, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+        """How far the long steps of each run have come, by location, in a constant number of queries."""
         ...
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:

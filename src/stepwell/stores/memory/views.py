@@ -7,10 +7,11 @@ from heapq import nsmallest
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.rescues import has_stranded
 from stepwell.stores.memory.runs import is_parked
@@ -44,6 +45,13 @@ class MemoryViews:
         signals = tuple(signal.freeze() for signal in self._db.pending(("run", run_id)))
         children = tuple(child.freeze() for child in self._db.children[run_id].values())
         return Detail(row.freeze(), self._db.history(run_id), signals, children)
+
+    async def list_progress(self, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+        found = [self._db.history(run_id) for run_id in run_ids]
+        return [
+            [StepProgress(format_path(one.location, history.names), one) for one in history.progress]
+            for history in found
+        ]
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         matching = [
