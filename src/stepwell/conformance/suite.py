@@ -10,6 +10,7 @@ from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
+from stepwell.conformance.progress import ProgressSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.states import StateSuite
@@ -24,6 +25,7 @@ class StoreSuite(
     ClaimSuite,
     CommitSuite,
     EffectSuite,
+    ProgressSuite,
     MoveSuite,
     EndSuite,
     StateSuite,
