@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sim.checks import progress
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.moves import check_cancel, check_leases, check_rows
@@ -16,6 +17,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Verdict
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
+from stepwell.model.states import RunStatus
 from stepwell.replay.bodies import Body
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter
@@ -55,6 +57,7 @@ class Checker:
         self.children: dict[tuple[str, bytes], str] = {}
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
+        self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
         self.signals = Signals(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
@@ -114,6 +117,8 @@ class Checker:
         for row in after.values():
             if row is not before.get(row.run_id):
                 check_row(self, row)
+                if row.status is RunStatus.CANCELLED:
+                    self.shadow(row.run_id).progress.clear()  # removed by the cancel, or by the commit before
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 
@@ -136,6 +141,7 @@ class Checker:
         if method == "load":
             for run_id, history in zip(args[0], answer, strict=True):
                 self.compare(run_id, history.entries)
+                progress.compare(self, run_id, history.progress)
         elif method == "inbox":
             self.signals.seen(answer.signals)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sim.ledger import draw_here, world_here
+from sim.long_steps import LONG_STEPS
 from sim.programs import Node
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.retries import Retry
@@ -100,6 +101,7 @@ STEPS: dict[str, Step[..., Any]] = {
     "once_only": step(_work, retry=RETRY, at_most_once=True),
     "timed": step(_work, retry=RETRY, timeout="20ms"),
     "slow_timed": step(_work, retry=RETRY, timeout="10s"),
+    **LONG_STEPS,
 }
 
 

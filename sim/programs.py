@@ -41,6 +41,9 @@ SIGNALS = ("a", "b", "c")
 VALUES: tuple[Any, ...] = (0, -1, 2**53, 1.5, "", "naïve 🜁", True, None, [1, [2, {"x": None}]], {"k": "v", "ä": [0.1]})
 
 
+KEEPS = ("checkpoint", "heartbeat", "yield")
+
+
 class Maker:
     """Makes the programs of one seed, from a random subset of everything (so that rare pairs meet more often)."""
 
@@ -169,6 +172,8 @@ class Maker:
             value=rng.choice(VALUES),
             fails=rng.randint(1, 2),
         )
+        if kind in ("ok", "sync") and self._side.random() < 0.5:
+            node.update(draw_pages(self._side), kind="long_sync" if kind == "sync" else "long")
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))
@@ -225,3 +230,14 @@ def longest(part: Any) -> float:
             return sum(longest(item) for item in part["branches"].values())
         case _:
             return 0.0
+
+
+def draw_pages(rng: random.Random) -> dict[str, Any]:
+    """What makes a step a long one."""
+    pages = rng.randint(1, 5)
+    return {
+        "pages": pages,
+        "keeps": [rng.choice(KEEPS) for _ in range(pages)],
+        "fails_at": rng.choice((0, 0, rng.randint(1, pages))),
+        "lasts": rng.choice((0, 0.05, 0.5, 1.5, 3.0)),
+    }

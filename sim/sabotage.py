@@ -16,6 +16,7 @@ from unittest.mock import patch
 from sim.runner import prepare
 from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
 from sim.world import Report, place_of, simulate
 
@@ -29,6 +30,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **SQLITE_SWITCHES,
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
+    **LONG_STEP_SWITCHES,
 }
 
 
@@ -55,7 +57,8 @@ def store_of(name: str) -> str:
     """The store that a switch is about."""
     if name in SQLITE_SWITCHES:
         return "sqlite"
-    return "memory" if name in {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    ours = {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}
+    return "memory" if name in ours else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sim.backends import open_backend
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
+from sim.checks.progress import LongSteps
 from sim.clients import Clients
 from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
@@ -91,6 +92,7 @@ class World:
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
         self.ledger = Ledger(self)
+        self.progress = LongSteps(self)
         self.clients = Clients(self)
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
@@ -212,6 +214,7 @@ class World:
         if method == "apply":
             for commit in args[0]:
                 self.faulted.update(entry.kind.word for entry in commit.entries)
+                self.faulted["progress"] += len(commit.progress)
                 self.faulted.update(f"wait for {wait.kind.value}" for wait in commit.waits or ())
         else:
             self.faulted[method] += 1

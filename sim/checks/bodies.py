@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.checks.progress import check_state
 from stepwell.clock import Instant
 from stepwell.replay.bodies import Body
 
@@ -32,6 +33,7 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
     if missing and "~undo" not in path:
         checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
+    check_state(checker, body)
     if path.endswith("~undo"):
         _check_undo(checker, body, run_id, path)
     _check_attempt(checker, body, fence.epoch, now)
