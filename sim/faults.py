@@ -178,6 +178,7 @@ class FaultyStore:
         self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
+        self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
         self.capabilities = inner.capabilities

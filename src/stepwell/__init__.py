@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         RunPaused,
         StepFailed,
         StepwellError,
+        TransactionError,
+        TransactionsUnsupportedError,
         UnserialisableError,
         WaitTimeout,
     )
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from stepwell.replay.primitives.sleep import Slept
     from stepwell.replay.primitives.wait_any import Arrived, signal, timer
     from stepwell.replay.step_context import StepContext
+    from stepwell.stores.base.transactions import Transaction
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
@@ -106,6 +109,9 @@ __all__ = [
     "StepwellError",
     "SyncEngine",
     "SyncHandle",
+    "Transaction",
+    "TransactionError",
+    "TransactionsUnsupportedError",
     "Tried",
     "UnserialisableError",
     "WaitTimeout",
@@ -155,6 +161,8 @@ _HOMES = {
         "RunPaused",
         "StepFailed",
         "StepwellError",
+        "TransactionError",
+        "TransactionsUnsupportedError",
         "UnserialisableError",
         "WaitTimeout",
     ],
@@ -168,6 +176,7 @@ _HOMES = {
     "stepwell.replay.primitives.receive": ["Message"],
     "stepwell.replay.primitives.sleep": ["Slept"],
     "stepwell.replay.step_context": ["StepContext"],
+    "stepwell.stores.base.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -6,6 +6,8 @@
     │   ├── InvalidNameError            SW102
     │   ├── InvalidOptionError          SW103
     │   ├── OutsideStepError            SW131
+    │   ├── TransactionError            SW132
+    │   ├── TransactionsUnsupportedError SW133
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
     ├── ReplayError                     history and code disagree; the run is paused, nothing was run
@@ -111,6 +113,18 @@ class OutsideStepError(DefinitionError):
     """A step's context was used where no attempt of that step is running."""
 
     code = "SW131"
+
+
+class TransactionError(DefinitionError):
+    """A transactional step did what would break its transaction, such as committing it; what it wrote is undone."""
+
+    code = "SW132"
+
+
+class TransactionsUnsupportedError(DefinitionError):
+    """The store cannot commit an author's own rows with the record."""
+
+    code = "SW133"
 
 
 class UnserialisableError(DefinitionError):

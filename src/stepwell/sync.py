@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -16,6 +16,7 @@ from stepwell.environment import LoopThread
 from stepwell.model.runs import OnConflict
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.replay.definition import Workflow
+from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine
 
@@ -100,6 +101,7 @@ class SyncEngine:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> SyncHandle[Out]: ...
     @overload
     def start(
@@ -112,9 +114,15 @@ class SyncEngine:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> SyncHandle[Out]: ...
-    def start(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> SyncHandle[Any]:
+    def start(
+        self, workflow: Workflow[Any, Any], input: Any = None, *, transaction: Any = None, **options: Any
+    ) -> SyncHandle[Any]:
         """Start a run, or get the one that has this key; see `Engine.start`."""
+        if transaction is not None:  # in the thread that calls: its connection may be used in no other
+            start = Start(input, options.pop("key", None), options.pop("run_id", None))
+            return SyncHandle(self, self._engine.start_within(transaction, workflow, [start], **options)[0])
         return SyncHandle(self, self._wait(self._engine.start(workflow, input, **options)))
 
     def start_many(
@@ -123,6 +131,10 @@ class SyncEngine:
         """Start many runs in one transaction; see `Engine.start_many`."""
         handles = self._wait(self._engine.start_many(workflow, starts, **options))
         return [SyncHandle(self, handle) for handle in handles]
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do something to tables of your own, in one transaction; see `Engine.transact`."""
+        return self._wait(self._engine.transact(work))
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncHandle[Out]:
         """A handle on a run that exists already, by id or key."""

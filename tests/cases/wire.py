@@ -37,6 +37,7 @@ class Wire:
         self.runs: Any = _Noun(self, "runs")
         self.signals: Any = _Noun(self, "signals")
         self.workers: Any = _Noun(self, "workers")
+        self.transactions: Any = _Noun(self, "transactions")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None
 

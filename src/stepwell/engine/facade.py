@@ -34,6 +34,7 @@ from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.store import Store
+from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import Detail, RunFilter, StepProgress
 
 In = TypeVar("In")
@@ -106,6 +107,7 @@ class Facade:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> Handle[Out]: ...
     @overload
     async def start(
@@ -118,6 +120,7 @@ class Facade:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> Handle[Out]: ...
     @overload
     async def start(
@@ -130,6 +133,7 @@ class Facade:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> Handle[Any]: ...
     async def start(
         self,
@@ -141,13 +145,57 @@ class Facade:
         on_conflict: OnConflict = "get",
         dedup: Duration = "24h",
         delay: Duration = 0,
+        transaction: Any = None,
     ) -> Handle[Any]:
         """Start a run, or get the one that has this key: an active one, or one that ended within `dedup`.
 
-        The input is checked against the workflow's annotation before anything is stored.
+        The input is checked against the workflow's annotation before anything is stored. With `transaction`, a
+        connection (of `apsw` or `sqlite3`) to the engine's own SQLite file with an open transaction, the run is written
+        through it: it begins once the caller commits, and was never there if the caller rolls back.
         """
+        options: dict[str, Any] = {"on_conflict": on_conflict, "dedup": dedup, "delay": delay}
         start = Start(input, key, run_id)
-        return (await self.start_many(workflow, [start], on_conflict=on_conflict, dedup=dedup, delay=delay))[0]
+        if transaction is not None:
+            return self.start_within(transaction, workflow, [start], **options)[0]
+        return (await self.start_many(workflow, [start], **options))[0]
+
+    def start_within(
+        self,
+        transaction: Any,
+        workflow: Workflow[Any, Out] | str,
+        starts: Sequence[Start],
+        *,
+        on_conflict: OnConflict = "get",
+        dedup: Duration = "24h",
+        delay: Duration = 0,
+    ) -> list[Handle[Out]]:
+        """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
+        the connection. It waits for nothing but the database.
+
+        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        """
+        definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
+        new = _new_runs(
+            Started(definition.name, definition.version, definition.output_hint),
+            [self._new(definition, start) for start in starts],
+            dedup,
+            delay,
+        )
+        created = self._store.transactions.enqueue(transaction, new)
+        for item, run in zip(created, new, strict=True):
+            self._check_conflict(item, run, on_conflict)
+        return [
+            Handle(
+                self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=definition.output_hint
+            )
+            for item in created
+        ]
+
+    async def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
+        them. If `work` raises, nothing was written.
+        """
+        return await self._store.transactions.run(work)
 
     async def start_many(
         self,
@@ -193,20 +241,7 @@ class Facade:
         dedup: Duration,
         delay: Duration,
     ) -> list[Handle[Any]]:
-        window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
-        new = [
-            NewRun(
-                run_id,
-                started.name,
-                started.version,
-                stored,
-                None if start.key is None else normal_key(start.key),
-                delay=later,
-                dedup=window,
-                own_id=start.run_id is None,
-            )
-            for run_id, stored, start in inputs
-        ]
+        new = _new_runs(started, inputs, dedup, delay)
         created = await self._create(new)
         for item, run in zip(created, new, strict=True):
             self._check_conflict(item, run, on_conflict)
@@ -451,6 +486,25 @@ class Facade:
                     raise
                 await asyncio.sleep(PAUSE * (tries + 1))
         raise AssertionError("unreachable")
+
+
+def _new_runs(
+    started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], dedup: Duration, delay: Duration
+) -> list[NewRun]:
+    window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
+    return [
+        NewRun(
+            run_id,
+            started.name,
+            started.version,
+            stored,
+            None if start.key is None else normal_key(start.key),
+            delay=later,
+            dedup=window,
+            own_id=start.run_id is None,
+        )
+        for run_id, stored, start in inputs
+    ]
 
 
 def _again(new: list[NewRun], is_repeated: bool) -> list[NewRun]:

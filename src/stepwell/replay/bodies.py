@@ -13,9 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from stepwell.clock import Span
+from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidOptionError
-from stepwell.model.entries import Progress
+from stepwell.model.entries import Entry, Progress
 from stepwell.model.locations import Location, Names
 from stepwell.model.runs import Run
 from stepwell.replay.budgets import Budget
@@ -45,6 +45,8 @@ class Body:
     budget: Budget | None = None
     may_yield: bool = True
     link: Link | None = field(default=None, repr=False)  # while it runs
+    # Of a transactional step: its entry, made of its value inside its transaction, and the value as it will be read.
+    record: Callable[[Any, Instant], tuple[Entry, Any]] | None = field(default=None, repr=False)
 
     @property
     def info(self) -> StepContext:
@@ -81,7 +83,15 @@ class Yielded:
     """The body gave its slot back, and goes on later."""
 
 
-Attempted = Succeeded | Raised | TimedOut | Yielded
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The body of a transactional step returned, and its entry is durable."""
+
+    entry: Entry
+    value: Any
+
+
+Attempted = Succeeded | Raised | TimedOut | Yielded | Recorded
 
 
 # --- bodies in a process of their own --------------------------------------------------------

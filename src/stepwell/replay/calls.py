@@ -14,6 +14,8 @@ from stepwell.replay.definition import Step, find_compensation, find_step, quali
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.turn import Turn
 
+_GIVEN_FIRST = ("Context", "StepContext", "Transaction")
+
 
 class UndoFailed(Exception):  # noqa: N818  control flow inside a rollback
     """A compensation failed for good."""
@@ -29,7 +31,7 @@ def describe_call(
     """What is stored with a step's result so that any worker can undo it."""
     assert step.options_.compensate is not None
     place = turn.place(location, "the input", field="undo")
-    arguments = encode_call(args, kwargs, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
+    arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
     return pack([step.qualified, qualified_name(step.options_.compensate)], arguments)
 
 
@@ -56,7 +58,7 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
         raise UndoFailed(record_failure(error, path=path))
     try:
         place = turn.place(entry.location, "the input", field="undo")
-        args, kwargs = decode_call(payload, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
+        args, kwargs = decode_call(payload, step.fn, skip=step.skip, codec=turn.codec, place=place)
         result = turn.codec.decode(entry.value, step.signature.returns, place=turn.place(entry.location, "the result"))
     except StepwellError as error:
         raise UndoFailed(record_failure(error, path=path)) from error
@@ -65,7 +67,7 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:
     signature = hints_of(compensation)
-    parameters = signature.parameters[int(takes(signature, "Context") or takes(signature, "StepContext")) :]
+    parameters = signature.parameters[int(any(takes(signature, name) for name in _GIVEN_FIRST)) :]
     if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in parameters):
         return offered
     positional = sum(parameter.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD) for parameter in parameters)

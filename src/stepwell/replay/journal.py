@@ -139,6 +139,12 @@ class Journal:
             self.end_progress(location)
         return entry
 
+    def adopt(self, entry: Entry) -> None:
+        """The result of a transactional step: it is durable already."""
+        self.ahead.clear()
+        self.last_seq = entry.seq
+        self.entries[entry.location] = entry
+
     def record_attempt(self, attempt: Attempt) -> None:
         """Append a failed attempt, or the start of an at-most-once one."""
         self.attempts.setdefault(attempt.location, []).append(attempt)

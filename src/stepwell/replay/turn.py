@@ -29,7 +29,7 @@ from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.replay import divergence
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Attempted, Body, Recorded
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
 from stepwell.replay.operations import Operation
@@ -58,6 +58,7 @@ class Turn:
         self.now = Instant(0)
         self.epoch = run.epoch
         self.bodies: list[Body] = []  # asked for, and not taken yet
+        self.transactions: list[Body] = []  # bodies asked for that run inside the commit of their result
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
@@ -100,7 +101,10 @@ class Turn:
     def settle(self, body: Body, attempted: Attempted) -> None:
         """A body has ended; the code hears of it at the next `advance`."""
         self._in_flight.discard(body)
-        if not body.is_unwanted:
+        if isinstance(attempted, Recorded):
+            # It is recorded before all that is not: the code must see it before them.
+            self._settled.appendleft((body, attempted))
+        elif not body.is_unwanted:
             self._settled.append((body, attempted))
 
     def receive(self, inbox: Inbox) -> None:
@@ -244,7 +248,11 @@ class Turn:
 
     async def run_body(self, body: Body) -> Attempted:
         """Ask for a body to be run, and wait for what comes of it."""
-        self.bodies.append(body)
+        if body.record is None:
+            self.bodies.append(body)
+        else:
+            self.transactions.append(body)
+            self._in_flight.add(body)
         try:
             return await body.settled
         except asyncio.CancelledError:

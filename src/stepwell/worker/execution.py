@@ -17,15 +17,17 @@ from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Attempted, Body, Raised, Recorded
 from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
+from stepwell.stores.base.transactions import Performed, TransactionStore
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
-from stepwell.worker.links import AttemptLink
+from stepwell.worker.links import AttemptLink, Checkpoints
+from stepwell.worker.transactions import transact
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -36,6 +38,7 @@ class Host(Protocol):
     environment: Environment
     settings: WorkerSettings
     committer: Committer
+    transactions: TransactionStore
     lease: Lease
     codec: Codec
 
@@ -60,8 +63,10 @@ class Execution:
         self._turn: Turn | None = None
         self._sent: Commit | None = None  # the commit in flight
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
+        self._due: list[Body] = []  # asked for, to be run inside the commit of their result
+        self._transacting: Body | None = None  # the one that is: the code stands still meanwhile
         self._running: dict[Body, asyncio.Task[None]] = {}
-        self._kept: list[tuple[int, asyncio.Future[None]]] = []  # checkpoints, each with the commit that carries it
+        self._checkpoints = Checkpoints()
         self._timer: asyncio.TimerHandle | None = None
         self._is_cancelling = claimed.run.status is RunStatus.CANCELLING
         self._is_over = False
@@ -121,16 +126,23 @@ class Execution:
         """A cancel was recorded: stop the code, let running bodies end, then undo."""
         if self._is_over or self._is_cancelling or self.run.status is RunStatus.COMPENSATING:
             return
-        self._is_cancelling = True
-        self._held.clear()
-        self._stop_bodies()
+        self._begin_cancel()
         if not self._running:
             self._finish_cancel()
 
+    def _begin_cancel(self) -> None:
+        self._is_cancelling = True
+        self._held.clear()
+        self._due.clear()
+        self._stop_bodies()
+
     def renewed(self) -> None:
         """The lease lasts longer now: bodies that were held back may start."""
-        if not self._is_over:
-            self._start_bodies()
+        if self._is_over:
+            return
+        self._start_bodies()
+        if self._due and self._sent is None:
+            self._commit_or_start()
 
     def leave(self) -> None:
         """Give the run back, without losing anything, as soon as no body of it is running."""
@@ -147,6 +159,7 @@ class Execution:
             task.cancel()
         self._running.clear()
         self._held.clear()
+        self._due.clear()
         self.close()
 
     def close(self) -> None:
@@ -159,7 +172,7 @@ class Execution:
 
     def pump(self) -> None:
         """Let the code go as far as it can, and commit or start what that asks for."""
-        if self._is_over or self._is_cancelling or self._turn is None:
+        if self._is_over or self._is_cancelling or self._turn is None or self._transacting is not None:
             return
         turn = self._turn
         self._advance(turn)
@@ -170,6 +183,9 @@ class Execution:
         if turn.problem is None and not turn.is_ended:
             barrier = self._number + int(self._journal.pending.is_urgent)
             self._held += [(barrier, body) for body in turn.take_bodies()]
+            if turn.transactions:
+                self._due += turn.transactions
+                turn.transactions.clear()
         if self._sent is None:
             self._commit_or_start()
 
@@ -190,7 +206,9 @@ class Execution:
         if turn is None:
             return
         move = self._next_move(turn)
-        if move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
+        if self._due and move is None and self._begin_transaction(turn):
+            pass  # it takes along what there is to commit
+        elif move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
             self._submit(move, turn.take_waits())
         self._start_bodies()
         self._set_timer()
@@ -198,6 +216,7 @@ class Execution:
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
             self._held.clear()
+            self._due.clear()
             if self._running:
                 self._stop_bodies()
                 return None
@@ -254,8 +273,8 @@ class Execution:
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
-        if self._kept:
-            self._tell_kept()
+        if self._checkpoints:
+            self._checkpoints.tell(self._acknowledged)
         self.run = self.run._replace(revision=applied.revision)
         match move:
             case None if self._is_cancelling:
@@ -302,7 +321,7 @@ class Execution:
         attempted: Attempted | None = None
         link: AttemptLink | None = None
         if body.takes_context:
-            link = body.link = AttemptLink(self, body, self._host.codec, self._host.environment.clock)
+            link = body.link = AttemptLink(self, body, self._host)
         try:
             attempted = await run_body(body, self._host.environment.executor)
         finally:
@@ -318,6 +337,8 @@ class Execution:
             return
         if attempted is not None:
             turn.settle(body, attempted)
+        if self._transacting is not None:
+            return
         if not self._is_cancelling:
             self.pump()
             return
@@ -334,7 +355,7 @@ class Execution:
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
-            if body.is_async and not body.is_stopping:
+            if body.is_async and not body.is_stopping and body is not self._transacting:
                 body.is_stopping = True
                 self._cancel(body, task)
 
@@ -343,15 +364,52 @@ class Execution:
         task.cancel()
         task.add_done_callback(lambda _: self._body_ended(body, None))
 
+    # --- transactional steps ---
+
+    def _begin_transaction(self, turn: Turn) -> bool:
+        """Begin the step that is due first. Its commit takes along what is before it, so it has nothing to wait for."""
+        self._due = [body for body in self._due if not body.is_unwanted]
+        if not self._due or self._is_leaving or not self._host.lease.is_live():
+            return False
+        body = self._due.pop(0)
+        self._number += 1
+        self._sent = commit = self._journal.take(self._fence, self._number, turn.take_waits(), None)
+        self._transacting = body
+        self._running[body] = self._host.environment.executor.spawn(self._transact(body, commit), name="stepwell-step")
+        return True
+
+    async def _transact(self, body: Body, commit: Commit) -> None:
+        performed, recorded = await transact(self._host.transactions, body, commit, self._host.doubt)
+        self._transacting = None
+        if not self._is_over:
+            self._transacted(body, commit, performed, recorded)
+
+    def _transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
+        applied = performed.applied
+        if applied is None:
+            # Nothing was written: what was to go along goes now.
+            assert performed.error is not None
+            self._send(commit)
+            self._body_ended(body, Raised(performed.error))
+        elif applied.verdict is Verdict.FENCED:
+            self._answered(applied)
+        elif applied.verdict is Verdict.CANCELLING:
+            # A cancel came first, and the body was not run; the answer to this commit says so again.
+            self._running.pop(body, None)
+            self._send(commit)
+        else:
+            assert recorded is not None
+            self._sent = None
+            self._acknowledged = self._number
+            if self._checkpoints:
+                self._checkpoints.tell(self._acknowledged)
+            self.run = self.run._replace(revision=applied.revision)
+            self._journal.adopt(recorded.entry)
+            if applied.cancelling and not self._is_cancelling:
+                self._begin_cancel()
+            self._body_ended(body, recorded)
+
     # --- what bodies keep while they run ---
-
-    def now(self) -> Instant:
-        """The store's time."""
-        return self._host.now()
-
-    def is_leased(self) -> bool:
-        """Whether the lease is live, by our own clock."""
-        return self._host.lease.is_live()
 
     def keep(self, progress: Progress) -> None:
         """Write how far a body has come, with the next commit."""
@@ -366,21 +424,11 @@ class Execution:
 
     def keep_durably(self, progress: Progress) -> asyncio.Future[None]:
         """Write how far a body has come; done when that is durable, cancelled if it never will be."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future = self._checkpoints.add(self._number + 1)
         if self._is_over:
             future.cancel()
-            return future
-        self._kept.append((self._number + 1, future))
         self.keep(progress)
         return future
-
-    def _tell_kept(self) -> None:
-        kept, self._kept = self._kept, []
-        for number, future in kept:
-            if number > self._acknowledged:
-                self._kept.append((number, future))
-            elif not future.done():
-                future.set_result(None)
 
     # --- ends ---
 

@@ -8,15 +8,27 @@ from concurrent.futures import CancelledError as Abandoned
 from concurrent.futures import Future as Answer
 from typing import Any, Protocol
 
-from stepwell.clock import Clock, Instant
+from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.environment import Environment
 from stepwell.errors import InvalidOptionError
 from stepwell.model.entries import Progress
 from stepwell.replay.bodies import Attempted, Body, Succeeded, TimedOut, Yielded
 from stepwell.replay.budgets import Spending
 from stepwell.replay.step_context import outside_step
+from stepwell.worker.lease import Lease
 
 WRITE_EVERY = 1.0  # seconds, for what need not be durable at once
+
+
+class Surroundings(Protocol):
+    """What an attempt needs of its worker."""
+
+    environment: Environment
+    lease: Lease
+    codec: Codec
+
+    def now(self) -> Instant: ...
 
 
 class Keeper(Protocol):
@@ -26,20 +38,42 @@ class Keeper(Protocol):
     def is_leaving(self) -> bool: ...
     @property
     def is_cancelling(self) -> bool: ...
-    def is_leased(self) -> bool: ...
-    def now(self) -> Instant: ...
     def keep(self, progress: Progress) -> None: ...
     def keep_durably(self, progress: Progress) -> asyncio.Future[None]: ...
+
+
+class Checkpoints:
+    """Who waits for a commit to be durable."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, number: int) -> asyncio.Future[None]:
+        """Done when the commit of this number is."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        return future
+
+    def tell(self, acknowledged: int) -> None:
+        """Everything up to this commit is durable."""
+        for number, future in self._waiting:
+            if number <= acknowledged and not future.done():
+                future.set_result(None)
+        self._waiting = [(number, future) for number, future in self._waiting if not future.done()]
 
 
 class AttemptLink:
     """One attempt while it runs. Its body may call it from any thread; all the rest happens on the loop's."""
 
-    def __init__(self, keeper: Keeper, body: Body, codec: Codec, clock: Clock) -> None:
+    def __init__(self, keeper: Keeper, body: Body, around: Surroundings) -> None:
         self._keeper = keeper
         self._body = body
-        self._codec = codec
-        self._clock = clock
+        self._around = around
+        self._codec = around.codec
+        self._clock = clock = around.environment.clock
         self._loop = asyncio.get_running_loop()
         self._began = clock.monotonic()
         self._spending = None if body.budget is None else Spending(body.budget)
@@ -120,7 +154,7 @@ class AttemptLink:
         """Whether it is time to let others go first, or to stop."""
         self._check("should_yield")
         keeper = self._keeper
-        if self.is_cancelled or keeper.is_leaving or not keeper.is_leased():
+        if self.is_cancelled or keeper.is_leaving or not self._around.lease.is_live():
             return True
         spending = self._spending
         return spending is not None and spending.is_nearly_used(self._clock.monotonic() - self._began)
@@ -207,7 +241,7 @@ class AttemptLink:
         return self._progress()
 
     def _progress(self) -> Progress:
-        return Progress(self._body.location, self._keeper.now(), self._state, *self._figures, self._turns)
+        return Progress(self._body.location, self._around.now(), self._state, *self._figures, self._turns)
 
 
 class _Done:

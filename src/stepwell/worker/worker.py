@@ -43,6 +43,7 @@ class Worker:
         self.environment = environment
         self.settings = settings
         self.codec = codec
+        self.transactions = store.transactions
         self._store = store
         self._registry = registry
         self._executions: dict[RunId, Execution] = {}

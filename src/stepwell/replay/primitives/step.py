@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -16,7 +17,7 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
-from stepwell.replay.bodies import Body, Raised, Succeeded, TimedOut, Yielded
+from stepwell.replay.bodies import Body, Raised, Recorded, Succeeded, TimedOut, Yielded
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
 from stepwell.replay.recorded import decode_recorded, settle_value, stopped
@@ -111,7 +112,11 @@ async def perform(
         if options.at_most_once:
             turn.journal.record_attempt(Attempt(location, number, turn.now, None, None))
         body = _body(turn, location, step, args, kwargs, number, counted >= options.retry.max_attempts)
+        if step.takes_transaction:
+            body.record = _recorder(turn, location, kind, step, first_at, number, args, kwargs)
         attempted = await turn.run_body(body)
+        if isinstance(attempted, Recorded):
+            return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
             number, counted = number - 1, counted - 1  # the same attempt goes on
             await turn.pass_turn(location)
@@ -191,6 +196,30 @@ def _store(
         location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
     )
     return entry, decoded
+
+
+def _recorder(
+    turn: Turn,
+    location: Location,
+    kind: EntryKind,
+    step: Step[..., Any],
+    first_at: Instant,
+    number: int,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Callable[[Any, Instant], tuple[Entry, Any]]:
+    """How the value of a transactional step becomes its entry, inside the transaction; nothing else is recorded
+    meanwhile.
+    """
+
+    def record(value: Any, at: Instant) -> tuple[Entry, Any]:
+        place = turn.place(location, "the result")
+        stored, decoded = turn.codec.settle(value, step.signature.returns, place=place)
+        undo = describe_call(turn, location, step, args, kwargs) if step.options_.compensate is not None else None
+        seq = turn.journal.last_seq + 1
+        return Entry(seq, location, kind, EntryStatus.DONE, stored, at, at - first_at, number, undo), decoded
+
+    return record
 
 
 def _after_failure(

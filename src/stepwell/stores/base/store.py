@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
+from stepwell.stores.base.transactions import TransactionStore
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import Wakeups
 from stepwell.stores.base.workers import WorkerStore
@@ -18,6 +19,7 @@ class Capabilities(NamedTuple):
     name: str
     survives_restart: bool
     is_shared: bool  # several processes may use it at once
+    has_transactions: bool = False  # authors' own rows can be committed with the record
 
 
 class Store(Protocol):
@@ -29,6 +31,8 @@ class Store(Protocol):
     def signals(self) -> SignalStore: ...
     @property
     def workers(self) -> WorkerStore: ...
+    @property
+    def transactions(self) -> TransactionStore: ...
     @property
     def views(self) -> ViewStore: ...
     @property

@@ -14,6 +14,7 @@ from stepwell.model.runs import Claimed, Created, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.base.transactions import NoTransactions
 from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
@@ -40,6 +41,7 @@ class MemoryStore:
         self.runs = MemoryRuns(self)
         self.signals = MemorySignals(self)
         self.workers = MemoryWorkers(self)
+        self.transactions = NoTransactions("memory")
         self.views = MemoryViews(self.database, self.now)
 
     def now(self) -> Instant:

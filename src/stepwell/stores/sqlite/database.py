@@ -14,6 +14,7 @@ from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
+from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 
@@ -60,6 +61,7 @@ class SqliteDatabase:
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
         self._version_heeded = -1
+        self._guard: Guard | None = None
 
     # --- life ------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class SqliteDatabase:
         if self._connection is not None:
             with translated(self.path):
                 self._connection.close()
-            self._connection = None
+            self._connection = self._guard = None
 
     @property
     def connection(self) -> apsw.Connection:
@@ -94,6 +96,13 @@ class SqliteDatabase:
         if self._connection is None:
             raise StoreUnavailableError(f"{self.path} is not open", where=self.path, fix="await store.open() first")
         return self._connection
+
+    def guard(self) -> Guard:
+        """The judge of authors' statements. It is set up at its first use: who has no such steps pays nothing."""
+        if self._guard is None:
+            self._guard = Guard()
+            self.connection.authorizer = self._guard
+        return self._guard
 
     # --- time ------------------------------------------------------------------------------
 
@@ -126,6 +135,17 @@ class SqliteDatabase:
         now = self.now(clock)
         if now > stored + FLOOR_LAG:
             self.connection.execute(SQL["meta.raise_floor"], (now,))
+        return now
+
+    def show_now_to(self, connection: Any, clock: Clock) -> Instant:
+        """The instant of a transaction that is written through another connection."""
+        row = connection.execute(_FLOOR).fetchone()
+        stored = Instant(row[0] if row else 0)
+        now = self.now(clock)
+        if now <= stored:
+            now = self._floor = Instant(stored + FLOOR_LAG)
+        if now > stored + FLOOR_LAG:
+            connection.execute(SQL["meta.raise_floor"], (now,))
         return now
 
     # --- transactions ----------------------------------------------------------------------
@@ -171,6 +191,8 @@ class SqliteDatabase:
                     if not isinstance(error, apsw.ConstraintError):
                         raise
                     raise Disturbed from ValueError(f"the database refuses this: {error}")
+                except Disturbed:
+                    raise
                 except Exception as error:
                     if connection.total_changes() != before:
                         raise Disturbed from error

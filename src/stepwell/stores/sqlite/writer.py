@@ -24,6 +24,7 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
+Blocking = set[asyncio.Future[Any]]
 
 # A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back
 # costs nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
@@ -95,6 +96,7 @@ class Writer:
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
         self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
+        self._blocking: Blocking = set()  # whose operations may block
         self._is_busy = False  # a transaction is planned or on its way
         self._is_lent = False  # the thread uses the connection that writes
         self._is_closing = False
@@ -169,10 +171,13 @@ class Writer:
 
     # --- writes ----------------------------------------------------------------------------
 
-    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         if self._beside is None or self._is_closing:
             raise self._closed()
         answer: asyncio.Future[T] = self._loop.create_future()
+        if is_blocking:
+            self._blocking.add(answer)
+            answer.add_done_callback(self._blocking.discard)
         self._queue.append((operation, answer))
         if not self._is_busy:
             self._is_busy = True
@@ -213,8 +218,12 @@ class Writer:
 
     def _perform(self) -> None:
         self._take_batch()
+        operations = [operation for operation, _ in self._batch]
+        if self._blocking and any(answer in self._blocking for _, answer in self._batch):
+            self._use_thread(partial(self.database.perform, operations, self._clock), self._performed)
+            return
         try:
-            outcomes, hints = self.database.perform([operation for operation, _ in self._batch], self._clock)
+            outcomes, hints = self.database.perform(operations, self._clock)
         except Disturbed as disturbed:
             self._disturb(disturbed)
         except StepwellError as error:
@@ -224,6 +233,16 @@ class Writer:
             raise
         else:
             self._commit(outcomes, hints)
+
+    def _performed(self, outcome: Outcome) -> None:
+        """The thread has run a batch."""
+        match outcome.error:
+            case None:
+                self._commit(*outcome.result)
+            case Disturbed() as disturbed:
+                self._disturb(disturbed)
+            case error:
+                self._fail(error)
 
     def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
         report = partial(self._committed, outcomes, hints)
