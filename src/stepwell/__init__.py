@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
     from stepwell.engine.explain import Explanation
-    from stepwell.engine.facade import Recovered, Start
+    from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
+    from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
@@ -138,7 +139,8 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],
-    "stepwell.engine.facade": ["Recovered", "Start"],
+    "stepwell.engine.facade": ["Recovered"],
+    "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.views": ["AttemptView", "EntryView", "ProgressView", "RunView", "WaitView"],
     "stepwell.errors": [

@@ -9,8 +9,9 @@ from typing import Any, Generic, Self, TypeVar, overload
 from stepwell.clock import Duration
 from stepwell.config import WorkerSettings
 from stepwell.engine.explain import Explanation
-from stepwell.engine.facade import ALL_RUNS, Start
+from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
+from stepwell.engine.starts import Start
 from stepwell.engine.views import EntryView, RunView
 from stepwell.environment import LoopThread
 from stepwell.model.runs import OnConflict

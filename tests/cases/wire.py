@@ -87,6 +87,10 @@ class Wire:
             answers = list(zip([name] * len(result), args[0], result, strict=True))
             self.answers += answers
             self._log += answers
+        elif name == "transactions.perform" and result.commit is not None:
+            answers = [(name, result.commit, result.applied)]
+            self.answers += answers
+            self._log += answers
         await self.after(name)
         await self._reach()
         return result

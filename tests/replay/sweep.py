@@ -21,7 +21,7 @@ FaultKind = Literal["crash", "lost", "pause"]
 Moment = Literal["before", "after"]
 
 CANCEL = "~cancel"
-SWEPT = ("runs.", "signals.", "views.next_wake")
+SWEPT = ("runs.", "signals.", "transactions.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
 

@@ -15,6 +15,7 @@ from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
+from stepwell.conformance.transactions import TransactionSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
 from stepwell.conformance.wakes import WakeSuite
 from stepwell.conformance.workers import LeaseSuite, RescueSuite
@@ -45,6 +46,7 @@ class StoreSuite(
     OutlookSuite,
     TimeSuite,
     HintSuite,
+    TransactionSuite,
     ConcurrencySuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

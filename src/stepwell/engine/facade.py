@@ -14,10 +14,10 @@ from stepwell.codec.signatures import MISSING
 from stepwell.engine.explain import Explanation, explain
 from stepwell.engine.handles import Handle
 from stepwell.engine.results import Results
+from stepwell.engine.starts import Start, Started, check_conflicts, new_runs
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
 from stepwell.errors import (
-    AlreadyExistsError,
     InvalidInputError,
     InvalidOptionError,
     NotFoundError,
@@ -56,22 +56,6 @@ class Local(Protocol):
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
     def awaiting(self) -> AbstractContextManager[None]: ...
-
-
-class Start(NamedTuple):
-    """One of several starts."""
-
-    input: Any = None
-    key: str | None = None
-    run_id: str | None = None
-
-
-class Started(NamedTuple):
-    """What is started, as far as the store is concerned."""
-
-    name: str
-    version: int
-    output_hint: Any
 
 
 class Recovered(NamedTuple):
@@ -175,15 +159,14 @@ class Facade:
         Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
         """
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
-        new = _new_runs(
+        new = new_runs(
             Started(definition.name, definition.version, definition.output_hint),
             [self._new(definition, start) for start in starts],
             dedup,
             delay,
         )
         created = self._store.transactions.enqueue(transaction, new)
-        for item, run in zip(created, new, strict=True):
-            self._check_conflict(item, run, on_conflict)
+        check_conflicts(created, new, on_conflict)
         return [
             Handle(
                 self, item.run_id, is_new=item.is_new, same_input=item.same_input, output_hint=definition.output_hint
@@ -241,10 +224,9 @@ class Facade:
         dedup: Duration,
         delay: Duration,
     ) -> list[Handle[Any]]:
-        new = _new_runs(started, inputs, dedup, delay)
+        new = new_runs(started, inputs, dedup, delay)
         created = await self._create(new)
-        for item, run in zip(created, new, strict=True):
-            self._check_conflict(item, run, on_conflict)
+        check_conflicts(created, new, on_conflict)
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
         return [
             Handle(self, item.run_id, is_new=item.is_new, same_input=is_same, output_hint=started.output_hint)
@@ -280,14 +262,6 @@ class Facade:
         )
         self._adopt(item.claimed for item in created if item.claimed is not None)
         return created
-
-    def _check_conflict(self, created: Created, run: NewRun, on_conflict: OnConflict) -> None:
-        if created.is_duplicate_id:
-            raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")
-        if not created.is_new and on_conflict == "raise":
-            raise AlreadyExistsError(
-                f"key {run.key!r} belongs to run {created.run_id}", fix='use on_conflict="get", or another key'
-            )
 
     def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes:
         place = _input_place(definition.name, run_id)
@@ -486,25 +460,6 @@ class Facade:
                     raise
                 await asyncio.sleep(PAUSE * (tries + 1))
         raise AssertionError("unreachable")
-
-
-def _new_runs(
-    started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], dedup: Duration, delay: Duration
-) -> list[NewRun]:
-    window, later = min(span(dedup, what="dedup"), span("36500d")), span(delay, what="delay")
-    return [
-        NewRun(
-            run_id,
-            started.name,
-            started.version,
-            stored,
-            None if start.key is None else normal_key(start.key),
-            delay=later,
-            dedup=window,
-            own_id=start.run_id is None,
-        )
-        for run_id, stored, start in inputs
-    ]
 
 
 def _again(new: list[NewRun], is_repeated: bool) -> list[NewRun]:
