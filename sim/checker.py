@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sim.checks import progress
+from sim.checks import progress, transactions
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.moves import check_cancel, check_leases, check_rows
@@ -58,6 +58,7 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
+        self.recorded: Counter[str] = Counter()  # results of transactional steps, by node
         self.signals = Signals(self)
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
@@ -93,6 +94,10 @@ class Checker:
                 check_apply(self, args[0], answer, before, after, now)
                 for applied in answer:
                     self._saw_claims(applied.claimed)
+            case "perform":
+                applied = [] if answer.applied is None else [answer.applied]
+                check_apply(self, [answer.commit or args[0]][: len(applied)], applied, before, after, now)
+                transactions.check_perform(self, args, answer, is_unchanged=before == after)
             case "cancel":
                 check_cancel(self, answer.runs, after)
             case "deliver":
@@ -124,8 +129,11 @@ class Checker:
 
     def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
         """A process hears what became of its call."""
-        if method == "apply":
-            for commit, applied in zip(args[0], answer, strict=True):
+        if method in ("apply", "perform"):
+            commits, answers = (args[0], answer) if method == "apply" else ([args[0]], [answer.applied])
+            for commit, applied in zip(commits, answers, strict=True):
+                if applied is None:
+                    continue  # its body raised
                 if applied.verdict is Verdict.FENCED:
                     self.lost[process].add((commit.run_id, commit.fence.epoch))
                 elif applied.cancelling:

@@ -9,6 +9,7 @@ from typing import Any
 from sim.ledger import draw_here, world_here
 from sim.long_steps import LONG_STEPS
 from sim.programs import Node
+from sim.transactional_steps import TRANSACTIONAL_STEPS
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
@@ -102,6 +103,7 @@ STEPS: dict[str, Step[..., Any]] = {
     "timed": step(_work, retry=RETRY, timeout="20ms"),
     "slow_timed": step(_work, retry=RETRY, timeout="10s"),
     **LONG_STEPS,
+    **TRANSACTIONAL_STEPS,
 }
 
 

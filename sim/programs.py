@@ -47,8 +47,9 @@ KEEPS = ("checkpoint", "heartbeat", "yield")
 class Maker:
     """Makes the programs of one seed, from a random subset of everything (so that rare pairs meet more often)."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, has_transactions: bool = False) -> None:
         self._rng = rng
+        self._has_transactions = has_transactions
         # A stream of its own, so that what is chosen by it leaves the programs of old seeds alike.
         self._side = random.Random(rng.getstate()[1][0])
         self._count = 0
@@ -172,7 +173,9 @@ class Maker:
             value=rng.choice(VALUES),
             fails=rng.randint(1, 2),
         )
-        if kind in ("ok", "sync") and self._side.random() < 0.5:
+        if self._has_transactions and kind in ("ok", "flaky") and self._side.random() < 0.4:
+            node["kind"] = "transactional" if kind == "ok" else "transactional_flaky"
+        elif kind in ("ok", "sync") and self._side.random() < 0.5:
             node.update(draw_pages(self._side), kind="long_sync" if kind == "sync" else "long")
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))

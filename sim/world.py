@@ -15,6 +15,7 @@ from sim.backends import open_backend
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
 from sim.checks.progress import LongSteps
+from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
@@ -82,7 +83,7 @@ class World:
         self.budget = self.mix.budget
         self.processes: dict[str, Process] = {}
         self.closed: set[Process] = set()  # left in order, at the end
-        maker = Maker(random.Random(self.rng.getrandbits(64)))
+        maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=store == "sqlite")
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
         self.is_quiet = scenario is not None  # clients only place their orders
         inspector = self.backend.handle(
@@ -93,6 +94,7 @@ class World:
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
         self.ledger = Ledger(self)
         self.progress = LongSteps(self)
+        self.transactions = Transactions()
         self.clients = Clients(self)
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log

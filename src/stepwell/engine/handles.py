@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from stepwell.clock import Duration
+from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
@@ -39,9 +40,10 @@ class Handle(Generic[Out]):
         return cast("Out", await self._engine.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
 
     async def status(self) -> RunView:
-        """The run as it is now."""
+        """The run as it is now. Raises `NotFoundError` while the transaction that started it is not committed."""
         view = await self._engine.status(self.run_id)
-        assert view is not None
+        if view is None:
+            raise NotFoundError("run", self.run_id)
         return view
 
     async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.codec.signatures import Kind, decode_call, encode_call, hints_of
+from stepwell.codec.signatures import Kind, Signature, decode_call, encode_call, hints_of
 from stepwell.errors import DefinitionError, StepwellError
 from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, record_failure
@@ -33,6 +33,11 @@ def describe_call(
     place = turn.place(location, "the input", field="undo")
     arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
     return pack([step.qualified, qualified_name(step.options_.compensate)], arguments)
+
+
+def signature_of(fn: Callable[..., Any]) -> Signature:
+    """The signature of a function; of a step, that of its body."""
+    return fn.signature if isinstance(fn, Step) else hints_of(fn)
 
 
 def is_known(entry: Entry) -> bool:
@@ -66,7 +71,7 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:
-    signature = hints_of(compensation)
+    signature = signature_of(compensation)
     parameters = signature.parameters[int(any(takes(signature, name) for name in _GIVEN_FIRST)) :]
     if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in parameters):
         return offered
