@@ -25,7 +25,8 @@ READS = frozenset(
     | {"list_audit", "list_definitions", "list_progress", "next_wake", "has_stranded", "orphans"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
-_NOT_REPEATABLE = frozenset({"claim"})
+# The work of a transaction is done by the caller's own process, once for each time that it asks.
+_NOT_REPEATABLE = frozenset({"claim", "perform"})
 # How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
 _WEIGHTS = {"apply": 2.5, "perform": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})

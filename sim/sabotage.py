@@ -18,6 +18,7 @@ from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
+from sim.sabotage_transactions import TRANSACTION_SWITCHES
 from sim.world import Report, place_of, simulate
 
 Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
@@ -31,6 +32,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **FOUND_SWITCHES,
     **RARE_SWITCHES,
     **LONG_STEP_SWITCHES,
+    **TRANSACTION_SWITCHES,
 }
 
 
@@ -55,7 +57,7 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in SQLITE_SWITCHES:
+    if name in {**SQLITE_SWITCHES, **TRANSACTION_SWITCHES}:
         return "sqlite"
     ours = {**STORE_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}
     return "memory" if name in ours else "both"
