@@ -13,6 +13,7 @@ from stepwell.stores.sqlite.guards import GuardedTransaction
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteTransactions
 from stepwell.stores.sqlite.transitions import performs
+from stepwell.stores.sqlite.transitions.commits import apply
 from stepwell.worker.execution import Execution
 
 Patches = list[tuple[Any, str, Any]]
@@ -35,7 +36,7 @@ def sqlite_record_apart_from_rows() -> Patches:
             return Performed(error=error)
         if commit.number % 3 == 0:  # the process dies in between, as far as the record is concerned
             return Performed(Applied(Verdict.FENCED))
-        return await runner.write(lambda tx: Performed(performs.apply(tx, [full], None)[0], full))
+        return await runner.write(lambda tx: Performed(apply(tx, [full], None)[0], full))
 
     return [(SqliteTransactions, "perform", perform)]
 
@@ -52,7 +53,7 @@ def sqlite_rows_before_the_fence() -> Patches:
             full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
         except Exception as error:
             return Performed(error=error)
-        return Performed(refused) if refused is not None else Performed(performs.apply(tx, [full], None)[0], full)
+        return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
 
     return [(performs, "perform", perform)]
 
@@ -78,7 +79,7 @@ def sqlite_repetition_works_again() -> Patches:
             full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
         except Exception as error:
             return Performed(error=error)
-        return Performed(refused) if refused is not None else Performed(performs.apply(tx, [full], None)[0], full)
+        return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
 
     return [(performs, "perform", perform)]
 
@@ -93,11 +94,13 @@ def sqlite_code_goes_on_meanwhile() -> Patches:
     original = Execution.pump
 
     def pump(self: Execution) -> None:
-        was, self._transacting = self._transacting, None
+        was = self._transacting
+        self._transacting = None
         try:
             original(self)
         finally:
-            self._transacting = self._transacting or was
+            if was is not None:
+                self._transacting = was
 
     return [(Execution, "pump", pump)]
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -55,10 +56,10 @@ class Killed:
         self._process = None
 
 
-def read(folder: Path, sql: str) -> list[tuple[int, ...]]:
+def read(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     connection = apsw.Connection(str(folder / long_worker.DATABASE))
     connection.set_busy_timeout(5_000)
-    rows: list[tuple[int, ...]] = connection.execute(sql).fetchall()
+    rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
     connection.close()
     return rows
 
@@ -70,7 +71,7 @@ def check_rows(folder: Path) -> int:
     recorded = "select count(*) from stepwell_entries e join stepwell_runs r on r.id = e.run where r.key = 'booking'"
     [(records,)] = read(folder, recorded)
     assert whole == other == records
-    return whole
+    return int(whole)
 
 
 def check_pages(lines: list[str]) -> int:
@@ -113,4 +114,5 @@ async def test_kills_lose_no_checkpoint_and_part_no_row_from_its_record(tmp_path
 
 def check_progress(folder: Path, before: int) -> bool:
     """Whether anything was booked since."""
-    return read(folder, "select count(*) from bookings where number > 0")[0][0] > before
+    [(booked,)] = read(folder, "select count(*) from bookings where number > 0")
+    return int(booked) > before
