@@ -17,6 +17,7 @@ from stepwell import (
     Engine,
     InvalidInputError,
     NotFoundError,
+    Start,
     StepContext,
     SyncEngine,
     Transaction,
@@ -42,21 +43,17 @@ def path(tmp_path: Path) -> Path:
 Connect = Callable[[Path], Any]
 
 
-def with_sqlite3(path: Path) -> Any:
-    return sqlite3.connect(path)
-
-
-def with_dict_rows(path: Path) -> Any:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.row_factory = lambda cursor, row: {column[0]: row[at] for at, column in enumerate(cursor.description)}
-    return connection
-
-
 def with_apsw(path: Path) -> Any:
     return apsw.Connection(str(path))
 
 
-@pytest.fixture(params=[with_sqlite3, with_dict_rows, with_apsw], ids=lambda made: made.__name__)
+def with_tracers(path: Path) -> Any:
+    connection = apsw.Connection(str(path))
+    connection.row_trace = lambda cursor, row: {"strange": row}
+    return connection
+
+
+@pytest.fixture(params=[with_apsw, with_tracers], ids=lambda made: made.__name__)
 def connect(request: pytest.FixtureRequest) -> Connect:
     made: Connect = request.param
     return made
@@ -144,13 +141,64 @@ async def test_a_start_with_a_delay_and_held_signals_is_as_any_other(path: Path,
 def test_code_that_is_not_asynchronous_starts_in_its_own_thread(path: Path):
     with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
         engine.transact(lambda tx: tx.execute(ORDERS))
-        connection = sqlite3.connect(path)
-        with connection:
-            connection.execute("insert into orders (id) values (7)")
-            run = engine.start(ship, 7, key="seven", transaction=connection)
+        connection = apsw.Connection(str(path))
+        connection.execute("begin immediate")
+        connection.execute("insert into orders (id) values (7)")
+        run = engine.start(ship, 7, key="seven", transaction=connection)
+        connection.execute("commit")
         connection.close()
 
         assert run.result("10s") == 14
+
+
+# --- through sqlite3, in a process that has the file open in no other way --------------------------
+
+
+def plain_rows(_: sqlite3.Connection) -> None: ...
+
+
+def dict_rows(connection: sqlite3.Connection) -> None:
+    connection.row_factory = lambda cursor, row: {column[0]: row[at] for at, column in enumerate(cursor.description)}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("prepare", [plain_rows, dict_rows])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_a_process_without_an_open_engine_starts_through_sqlite3(
+    path: Path, prepare: Callable[[sqlite3.Connection], None], end: str
+):
+    engine = Engine(f"sqlite:///{path}", workflows=[ship])
+    async with engine:
+        await engine.transact(lambda tx: tx.execute(ORDERS))
+        held = await engine.signal("order-1", "go", 1, if_missing="hold")
+        assert held.value == "held"
+    connection = sqlite3.connect(path)
+    prepare(connection)
+    connection.execute("insert into orders (id) values (1)")
+    [run] = engine.start_within(connection, ship, [Start(21, "order-1")])
+    [again] = engine.start_within(connection, ship, [Start(21, "Order-1")])
+    getattr(connection, end)()
+    connection.close()
+
+    assert (run.is_new, again.is_new, again.run_id, again.same_input) == (True, False, run.run_id, True)
+    async with Engine(f"sqlite:///{path}", workflows=[ship]) as worker:
+        orders = await worker.transact(lambda tx: tx.execute("select id from orders"))
+        if end == "commit":
+            assert (orders, await worker.result(run.run_id, timeout="10s")) == ([(1,)], 42)
+        else:
+            assert (orders, await worker.status(run.run_id)) == ([], None)
+
+
+async def test_two_copies_of_sqlite_in_one_process_are_refused(path: Path):
+    async with Engine(f"sqlite:///{path}", workflows=[ship], worker=False) as engine:
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection.execute("begin")
+        with pytest.raises(InvalidOptionError, match="of sqlite3, and this process has the same file open") as caught:
+            await engine.start(ship, 1, transaction=connection)
+        connection.close()
+
+        assert "apsw.Connection" in caught.value.fix
+        assert await engine.list_runs() == []
 
 
 async def test_a_bad_input_is_refused_before_anything_is_written(path: Path, connect: Connect):
@@ -211,7 +259,7 @@ async def test_what_is_no_connection_is_refused(path: Path):
 
 
 async def test_a_store_without_transactions_refuses():
-    connection = sqlite3.connect(":memory:")
+    connection = apsw.Connection(":memory:")
     async with Engine("memory:", workflows=[ship], worker=False) as engine:
         with pytest.raises(TransactionsUnsupportedError) as caught:
             await engine.start(ship, 1, transaction=connection)
@@ -221,7 +269,7 @@ async def test_a_store_without_transactions_refuses():
     assert (caught.value.code, bool(caught.value.fix)) == ("SW133", True)
 
 
-async def test_a_connection_of_another_thread_is_refused(path: Path):
+def test_a_connection_of_another_thread_is_refused(path: Path):
     made: list[sqlite3.Connection] = []
 
     def make() -> None:
@@ -229,18 +277,18 @@ async def test_a_connection_of_another_thread_is_refused(path: Path):
         connection.execute("begin")
         made.append(connection)
 
-    async with Engine(f"sqlite:///{path}", workflows=[ship], worker=False) as engine:
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        with pytest.raises(InvalidOptionError, match="refuses to be used") as caught:
-            await engine.start(ship, 1, transaction=made[0])
-        assert "check_same_thread" in caught.value.fix
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+
+    with pytest.raises(InvalidOptionError, match="refuses to be used") as caught:
+        Engine(f"sqlite:///{path}", workflows=[ship]).start_within(made[0], ship, [Start(1)])
+    assert "check_same_thread" in caught.value.fix
 
 
 async def test_a_transaction_that_cannot_write_any_more_says_so(path: Path):
     async with Engine(f"sqlite:///{path}", workflows=[ship], worker=False) as engine:
-        connection = sqlite3.connect(path, isolation_level=None)
+        connection = apsw.Connection(str(path))
         connection.execute("begin")
         connection.execute("select count(*) from sqlite_schema").fetchall()
         await engine.start(ship, 1)

@@ -134,8 +134,8 @@ class Facade:
         """Start a run, or get the one that has this key: an active one, or one that ended within `dedup`.
 
         The input is checked against the workflow's annotation before anything is stored. With `transaction`, a
-        connection (of `apsw` or `sqlite3`) to the engine's own SQLite file with an open transaction, the run is written
-        through it: it begins once the caller commits, and was never there if the caller rolls back.
+        connection (of `apsw`) to the engine's own SQLite file with an open transaction, the run is written through it:
+        it begins once the caller commits, and was never there if the caller rolls back.
         """
         options: dict[str, Any] = {"on_conflict": on_conflict, "dedup": dedup, "delay": delay}
         start = Start(input, key, run_id)
@@ -154,7 +154,7 @@ class Facade:
         delay: Duration = 0,
     ) -> list[Handle[Out]]:
         """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
-        the connection. It waits for nothing but the database.
+        the connection. It waits for nothing but the database, and the engine need not be open.
 
         Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
         """

@@ -72,7 +72,7 @@ class Turn:
         self._signals: list[Signal] = []
         self._seen_signal = 0
         self._outcomes: dict[Location, ChildOutcome] = {}
-        self._yielded: dict[asyncio.Future[None], Location] = {}
+        self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -144,14 +144,9 @@ class Turn:
         """Whether nothing but waiting is left: no body is asked for or in flight."""
         return not (self.bodies or self._in_flight or self._settled)
 
-    @property
-    def has_yielded(self) -> bool:
-        """Whether a step gave its slot back, and waits to go on."""
-        return bool(self._yielded)
-
     def go_on(self) -> None:
         """Others have had their turn, or none can be given: steps that gave their slot back go on."""
-        yielded, self._yielded = self._yielded, {}
+        yielded, self.yielded = self.yielded, {}
         for future in yielded:
             if not future.done():
                 future.set_result(None)
@@ -199,7 +194,7 @@ class Turn:
             _interrupt(body.settled)
         for _, _, future in self._replays:
             _interrupt(future)
-        for future in self._yielded:
+        for future in self.yielded:
             _interrupt(future)
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
@@ -288,11 +283,11 @@ class Turn:
     async def pass_turn(self, location: Location) -> None:
         """Wait until others have had their turn."""
         future: asyncio.Future[None] = self.loop.create_future()
-        self._yielded[future] = location
+        self.yielded[future] = location
         try:
             await future
         finally:
-            self._yielded.pop(future, None)
+            self.yielded.pop(future, None)
 
     def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
         """The wait that was registered here before, with its deadline."""
@@ -371,7 +366,7 @@ class Turn:
                 self.diverge(error)
             elif error is None:
                 self._check_ended()
-        elif self.is_idle and not self._armed and not self._yielded:
+        elif self.is_idle and not self._armed and not self.yielded:
             self.diverge(
                 StuckError(
                     f"workflow {self.run.workflow} awaits something that no operation will complete",
@@ -386,7 +381,7 @@ class Turn:
         path = self.journal.names.text
         lost = [op.location for op in self.unawaited]
         lost += [body.location for body in (*self.bodies, *self._in_flight)]
-        lost += [*self._armed, *self._yielded.values()]
+        lost += [*self._armed, *self.yielded.values()]
         if lost:
             self.diverge(divergence.unawaited([path(location) for location in lost]))
             return

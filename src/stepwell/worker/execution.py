@@ -176,7 +176,7 @@ class Execution:
             return
         turn = self._turn
         self._advance(turn)
-        if turn.has_yielded and (self._running or self._held or not turn.is_idle):
+        if turn.yielded and (self._running or self._held or not turn.is_idle):
             # The slot cannot be given back while another body of the run needs it.
             turn.go_on()
             self._advance(turn)
@@ -228,9 +228,10 @@ class Execution:
             return Release()
         if self._held or not turn.is_idle:
             return None
-        if turn.has_yielded:
-            return Park(self._host.now())  # behind all who are due already
         deadline = turn.next_deadline
+        if turn.yielded:
+            now = self._host.now()
+            return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
         hold = self._host.settings.hold_span
         if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= hold:
             return None
@@ -273,7 +274,7 @@ class Execution:
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledged = self._number
-        if self._checkpoints:
+        if self._checkpoints.waiting:
             self._checkpoints.tell(self._acknowledged)
         self.run = self.run._replace(revision=applied.revision)
         match move:
@@ -401,7 +402,7 @@ class Execution:
             assert recorded is not None
             self._sent = None
             self._acknowledged = self._number
-            if self._checkpoints:
+            if self._checkpoints.waiting:
                 self._checkpoints.tell(self._acknowledged)
             self.run = self.run._replace(revision=applied.revision)
             self._journal.adopt(recorded.entry)

@@ -46,23 +46,20 @@ class Checkpoints:
     """Who waits for a commit to be durable."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     def add(self, number: int) -> asyncio.Future[None]:
         """Done when the commit of this number is."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((number, future))
+        self.waiting.append((number, future))
         return future
 
     def tell(self, acknowledged: int) -> None:
         """Everything up to this commit is durable."""
-        for number, future in self._waiting:
+        for number, future in self.waiting:
             if number <= acknowledged and not future.done():
                 future.set_result(None)
-        self._waiting = [(number, future) for number, future in self._waiting if not future.done()]
+        self.waiting = [(number, future) for number, future in self.waiting if not future.done()]
 
 
 class AttemptLink:

@@ -87,6 +87,14 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             why="only a connection of apsw or sqlite3 is known here",
             fix="hand over the driver's own connection, not a session or an engine around it",
         )
+    if isinstance(given, sqlite3.Connection) and database.is_open and apsw.using_amalgamation:
+        # Each copy of SQLite loses the locks of the other: POSIX gives them to processes.
+        raise InvalidOptionError(
+            "the connection is of sqlite3, and this process has the same file open with apsw",
+            where="transaction",
+            why="two copies of SQLite do not see each other's locks within one process: the file could be damaged",
+            fix="use apsw.Connection(path) here; or call start_within of an Engine that is not open",
+        )
     found = CallerConnection(given).execute("select file from pragma_database_list where name = 'main'").fetchone()
     theirs = str(found[0]) if found is not None else ""
     if database.is_memory or not theirs or not Path(theirs).samefile(database.path):

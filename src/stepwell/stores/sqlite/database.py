@@ -91,6 +91,11 @@ class SqliteDatabase:
             self._connection = self._guard = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether this process has the file open through here."""
+        return self._connection is not None
+
+    @property
     def connection(self) -> apsw.Connection:
         """The connection that writes."""
         if self._connection is None:

@@ -8,10 +8,11 @@ another process' lock, checkpoints, large reads, and commits on a disk that is n
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 import apsw
@@ -33,6 +34,11 @@ _SMOOTHING = 0.125
 # What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
 _PROBE_EVERY = 50
 _READ_BUSY_SECONDS = 1.0
+# How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
+_PATIENCE_SECONDS_MIN = 0.05
+_PATIENCE_SECONDS_MAX = 2.0
+# And how long it then leaves it to others: SQLite's own waiting looks again after at most a tenth of a second.
+_GAP_SECONDS = 0.12
 
 
 class Beside:
@@ -81,6 +87,33 @@ def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
         answer.set_exception(outcome.error)
     else:
         answer.set_result(outcome.result)
+
+
+class _Offer:
+    """A lock that one thread holds out to the other: it is taken, or taken back."""
+
+    def __init__(self, take: Callable[[], None]) -> None:
+        self._take = take
+        self._decided = Lock()
+        self._is_over = False
+        self._accepted = Event()
+
+    def accept(self) -> None:
+        """On the loop's thread: go on with the lock, if it is still offered."""
+        with self._decided:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._accepted.set()
+        self._take()
+
+    def is_accepted(self, seconds: float) -> bool:
+        """In the thread: whether it was taken within that time; after that it is not on offer any more."""
+        if self._accepted.wait(seconds):
+            return True
+        with self._decided:
+            was_over, self._is_over = self._is_over, True
+            return was_over
 
 
 class Writer:
@@ -194,17 +227,38 @@ class Writer:
             if self.database.try_begin():
                 self._perform()
             else:
-                self._use_thread(partial(self.database.begin, self._is_wanted), self._begun)
+                assert self._beside is not None
+                self._is_lent = True
+                self._beside.call(self._wait_for_lock, self._waited)
         except StepwellError as error:
             self._take_batch()
             self._fail(error)
 
-    def _begun(self, outcome: Outcome) -> None:
+    def _wait_for_lock(self) -> None:
+        """In the thread: take the lock and hand it over, or let go of it while the loop is busy.
+
+        What keeps the loop may be a caller with a connection of his own, waiting for this very lock.
+        """
+        patience = _PATIENCE_SECONDS_MIN
+        while True:
+            self.database.begin(self._is_wanted)
+            offer = _Offer(self._begun)
+            self._loop.call_soon_threadsafe(offer.accept)
+            if offer.is_accepted(patience):
+                return
+            self.database.rollback()
+            time.sleep(_GAP_SECONDS)
+            patience = min(patience * 2, _PATIENCE_SECONDS_MAX)
+
+    def _begun(self) -> None:
+        self._is_lent = False
+        self._perform()
+
+    def _waited(self, outcome: Outcome) -> None:
         if outcome.error is not None:
+            self._is_lent = False
             self._take_batch()
             self._fail(outcome.error)
-        else:
-            self._perform()
 
     def _is_wanted(self) -> bool:
         return not self._is_closing
