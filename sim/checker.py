@@ -122,8 +122,10 @@ class Checker:
         for row in after.values():
             if row is not before.get(row.run_id):
                 check_row(self, row)
-                if row.status is RunStatus.CANCELLED:
-                    self.shadow(row.run_id).progress.clear()  # removed by the cancel, or by the commit before
+                was = before.get(row.run_id)
+                is_new_end = was is not None and was.status is not row.status and was.owner is None
+                if row.status is RunStatus.CANCELLED and is_new_end:
+                    self.shadow(row.run_id).progress.clear()
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 

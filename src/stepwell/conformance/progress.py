@@ -108,6 +108,15 @@ class ProgressSuite(StoreCase):
 
         assert (await scene.status("r1"), (await scene.history("r1")).progress) == (RunStatus.CANCELLED, ())
 
+    async def test_a_cancel_under_the_feet_of_a_worker_leaves_it(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        await turn.commit(names=("a",), progress=(progress(0),))
+
+        await scene.cancel("r1", compensate=False)
+
+        assert (await scene.status("r1"), (await scene.history("r1")).progress) == (RunStatus.CANCELLED, (progress(0),))
+        assert (await turn.commit(progress=(progress(0, b"2"),))).verdict is Verdict.FENCED
+
     async def test_progress_is_listed_by_path_for_many_runs(self, scene: Scene) -> None:
         for run_id in ("r1", "r2", "r3"):
             turn = await scene.begin(run_id)

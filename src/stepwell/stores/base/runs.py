@@ -89,8 +89,8 @@ class RunStore(Protocol):
     async def cancel(self, run_id: RunId, *, compensate: bool, reason: str) -> Cancelled:
         """Cancel a run and its attached active descendants, root first, by `model.cancels.decide_cancel` for each.
 
-        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits, cursors and progress and wakes a waiting
-        parent; `CANCELLING`
+        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and cursors (and progress, unless somebody
+        held the run) and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
         anything changed.

@@ -76,7 +76,8 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str) -> boo
         return True
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
     forget_plans(tx, run)
-    tx.run("progress.clear", run=run)
+    if owner is None:  # else a worker that does not know of the cancel yet could begin a long step anew
+        tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)
