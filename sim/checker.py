@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sim.checks import progress, transactions
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
@@ -20,6 +21,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Verdict
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
+from stepwell.model.states import RunStatus
 from stepwell.replay.bodies import Body
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter
@@ -60,6 +62,8 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.debounced: dict[str, int] = {}  # when a planned run was called for last
+        self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
+        self.recorded: Counter[str] = Counter()  # results of transactional steps, by node
         self.signals = Signals(self)
         self.events = Events(self)
         self.outbox = Outbox(self)
@@ -104,6 +108,10 @@ class Checker:
                 self.live.applied(args[0], answer)
                 for applied in answer:
                     self._saw_claims(applied.claimed)
+            case "perform":
+                applied = [] if answer.applied is None else [answer.applied]
+                check_apply(self, [answer.commit or args[0]][: len(applied)], applied, before, after, now)
+                transactions.check_perform(self, args, answer, is_unchanged=before == after)
             case "cancel":
                 check_cancel(self, answer.runs, after)
             case "deliver":
@@ -141,14 +149,21 @@ class Checker:
             if row is not before.get(row.run_id):
                 check_row(self, row)
                 check_start_row(self, row, now)
+                was = before.get(row.run_id)
+                is_new_end = was is not None and was.status is not row.status and was.owner is None
+                if row.status is RunStatus.CANCELLED and is_new_end:
+                    self.shadow(row.run_id).progress.clear()
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 
     def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
         """A process hears what became of its call."""
-        if method == "apply":
-            for commit, applied in zip(args[0], answer, strict=True):
+        if method in ("apply", "perform"):
+            commits, answers = (args[0], answer) if method == "apply" else ([args[0]], [answer.applied])
+            for commit, applied in zip(commits, answers, strict=True):
+                if applied is None:
+                    continue  # its body raised
                 if applied.verdict is Verdict.FENCED:
                     self.lost[process].add((commit.run_id, commit.fence.epoch))
                 elif applied.cancelling:
@@ -164,6 +179,7 @@ class Checker:
         if method == "load":
             for run_id, history in zip(args[0], answer, strict=True):
                 self.compare(run_id, history.entries)
+                progress.compare(self, run_id, history.progress)
         elif method == "inbox":
             self.signals.seen(answer.signals)
 

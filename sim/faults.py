@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
     | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans", "list_unread", "find_question"}
-    | {"list_events", "next_due", "list_owed", "list_published", "list_streams", "read_stream"}
+    | {"list_events", "next_due", "list_owed", "list_published", "list_streams", "read_stream", "list_progress"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
-_NOT_REPEATABLE = frozenset({"claim", "take"})
+# The work of a transaction is done by the caller's own process, once for each time that it asks.
+_NOT_REPEATABLE = frozenset({"claim", "take", "perform"})
 # How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
-_WEIGHTS = {"apply": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
+_WEIGHTS = {"apply": 2.5, "perform": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
 
 
@@ -181,6 +182,7 @@ class FaultyStore:
         self.events: Any = FaultyNoun(edge, "events", inner.events)
         self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
+        self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
         self.capabilities = inner.capabilities

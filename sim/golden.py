@@ -72,6 +72,18 @@ def golden_programs() -> dict[str, Program]:
         "try step": b.program(b.step("fatal", op="try_step"), b.step("ok", op="try_step")),
         "sync": b.program(b.step("sync"), b.step()),
         "deferred": b.program(b.step("deferred"), b.step("deferred"), b.step()),
+        "long step": b.program(
+            b.step("long", pages=4, fails_at=0, keeps=["checkpoint", "yield", "heartbeat", "yield"])
+        ),
+        "long step that fails": b.program(b.step("long", pages=2, fails_at=2, keeps=["yield", "heartbeat"]), b.step()),
+        "long steps side by side": b.program(
+            b.branches(
+                "join",
+                b.step("long", pages=2, fails_at=0, keeps=["yield", "yield"]),
+                b.step("long_sync", pages=2, fails_at=1, keeps=["checkpoint", "yield"]),
+                **join,
+            ),
+        ),
         "at most once": b.program(b.step("once_only"), b.step()),
         "timeout": b.program(b.step("timed", lasts=0.1)),
         "once and clock": b.program(b.node("once"), b.node("clock"), b.step(), b.node("clock")),

@@ -8,8 +8,10 @@ from typing import Any
 
 from sim.checks.streams import STREAM
 from sim.ledger import draw_here, world_here
+from sim.long_steps import LONG_STEPS
 from sim.plain import PlainTwin, twin_of
 from sim.programs import Node
+from sim.transactional_steps import TRANSACTIONAL_STEPS
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
@@ -126,6 +128,8 @@ STEPS: dict[str, Step[..., Any]] = {
     "once_only": step(_work, retry=RETRY, at_most_once=True),
     "timed": step(_work, retry=RETRY, timeout="20ms"),
     "slow_timed": step(_work, retry=RETRY, timeout="10s"),
+    **LONG_STEPS,
+    **TRANSACTIONAL_STEPS,
 }
 
 

@@ -42,11 +42,15 @@ TOPICS = ("x", "y")
 VALUES: tuple[Any, ...] = (0, -1, 2**53, 1.5, "", "naïve 🜁", True, None, [1, [2, {"x": None}]], {"k": "v", "ä": [0.1]})
 
 
+KEEPS = ("checkpoint", "heartbeat", "yield")
+
+
 class Maker:
     """Makes the programs of one seed, from a random subset of everything (so that rare pairs meet more often)."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, has_transactions: bool = False) -> None:
         self._rng = rng
+        self._has_transactions = has_transactions
         # A stream of its own, so that what is chosen by it leaves the programs of old seeds alike.
         self._side = random.Random(rng.getstate()[1][0])
         self._looks = random.Random(rng.getstate()[1][1])
@@ -216,6 +220,10 @@ class Maker:
         if kind == "ok" and op == "step" and self._shown.random() < 0.25:
             chunks, breaks = self._shown.randint(1, 4), self._shown.choice((0, 0, 1, 2))
             node |= {"kind": "streaming", "chunks": chunks, "breaks": breaks}
+        elif self._has_transactions and kind in ("ok", "flaky") and self._side.random() < 0.4:
+            node["kind"] = "transactional" if kind == "ok" else "transactional_flaky"
+        elif kind in ("ok", "sync") and self._side.random() < 0.5:
+            node.update(draw_pages(self._side), kind="long_sync" if kind == "sync" else "long")
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))
@@ -275,3 +283,14 @@ def longest(part: Any) -> float:
             return sum(longest(item) for item in part["branches"].values())
         case _:
             return 0.0
+
+
+def draw_pages(rng: random.Random) -> dict[str, Any]:
+    """What makes a step a long one."""
+    pages = rng.randint(1, 5)
+    return {
+        "pages": pages,
+        "keeps": [rng.choice(KEEPS) for _ in range(pages)],
+        "fails_at": rng.choice((0, 0, rng.randint(1, pages))),
+        "lasts": rng.choice((0, 0.05, 0.5, 1.5, 3.0)),
+    }

@@ -18,10 +18,12 @@ from sim.sabotage_engine import ENGINE_SWITCHES
 from sim.sabotage_events import EVENT_SWITCHES, SQLITE_EVENT_SWITCHES
 from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
+from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
+from sim.sabotage_transactions import TRANSACTION_SWITCHES
 from sim.world import Report, place_of, simulate
 
 Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
@@ -43,6 +45,8 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **LIVE_STORE_SWITCHES,
     **START_SWITCHES,
     **SQLITE_START_SWITCHES,
+    **LONG_STEP_SWITCHES,
+    **TRANSACTION_SWITCHES,
 }
 
 
@@ -67,10 +71,12 @@ SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_S
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
-    if name in {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}:
+    sqlite = {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}
+    if name in {**sqlite, **TRANSACTION_SWITCHES}:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
-    return "memory" if name in {**memory, **START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES} else "both"
+    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}
+    return "memory" if name in memory else "both"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:

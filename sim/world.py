@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from sim.backends import open_backend
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
+from sim.checks.progress import LongSteps
+from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
 from sim.environment import HostClock, make_environment
@@ -83,7 +85,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.started: list[Process] = []  # all, also those that are no more
         self.closed: set[Process] = set()  # left in order, at the end
-        maker = Maker(random.Random(self.rng.getrandbits(64)))
+        maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=store == "sqlite")
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
@@ -96,6 +98,8 @@ class World:
         self.sinks = Sinks(self)
         self.checker.outbox.is_on = self.sinks.is_on
         self.ledger = Ledger(self)
+        self.progress = LongSteps(self)
+        self.transactions = Transactions()
         self.clients = Clients(self)
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
@@ -219,6 +223,7 @@ class World:
         if method == "apply":
             for commit in args[0]:
                 self.faulted.update(entry.kind.word for entry in commit.entries)
+                self.faulted["progress"] += len(commit.progress)
                 self.faulted.update(f"wait for {wait.kind.value}" for wait in commit.waits or ())
         else:
             self.faulted[method] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.checks.progress import check_state
 from stepwell.clock import Instant
 from stepwell.replay.bodies import Body
 
@@ -30,11 +31,12 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     if body.location in shadow.ever:
         checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")
     missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
-    if missing and "~undo" not in path:
+    if missing and "~undo" not in path and body.record is None:  # a transaction takes along what is before it
         checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
+    check_state(checker, body)
     if path.endswith("~undo"):
         _check_undo(checker, body, run_id, path)
-    _check_attempt(checker, body, fence.epoch, now)
+    _check_attempt(checker, body, execution, now)
 
 
 def _check_undo(checker: Checker, body: Body, run_id: str, path: str) -> None:
@@ -45,7 +47,8 @@ def _check_undo(checker: Checker, body: Body, run_id: str, path: str) -> None:
         checker.violate("I30", run_id, f"{path} starts, and it is the turn of {first}")
 
 
-def _check_attempt(checker: Checker, body: Body, epoch: int, now: Instant) -> None:
+def _check_attempt(checker: Checker, body: Body, execution: Any, now: Instant) -> None:
+    epoch = execution._fence.epoch
     shadow, path, run_id = checker.shadow(body.info.run_id), body.info.path, body.info.run_id
     past = shadow.attempts.get(body.location, [])
     node = checker.nodes.get(path.rpartition("/")[2])
@@ -54,7 +57,9 @@ def _check_attempt(checker: Checker, body: Body, epoch: int, now: Instant) -> No
         if started != epoch:
             checker.violate("I10", run_id, f"at-most-once {path} starts, recorded as started in epoch {started}")
         return
-    if body.info.attempt != len(past) + 1:
-        checker.violate("I10", run_id, f"attempt {body.info.attempt} of {path} starts after {len(past)} failed ones")
+    going_along = execution._sent.attempts if body.record is not None else ()
+    failed = len(past) + sum(attempt.location == body.location for attempt in going_along)
+    if body.info.attempt != failed + 1:
+        checker.violate("I10", run_id, f"attempt {body.info.attempt} of {path} starts after {failed} failed ones")
     if past and past[-1].next_at is not None and past[-1].at > shadow.retried_at and past[-1].next_at > now:
         checker.violate("I10", run_id, f"{path} is tried again {past[-1].next_at - now} µs too early")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.checks import progress, transactions
 from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from sim.interpreter import ATTEMPTS_MAX
@@ -71,13 +72,15 @@ def _applied(checker: Checker, shadow: Shadow, commit: Commit, row: Run, followi
 
 def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, following: Run, now: Instant) -> None:
     shadow.names += commit.names
-    if commit.entries or commit.attempts or commit.cursors or commit.move is not None:
+    is_further = bool(commit.progress or shadow.progress) and progress.integrate(checker, shadow, commit)
+    if commit.entries or commit.attempts or commit.cursors or is_further or commit.move is not None:
         shadow.stalls = 0
     checker.signals.consumed(shadow, commit)
     checker.events.received(shadow, commit)
     for entry in commit.entries:
         _check_entry(checker, shadow, entry, row, now)
         shadow.add(entry)
+        transactions.count(checker, shadow, entry)
         checker.kinds[entry.kind.word] += 1
     checker.outbox.committed(shadow, commit)
     for attempt in commit.attempts:
@@ -170,6 +173,7 @@ def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: in
         kind = decode_failure(attempt.failure).type if attempt.failure else ""
         if kind != "RetryAfter":
             checker.violate("I10", shadow.run_id, f"the wait after attempt {attempt.number} of {path} is too short")
+    progress.check_failure(checker, shadow, attempt)
     past.append(attempt)
     if attempt.failure is None:
         shadow.started[attempt.location, attempt.number] = epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stepwell.clock import Instant
-from stepwell.model.entries import Attempt, Entry
+from stepwell.model.entries import Attempt, Entry, Progress
 from stepwell.model.locations import Location, format_path, undo
 from stepwell.model.states import EntryKind, WaitKind
 
@@ -27,6 +27,7 @@ class Shadow:
     limits: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
     loops: set[Location] = field(default_factory=set)  # begun, with a cursor, and not ended
+    progress: dict[Location, Progress] = field(default_factory=dict)  # of long steps
     last_seq: int = 0
     floor: int = 0
     stalls: int = 0

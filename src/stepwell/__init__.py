@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.starts import Start
-    from stepwell.engine.views import AttemptView, EntryView, RunView, SignalView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, SignalView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         InvalidInputError,
         JoinError,
         NotFoundError,
+        OutsideStepError,
         RaceError,
         ResultTimeout,
         RetryAfter,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
         StepFailed,
         StepwellError,
         TopicFullError,
+        TransactionError,
+        TransactionsUnsupportedError,
         Unanswered,
         UnknownTopicError,
         UnserialisableError,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from stepwell.model.failures import FailureRecord
     from stepwell.model.retries import Retry
     from stepwell.model.topics import Event
+    from stepwell.replay.budgets import Budget
     from stepwell.replay.context import Context, Tried
     from stepwell.replay.definition import Step, Workflow, step, workflow
     from stepwell.replay.operations import ChildOperation, Operation, Outcome
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
     from stepwell.sinks.handlers import handler
     from stepwell.sinks.signatures import verify_signature
     from stepwell.sinks.webhooks import Webhook
+    from stepwell.stores.base.transactions import Transaction
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
 
@@ -78,6 +83,7 @@ __all__ = [
     "AskRefused",
     "AttemptView",
     "Break",
+    "Budget",
     "Cancel",
     "ChildFailed",
     "ChildOperation",
@@ -106,7 +112,9 @@ __all__ = [
     "Offloaded",
     "Operation",
     "Outcome",
+    "OutsideStepError",
     "OwedEvent",
+    "ProgressView",
     "RaceError",
     "Recovered",
     "Request",
@@ -136,6 +144,9 @@ __all__ = [
     "SyncEngine",
     "SyncHandle",
     "TopicFullError",
+    "Transaction",
+    "TransactionError",
+    "TransactionsUnsupportedError",
     "Tried",
     "Unanswered",
     "UnknownTopicError",
@@ -177,7 +188,7 @@ _HOMES = {
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
-    "stepwell.engine.views": ["AttemptView", "EntryView", "RunView", "SignalView", "WaitView"],
+    "stepwell.engine.views": ["AttemptView", "EntryView", "ProgressView", "RunView", "SignalView", "WaitView"],
     "stepwell.errors": [
         "AlreadyExistsError",
         "AskRefused",
@@ -189,6 +200,7 @@ _HOMES = {
         "InvalidInputError",
         "JoinError",
         "NotFoundError",
+        "OutsideStepError",
         "RaceError",
         "ResultTimeout",
         "RetryAfter",
@@ -203,12 +215,15 @@ _HOMES = {
         "TopicFullError",
         "UnknownTopicError",
         "Unanswered",
+        "TransactionError",
+        "TransactionsUnsupportedError",
         "UnserialisableError",
         "WaitTimeout",
         "WaitedTooLong",
     ],
     "stepwell.model.failures": ["FailureRecord"],
     "stepwell.model.retries": ["Retry"],
+    "stepwell.replay.budgets": ["Budget"],
     "stepwell.replay.context": ["Context", "Tried"],
     "stepwell.replay.definition": ["Step", "Workflow", "step", "workflow"],
     "stepwell.replay.primitives.loop": ["Break", "Continue"],
@@ -223,6 +238,7 @@ _HOMES = {
     "stepwell.sinks.handlers": ["handler"],
     "stepwell.sinks.signatures": ["verify_signature"],
     "stepwell.sinks.webhooks": ["Webhook"],
+    "stepwell.stores.base.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -5,6 +5,9 @@
     │   ├── DuplicateNameError          SW101
     │   ├── InvalidNameError            SW102
     │   ├── InvalidOptionError          SW103
+    │   ├── OutsideStepError            SW131
+    │   ├── TransactionError            SW132
+    │   ├── TransactionsUnsupportedError SW133
     │   ├── StreamClosedError           SW171
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
@@ -115,6 +118,24 @@ class InvalidOptionError(DefinitionError):
     """An option has a value that can have no meaning, such as a negative duration."""
 
     code = "SW103"
+
+
+class OutsideStepError(DefinitionError):
+    """A step's context was used where no attempt of that step is running."""
+
+    code = "SW131"
+
+
+class TransactionError(DefinitionError):
+    """A transactional step did what would break its transaction, such as committing it; what it wrote is undone."""
+
+    code = "SW132"
+
+
+class TransactionsUnsupportedError(DefinitionError):
+    """The store cannot commit an author's own rows with the record."""
+
+    code = "SW133"
 
 
 class StreamClosedError(DefinitionError):

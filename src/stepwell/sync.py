@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
@@ -25,6 +25,7 @@ from stepwell.model.topics import Event
 from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.sinks.base import Sink
+from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine
 
@@ -178,8 +179,13 @@ class SyncEngine:
     ) -> SyncHandle[Out]: ...
     @overload
     def start(self, workflow: Workflow[In, Out], input: In, **options: Unpack[StartOptions]) -> SyncHandle[Out]: ...
-    def start(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> SyncHandle[Any]:
+    def start(
+        self, workflow: Workflow[Any, Any], input: Any = None, *, transaction: Any = None, **options: Any
+    ) -> SyncHandle[Any]:
         """Start a run, or get the one that has this key; see `Engine.start`."""
+        if transaction is not None:  # in the thread that calls: its connection may be used in no other
+            start = Start(input, options.pop("key", None), options.pop("run_id", None))
+            return SyncHandle(self, self._engine.start_within(transaction, workflow, [start], **options)[0])
         return SyncHandle(self, self._wait(self._engine.start(workflow, input, **options)))
 
     def start_many(
@@ -201,6 +207,10 @@ class SyncEngine:
         """Start a run once it has been quiet for a while; see `Engine.start_debounced`."""
         started = self._engine.start_debounced(workflow, input, key=key, quiet=quiet, max_wait=max_wait)
         return SyncHandle(self, self._wait(started))
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do something to tables of your own, in one transaction; see `Engine.transact`."""
+        return self._wait(self._engine.transact(work))
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncHandle[Out]:
         """A handle on a run that exists already, by id or key."""

@@ -40,6 +40,7 @@ class Wire:
         self.events: Any = _Noun(self, "events")
         self.outbox: Any = _Noun(self, "outbox")
         self.workers: Any = _Noun(self, "workers")
+        self.transactions: Any = _Noun(self, "transactions")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None
 
@@ -91,6 +92,10 @@ class Wire:
         result = await getattr(getattr(self._store, noun), verb)(*args, **kwargs)
         if name == "runs.apply":
             answers = list(zip([name] * len(result), args[0], result, strict=True))
+            self.answers += answers
+            self._log += answers
+        elif name == "transactions.perform" and result.commit is not None:
+            answers = [(name, result.commit, result.applied)]
             self.answers += answers
             self._log += answers
         await self.after(name)

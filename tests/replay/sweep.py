@@ -23,7 +23,7 @@ Moment = Literal["before", "after"]
 CANCEL = "~cancel"
 ASK = "~ask "  # before the name of a signal that asks; its answer counts as an effect
 PUBLISH = "~publish "  # and the topic
-SWEPT = ("runs.", "signals.", "events.", "outbox.", "views.next_wake")
+SWEPT = ("runs.", "signals.", "events.", "outbox.", "transactions.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepwell.engine.views import AttemptView, EntryView, RunView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
     from stepwell.model.failures import FailureRecord
 
 RUN = "stepwell.run/1"
@@ -37,6 +37,23 @@ def run_body(run: RunView) -> dict[str, Any]:
         "deadline_at": _time(run.deadline_at),
         "replaced_by": run.replaced_by,
     }
+
+
+def progress_bodies(progress: Sequence[ProgressView]) -> list[dict[str, Any]]:
+    """How far the long steps of a run have come."""
+    return [
+        {
+            "path": one.path,
+            "done": one.done,
+            "total": one.total,
+            "unit": one.unit,
+            "note": one.note,
+            "turns": one.turns,
+            "at": _time(one.at),
+            "state": one.state,
+        }
+        for one in progress
+    ]
 
 
 def entry_body(entry: EntryView) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
+from stepwell.conformance.progress import ProgressSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
+from stepwell.conformance.transactions import TransactionSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
 from stepwell.conformance.wakes import WakeSuite
 from stepwell.conformance.workers import LeaseSuite, RescueSuite
@@ -30,6 +32,7 @@ class StoreSuite(
     ClaimSuite,
     CommitSuite,
     EffectSuite,
+    ProgressSuite,
     MoveSuite,
     EndSuite,
     StateSuite,
@@ -61,6 +64,7 @@ class StoreSuite(
     TimeSuite,
     HintSuite,
     LiveSuite,
+    TransactionSuite,
     ConcurrencySuite,
     PrioritySuite,
     DeadlineSuite,

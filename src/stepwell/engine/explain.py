@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime, to_timedelta
-from stepwell.engine.views import WaitView, wait_views
+from stepwell.engine.views import WaitView, progress_views, wait_views
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import undo
 from stepwell.model.runs import Run
@@ -42,6 +42,7 @@ def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanat
         "active_children": [child.run_id for child in detail.children if child.ended_at is None],
         "stalls": run.stalls,
         "deadline_at": to_datetime(run.deadline_at) if run.deadline_at is not None else None,
+        "progress": [f"{one.path}: {one.words}" for one in progress_views(detail)],
     }
     return Explanation(run.run_id, run.status.value, f"{run.workflow} run {run.run_id} {sentence}", following, facts)
 
@@ -95,12 +96,13 @@ def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], no
         holder = next((worker for worker in live if worker.incarnation == run.owner), None)
         if holder is None:
             return "was held by a worker that died; another takes over as soon as one looks.", "stepwell worker MODULE"
-        return f"{doing or 'is running'} on worker {holder.name}.", ""
+        return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}.", ""
     if run.wake_at is not None and run.wake_at <= now:
         serving = [worker for worker in live if run.definition in worker.definitions]
         if serving:
             return (
-                f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it.",
+                f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it"
+                f"{_progress(detail)}.",
                 "",
             )
         return (
@@ -122,6 +124,12 @@ def _limit(run: Run, now: Instant) -> str:
     if run.deadline_at is None or run.status is RunStatus.COMPENSATING:
         return ""
     return f"; it fails if it has not ended {_when(run.deadline_at, now)}"
+
+
+def _progress(detail: Detail) -> str:
+    """How far its long steps say they are."""
+    lines = [f"{one.path} is at {one.words}" for one in progress_views(detail) if one.done is not None]
+    return f"; {', '.join(lines)}" if lines else ""
 
 
 def _words(wait: WaitView, detail: Detail, now: Instant) -> str:

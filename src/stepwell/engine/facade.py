@@ -18,11 +18,18 @@ from stepwell.engine.live import LiveReads
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
-from stepwell.engine.starts import Plan, Start, StartManyOptions, StartOptions, positive
+from stepwell.engine.starts import (
+    Plan,
+    Start,
+    Started,
+    StartManyOptions,
+    StartOptions,
+    check_ids,
+    positive,
+)
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
 from stepwell.errors import (
-    AlreadyExistsError,
     InvalidInputError,
     InvalidOptionError,
     NotFoundError,
@@ -41,7 +48,8 @@ from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.views import Detail, RunFilter
+from stepwell.stores.base.transactions import Transaction
+from stepwell.stores.base.views import Detail, RunFilter, StepProgress
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -63,15 +71,6 @@ class Local(Protocol):
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
     def awaiting(self) -> AbstractContextManager[None]: ...
-
-
-class Started(NamedTuple):
-    """What is started, as far as the store is concerned."""
-
-    name: str
-    version: int
-    output_hint: Any
-    discards: bool = False
 
 
 class Recovered(NamedTuple):
@@ -117,6 +116,7 @@ class Facade(SignalVerbs, LiveReads):
         *,
         key: str | None = None,
         run_id: str | None = None,
+        transaction: Any = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
         """Start a run, or get the one that has this key: an active one, or one that ended within `dedup` ("24h").
@@ -127,9 +127,49 @@ class Facade(SignalVerbs, LiveReads):
         begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
         a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
         moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
-        `WaitedTooLong`; both undo what it did.
+        `WaitedTooLong`; both undo what it did. With `transaction`, a connection (of `apsw`) to the engine's own SQLite
+        file with an open transaction, the run is written through it: it begins once the caller commits, and was never
+        there if the caller rolls back.
         """
-        return (await self.start_many(workflow, [Start(input, key, run_id)], **options))[0]
+        start = Start(input, key, run_id)
+        if transaction is not None:
+            return self.start_within(transaction, workflow, [start], **options)[0]
+        return (await self.start_many(workflow, [start], **options))[0]
+
+    def start_within(
+        self,
+        transaction: Any,
+        workflow: Workflow[Any, Out] | str,
+        starts: Sequence[Start],
+        **options: Unpack[StartManyOptions],
+    ) -> list[Handle[Out]]:
+        """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
+        the connection. It waits for nothing but the database, and the engine need not be open.
+
+        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        """
+        definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
+        started = Started(definition.name, definition.version, definition.output_hint, definition.discards)
+        new = self._new_runs(started, [self._new(definition, start) for start in starts], Plan(**options))
+        created = self._store.transactions.enqueue(transaction, new)
+        check_ids(created, new)
+        return [
+            Handle(
+                self,
+                item.run_id,
+                is_new=item.is_new,
+                same_input=item.same_input,
+                output_hint=definition.output_hint,
+                replaced=item.replaced,
+            )
+            for item in created
+        ]
+
+    async def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
+        them. If `work` raises, nothing was written.
+        """
+        return await self._store.transactions.run(work)
 
     async def start_many(
         self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
@@ -190,20 +230,21 @@ class Facade(SignalVerbs, LiveReads):
     async def _debounce(self, new: NewRun, quiet: Span, max_wait: Span, _: bool) -> Debounced:
         return await self._store.runs.debounce(new, quiet=quiet, max_wait=max_wait)
 
-    async def _start(
-        self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan
-    ) -> list[Handle[Any]]:
-        now = self._store.now()
-        new = [
+    def _new_runs(self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan) -> list[NewRun]:
+        now, announce = self._store.now(), self._announce if plan.on_conflict == "replace" else None
+        return [
             plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
-                discards=started.discards, announce=self._announce if plan.on_conflict == "replace" else None
+                discards=started.discards, announce=announce
             )
             for run_id, stored, start in inputs
         ]
+
+    async def _start(
+        self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan
+    ) -> list[Handle[Any]]:
+        new = self._new_runs(started, inputs, plan)
         created = await self._create(new)
-        for item, run in zip(created, new, strict=True):
-            if item.is_duplicate_id:
-                raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")
+        check_ids(created, new)
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
         return [
             Handle(
@@ -306,7 +347,12 @@ class Facade(SignalVerbs, LiveReads):
     async def status_many(self, targets: Sequence[str]) -> list[RunView | None]:
         """`status` of many, in a constant number of queries."""
         found = await self._surely(lambda _: self._store.views.find_many([_target(target) for target in targets]))
-        return [None if run is None else run_view(run) for run in found]
+        active = [run.run_id for run in found if run is not None and run.ended_at is None and run.revision > 0]
+        progress: dict[RunId, list[StepProgress]] = {}
+        if active:
+            lists = await self._surely(lambda _: self._store.views.list_progress(active))
+            progress = dict(zip(active, lists, strict=True))
+        return [None if run is None else run_view(run, progress.get(run.run_id, ())) for run in found]
 
     async def list_runs(
         self, where: RunFilter = ALL_RUNS, *, limit: int = 50, before: str | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from stepwell.clock import Duration
 from stepwell.codec.base import ANY
+from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ class Handle(Generic[Out]):
         return cast("Out", await self._engine.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
 
     async def status(self) -> RunView:
-        """The run as it is now."""
+        """The run as it is now. Raises `NotFoundError` while the transaction that started it is not committed."""
         view = await self._engine.status(self.run_id)
-        assert view is not None
+        if view is None:
+            raise NotFoundError("run", self.run_id)
         return view
 
     @overload

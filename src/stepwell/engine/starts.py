@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypedDict
 
 from stepwell.clock import Duration, Instant, Span, span, to_instant
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import AlreadyExistsError, InvalidOptionError
 from stepwell.ids import RunId
-from stepwell.model.runs import NewRun, OnConflict, Tags, normal_key
+from stepwell.model.runs import Created, NewRun, OnConflict, Tags, normal_key
 
 PRIORITY_MAX: Final = 100
 TAGS_MAX: Final = 20
@@ -38,6 +38,7 @@ class StartOptions(StartManyOptions, total=False):
 
     key: str | None
     run_id: str | None
+    transaction: Any
 
 
 class Start(NamedTuple):
@@ -161,3 +162,19 @@ def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) 
             fix="a shorter delay, or a later deadline",
         )
     return at
+
+
+class Started(NamedTuple):
+    """What is started, as far as the store is concerned."""
+
+    name: str
+    version: int
+    output_hint: Any
+    discards: bool = False
+
+
+def check_ids(created: Sequence[Created], new: Sequence[NewRun]) -> None:
+    """Raise `AlreadyExistsError` for a run id that is taken."""
+    for item, run in zip(created, new, strict=True):
+        if item.is_duplicate_id:
+            raise AlreadyExistsError(f"run id {run.run_id!r} is taken", fix="leave run_id out, or choose another")

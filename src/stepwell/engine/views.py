@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
+from stepwell.model.entries import Progress
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.locations import Location, format_path, undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
-from stepwell.stores.base.views import Detail, HeldSignal, UnreadSignal
+from stepwell.stores.base.views import Detail, HeldSignal, StepProgress, UnreadSignal
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressView:
+    """How far the body of a step that is not done yet has come, as it said itself."""
+
+    path: str
+    done: int | None
+    total: int | None
+    unit: str
+    note: str
+    turns: int  # how often it gave its slot back
+    at: datetime
+    state: Any = None
+
+    @property
+    def words(self) -> str:
+        """In one line, such as `40 of 100 rows (40 %)`."""
+        if self.done is None:
+            figures = "under way"
+        elif self.total:
+            figures = f"{self.done:,} of {self.total:,} {self.unit}".rstrip() + f" ({100 * self.done // self.total} %)"
+        else:
+            figures = f"{self.done:,} {self.unit}".rstrip()
+        return figures + (f", {self.note}" if self.note else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +68,7 @@ class RunView:
     tags: dict[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     replaced_by: str | None = None
+    progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
 
     @property
     def is_ended(self) -> bool:
@@ -130,7 +158,19 @@ def plain(payload: bytes | None) -> Any:
     return None if not payload else read_plainly(payload)
 
 
-def run_view(run: Run) -> RunView:
+def progress_view(path: str, progress: Progress) -> ProgressView:
+    """The view of how far a body has come."""
+    _, at, state, done, total, unit, note, turns = progress
+    return ProgressView(path, done, total, unit, note, turns, to_datetime(at), plain(state))
+
+
+def progress_views(detail: Detail) -> list[ProgressView]:
+    """How far the long steps of a run have come."""
+    names = detail.history.names
+    return [progress_view(format_path(one.location, names), one) for one in detail.history.progress]
+
+
+def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
     """The view of a run's row."""
     return RunView(
         run_id=run.run_id,
@@ -153,6 +193,7 @@ def run_view(run: Run) -> RunView:
         tags=dict(run.tags),
         deadline_at=_time(run.deadline_at),
         replaced_by=run.replaced_by,
+        progress=tuple(progress_view(*one) for one in progress),
     )
 
 

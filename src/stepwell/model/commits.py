@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Emit
@@ -84,6 +84,8 @@ class Commit(NamedTuple):
     announce: Announce | None = None  # who hears of the runs that this commit ends
     published: tuple[Published, ...] = ()
     appends: tuple[Append, ...] = ()
+    progress: tuple[Progress, ...] = ()  # of bodies that are running, or gave their slot back
+    ended_progress: tuple[Location, ...] = ()
 
 
 class Verdict(StrEnum):

@@ -33,6 +33,19 @@ class Attempt(NamedTuple):
     next_at: Instant | None  # when the next attempt is due; None after the last
 
 
+class Progress(NamedTuple):
+    """How far the body of a step has come, as it said itself. Kept until the step is done."""
+
+    location: Location
+    at: Instant
+    state: bytes | None = None  # where it goes on when it is run again
+    done: int | None = None
+    total: int | None = None
+    unit: str = ""
+    note: str = ""
+    turns: int = 0  # how often it gave its slot back
+
+
 class Cursor(NamedTuple):
     """How far a loop has come: the next iteration and the state it begins with."""
 

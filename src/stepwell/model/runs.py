@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce
@@ -142,6 +142,7 @@ class History(NamedTuple):
     attempts: tuple[Attempt, ...] = ()
     cursors: tuple[Cursor, ...] = ()
     waits: tuple[Wait, ...] = ()
+    progress: tuple[Progress, ...] = ()
 
 
 class Claimed(NamedTuple):

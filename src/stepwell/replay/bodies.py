@@ -13,14 +13,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from stepwell.clock import Span
+from stepwell.clock import Instant, Span
 from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, event_row
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import EventId
+from stepwell.model.entries import Entry, Progress
 from stepwell.model.locations import Location, Names
 from stepwell.model.outbox import check_event_name, derived_event_id
 from stepwell.model.runs import Run
-from stepwell.replay.step_context import StepContext
+from stepwell.replay.budgets import Budget
+from stepwell.replay.step_context import Link, StepContext
 from stepwell.replay.step_streams import Outlet, StreamWriter
 
 
@@ -47,6 +49,12 @@ class Body:
     emitted: tuple[tuple[str, Payload], ...] = ()  # name and plain JSON, in the order of the body
     outlet: Outlet | None = field(default=None, repr=False)
     begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
+    progress: Progress | None = None  # how far an earlier attempt or turn of it came
+    budget: Budget | None = None
+    may_yield: bool = True
+    link: Link | None = field(default=None, repr=False)  # while it runs
+    # Of a transactional step: its entry, made of its value inside its transaction, and the value as it will be read.
+    record: Callable[[Any, Instant], tuple[Entry, Any]] | None = field(default=None, repr=False)
 
     @property
     def info(self) -> StepContext:
@@ -55,7 +63,7 @@ class Body:
         key = f"{run_id}:{path}"
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
         info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
-        return StepContext(*info, _emit=self.emit, _writer=writer)
+        return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
 
     def emit(self, event: str, payload: Any) -> None:
         """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""
@@ -93,7 +101,20 @@ class TimedOut:
     output: str = ""
 
 
-Attempted = Succeeded | Raised | TimedOut
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """The body gave its slot back, and goes on later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The body of a transactional step returned, and its entry is durable."""
+
+    entry: Entry
+    value: Any
+
+
+Attempted = Succeeded | Raised | TimedOut | Yielded | Recorded
 
 
 # --- bodies in a process of their own --------------------------------------------------------

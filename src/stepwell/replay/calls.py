@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.codec.signatures import Kind, decode_call, encode_call, hints_of
+from stepwell.codec.signatures import Kind, Signature, decode_call, encode_call, hints_of
 from stepwell.errors import DefinitionError, StepwellError
 from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, record_failure
@@ -13,6 +13,8 @@ from stepwell.model.locations import Location
 from stepwell.replay.definition import Step, find_compensation, find_step, qualified_name, takes
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.turn import Turn
+
+_GIVEN_FIRST = ("Context", "SyncContext", "StepContext", "Transaction")
 
 
 class UndoFailed(Exception):  # noqa: N818  control flow inside a rollback
@@ -29,8 +31,13 @@ def describe_call(
     """What is stored with a step's result so that any worker can undo it."""
     assert step.options_.compensate is not None
     place = turn.place(location, "the input", field="undo")
-    arguments = encode_call(args, kwargs, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
+    arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
     return pack([step.qualified, qualified_name(step.options_.compensate)], arguments)
+
+
+def signature_of(fn: Callable[..., Any]) -> Signature:
+    """The signature of a function; of a step, that of its body."""
+    return fn.signature if isinstance(fn, Step) else hints_of(fn)
 
 
 def is_known(entry: Entry) -> bool:
@@ -56,7 +63,7 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
         raise UndoFailed(record_failure(error, path=path))
     try:
         place = turn.place(entry.location, "the input", field="undo")
-        args, kwargs = decode_call(payload, step.fn, skip=int(step.takes_context), codec=turn.codec, place=place)
+        args, kwargs = decode_call(payload, step.fn, skip=step.skip, codec=turn.codec, place=place)
         result = turn.codec.decode(entry.value, step.signature.returns, place=turn.place(entry.location, "the result"))
     except StepwellError as error:
         raise UndoFailed(record_failure(error, path=path)) from error
@@ -64,9 +71,8 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:
-    signature = hints_of(compensation)
-    own = any(takes(signature, surface) for surface in ("Context", "SyncContext", "StepContext"))
-    parameters = signature.parameters[int(own) :]
+    signature = signature_of(compensation)
+    parameters = signature.parameters[int(any(takes(signature, name) for name in _GIVEN_FIRST)) :]
     if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in parameters):
         return offered
     positional = sum(parameter.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD) for parameter in parameters)

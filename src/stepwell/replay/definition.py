@@ -16,6 +16,7 @@ from stepwell.model.outbox import check_event_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.nearest import nearest
 from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
+from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.revival import know_types
 from stepwell.replay.signals import Mailbox, Signal, Unread, mailbox_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stepwell.replay.context import Context
     from stepwell.replay.step_context import StepContext
     from stepwell.replay.sync_context import SyncContext
+    from stepwell.stores.base.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,12 +49,24 @@ class StepOptions:
     isolate: Isolation | None = None
     memory_max: Size | None = None
     emits: str | None = None
+    budget: Budget | None = None
+    transaction: bool = False
 
 
 class Step(Generic[P, R]):
     """A unit of work with side effects: its body may run more than once, its recorded result is one."""
 
-    __slots__ = ("__dict__", "fn", "is_async", "options_", "qualified", "signature", "takes_context")
+    __slots__ = (
+        "__dict__",
+        "fn",
+        "is_async",
+        "options_",
+        "qualified",
+        "signature",
+        "skip",
+        "takes_context",
+        "takes_transaction",
+    )
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
         functools.update_wrapper(self, fn, updated=())
@@ -62,6 +76,12 @@ class Step(Generic[P, R]):
         if options.emits is not None:
             check_event_name(options.emits)
         self.takes_context = takes(self.signature, "StepContext")
+        self.takes_transaction = takes(self.signature, "Transaction")
+        self.skip = int(self.takes_context or self.takes_transaction)  # parameters that the engine gives
+        if options.budget is not None:
+            _check_budget(self.fn, options, self.takes_context)
+        if options.transaction or self.takes_transaction:
+            _check_transaction(self.fn, options, self.takes_transaction)
         # Awaited here, and stopped by a cancel: also what runs in a process of its own.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
@@ -95,6 +115,8 @@ class Step(Generic[P, R]):
         isolate: Isolation | None = None,
         memory_max: Size | None = None,
         emits: str | None = None,
+        budget: Duration | Budget | None = None,
+        transaction: bool | None = None,
     ) -> Step[P, R]:
         """The same step with other options for one call."""
         changes: dict[str, Any] = {
@@ -108,6 +130,8 @@ class Step(Generic[P, R]):
             "isolate": isolate,
             "memory_max": memory_max,
             "emits": emits,
+            "budget": budget_of(budget),
+            "transaction": transaction,
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
@@ -177,6 +201,8 @@ def step(
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
     emits: str | None = None,
+    budget: Duration | Budget | None = None,
+    transaction: bool = False,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -194,6 +220,8 @@ def step(
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
     emits: str | None = None,
+    budget: Duration | Budget | None = None,
+    transaction: bool = False,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -209,6 +237,8 @@ def step(
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
     emits: str | None = None,
+    budget: Duration | Budget | None = None,
+    transaction: bool = False,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
@@ -217,6 +247,8 @@ def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
     the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
     `emits` names an event: the step's result is its payload, and it is published with the commit that records that.
+    `budget` is what a long step may use in one turn before its `StepContext.should_yield()` says so.
+    `transaction=True` gives the body a `Transaction` of the database first: its rows and its result commit together.
     """
     decorator = StepDecorator(given)
     return decorator if fn is None else decorator(fn)
@@ -231,9 +263,13 @@ class StepDecorator:
     @overload
     def __call__(self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
     @overload
+    def __call__(self, fn: Callable[Concatenate[Transaction, P], Awaitable[R]], /) -> Step[P, R]: ...
+    @overload
     def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
     @overload
     def __call__(self, fn: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Transaction, P], R], /) -> Step[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, R], /) -> Step[P, R]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
@@ -247,6 +283,7 @@ def _options(
     name: str | None = None,
     retry: Retry | None = None,
     timeout: Duration | None = None,
+    budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
     **rest: Any,
 ) -> StepOptions:
@@ -260,8 +297,45 @@ def _options(
         name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
         retry=retry,
         timeout=None if timeout is None else span(timeout, what="timeout"),
+        budget=budget_of(budget),
         **rest,
     )
+
+
+def _check_budget(fn: Callable[..., Any], options: StepOptions, takes_context: bool) -> None:
+    """Refuse a budget that nobody would ask about."""
+    if not takes_context:
+        why, fix = "only its `StepContext` tells a body how much is left", "annotate its first parameter: StepContext"
+    elif isinstance(fn, Isolated):
+        why, fix = "a body in a process of its own has no way to give its slot back", 'leave out isolate="process"'
+    elif options.at_most_once:
+        why, fix = "a body that runs at most once cannot be run again to go on", "leave out at_most_once or budget"
+    else:
+        return
+    raise InvalidOptionError(f"step {options.name!r} has a budget", where=qualified_name(fn), why=why, fix=fix)
+
+
+def _check_transaction(fn: Callable[..., Any], options: StepOptions, takes_transaction: bool) -> None:
+    """Refuse what a transaction cannot do."""
+    refused = {
+        "timeout": options.timeout is not None,
+        "at_most_once": options.at_most_once,
+        'durability="deferred"': options.durability == "deferred",
+        "isolate": options.isolate is not None,
+    }
+    if not takes_transaction:
+        why, fix = "the transaction is given as the first argument", "annotate the first parameter: tx: Transaction"
+    elif not options.transaction:
+        why, fix = "only a transactional step is given a transaction", "write @step(transaction=True)"
+    elif options.emits is not None:
+        why, fix = "its record is made inside the transaction, where nothing is emitted", "call ctx.emit after the step"
+    elif any(refused.values()):
+        name = next(name for name, is_given in refused.items() if is_given)
+        why, fix = f"{name} means nothing there: it takes effect exactly once, or not at all", f"leave out {name}"
+    else:
+        return
+    title = f"step {options.name!r} cannot be transactional as it is"
+    raise InvalidOptionError(title, where=qualified_name(fn), why=why, fix=fix)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location, Names, is_below, subtree
 from stepwell.model.outbox import Emit
@@ -37,6 +37,8 @@ class Pending:
     emits: list[Emit] = field(default_factory=list)
     published: dict[str, Published] = field(default_factory=dict)
     appends: list[Append] = field(default_factory=list)
+    progress: dict[Location, Progress] = field(default_factory=dict)
+    ended_progress: list[Location] = field(default_factory=list)
     is_urgent: bool = False  # something that must be durable before the next effect
 
 
@@ -49,6 +51,7 @@ class Journal:
         self.entries = {entry.location: entry for entry in history.entries}
         self.cursors = {cursor.location: cursor for cursor in history.cursors}
         self.waits = {wait.location: wait for wait in history.waits}
+        self.progress = {progress.location: progress for progress in history.progress}
         self.attempts: dict[Location, list[Attempt]] = {}
         for attempt in history.attempts:
             self.attempts.setdefault(attempt.location, []).append(attempt)
@@ -100,6 +103,7 @@ class Journal:
             attempts,
             tuple(self.cursors.values()),
             tuple(self.waits.values()),
+            tuple(self.progress.values()),
         )
         return Journal(self.run_id, history, self.last_seq)
 
@@ -143,13 +147,33 @@ class Journal:
         self.pending.entries.append(entry)
         if is_urgent:
             self.pending.is_urgent = True
+        if self.progress and status is EntryStatus.DONE:
+            self.end_progress(location)
         return entry
+
+    def adopt(self, entry: Entry) -> None:
+        """The result of a transactional step: it is durable already."""
+        self.ahead.clear()
+        self.last_seq = entry.seq
+        self.entries[entry.location] = entry
 
     def record_attempt(self, attempt: Attempt) -> None:
         """Append a failed attempt, or the start of an at-most-once one."""
         self.attempts.setdefault(attempt.location, []).append(attempt)
         self.pending.attempts.append(attempt)
         self.pending.is_urgent = True
+
+    def keep_progress(self, progress: Progress) -> None:
+        """A body has come further. It is durable with the next commit, which is due now."""
+        self.progress[progress.location] = progress
+        self.pending.progress[progress.location] = progress
+        self.pending.is_urgent = True
+
+    def end_progress(self, location: Location) -> None:
+        """A step is done, or no longer needed: how far its body had come is forgotten."""
+        if self.progress.pop(location, None) is not None:
+            self.pending.progress.pop(location, None)
+            self.pending.ended_progress.append(location)
 
     def move_cursor(self, cursor: Cursor) -> None:
         """A loop has come further. Not urgent: without it, recorded iterations are replayed."""
@@ -172,6 +196,8 @@ class Journal:
         for table in (self.attempts, self.cursors, self.waits, self.pending.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]
+        for location in [found for found in self.progress if first <= found < end]:
+            self.end_progress(location)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
         self.pending.trims.append((first, end))
         self.pending.is_urgent = True
@@ -253,4 +279,6 @@ class Journal:
             None,
             tuple(pending.published.values()) if pending.published else (),
             tuple(pending.appends) if pending.appends else (),
+            tuple(pending.progress.values()) if pending.progress else (),
+            tuple(pending.ended_progress) if pending.ended_progress else (),
         )

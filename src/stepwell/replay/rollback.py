@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from stepwell.codec.signatures import hints_of
 from stepwell.errors import ReplayError
 from stepwell.model.entries import Entry
 from stepwell.model.failures import record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.calls import UndoFailed, read_call
+from stepwell.replay.calls import UndoFailed, read_call, signature_of
 from stepwell.replay.definition import step_of, takes
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives.step import perform
@@ -35,7 +34,7 @@ async def unwind(turn: Turn) -> None:
 async def _undo(scope: Scope, entry: Entry) -> None:
     turn, location = scope.turn, undo(entry.location)
     compensation, given = read_call(turn, entry)
-    signature = hints_of(compensation)
+    signature = signature_of(compensation)
     is_plain = takes(signature, "SyncContext")
     if not is_plain and not takes(signature, "Context"):
         await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})

@@ -9,6 +9,10 @@ class Suspend(BaseException):
     """Unwinds workflow code that is torn down at a wait; it will be replayed up to here later."""
 
 
+class StepYield(BaseException):
+    """Ends the body of a step that gives its slot back and goes on later."""
+
+
 class ContinueAsNew(BaseException):
     """Ends this run and starts its successor with a new input."""
 

@@ -31,7 +31,7 @@ from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 from stepwell.replay import divergence
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Attempted, Body, Recorded
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
 from stepwell.replay.observations import Observations
@@ -76,6 +76,7 @@ class Turn:
         self.now = Instant(0)
         self.epoch = run.epoch
         self.bodies: list[Body] = []  # asked for, and not taken yet
+        self.transactions: list[Body] = []  # bodies asked for that run inside the commit of their result
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
@@ -96,6 +97,7 @@ class Turn:
         self._events: dict[int, IncomingEvent] = {}  # by number, which is the order of delivery
         self._seen_event = 0
         self._shared_events: set[int] = set()  # a wait has it, and others that it was delivered to may come
+        self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
         self._tokens = 0
         self._is_closed = False
         self.receive(inbox)
@@ -130,7 +132,10 @@ class Turn:
     def settle(self, body: Body, attempted: Attempted) -> None:
         """A body has ended; the code hears of it at the next `advance`."""
         self._in_flight.discard(body)
-        if not body.is_unwanted:
+        if isinstance(attempted, Recorded):
+            # It is recorded before all that is not: the code must see it before them.
+            self._settled.appendleft((body, attempted))
+        elif not body.is_unwanted:
             self._settled.append((body, attempted))
 
     def receive(self, inbox: Inbox) -> None:
@@ -179,6 +184,13 @@ class Turn:
     def is_idle(self) -> bool:
         """Whether nothing but waiting is left: no body is asked for or in flight."""
         return not (self.bodies or self._in_flight or self._settled)
+
+    def go_on(self) -> None:
+        """Others have had their turn, or none can be given: steps that gave their slot back go on."""
+        yielded, self.yielded = self.yielded, {}
+        for future in yielded:
+            if not future.done():
+                future.set_result(None)
 
     @property
     def is_replaying(self) -> bool:
@@ -262,6 +274,8 @@ class Turn:
             _interrupt(body.settled)
         for _, _, future in self._replays:
             _interrupt(future)
+        for future in self.yielded:
+            _interrupt(future)
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
             self._root.cancel()
@@ -309,6 +323,11 @@ class Turn:
             self._tokens += 1
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
+
+    def begin_transaction(self, body: Body) -> None:
+        """Ask for a body that runs inside the commit of its result."""
+        self.transactions.append(body)
+        self._in_flight.add(body)
 
     def abandon(self, body: Body) -> None:
         """Nobody waits for this body any more."""
@@ -358,6 +377,15 @@ class Turn:
         """Nobody waits here any more: something else may, before the task that did has heard of it."""
         if location is not None:
             self._armed.pop(location, None)
+
+    async def pass_turn(self, location: Location) -> None:
+        """Wait until others have had their turn."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.yielded[future] = location
+        try:
+            await future
+        finally:
+            self.yielded.pop(future, None)
 
     def stored_wait(self, location: Location, kind: WaitKind) -> Wait | None:
         """The wait that was registered here before, with its deadline."""
@@ -509,7 +537,7 @@ class Turn:
                 self.diverge(error)
             elif error is None:
                 self._check_ended()
-        elif self.is_idle and not self._armed:
+        elif self.is_idle and not self._armed and not self.yielded:
             self.diverge(
                 StuckError(
                     f"workflow {self.run.workflow} awaits something that no operation will complete",
@@ -523,7 +551,8 @@ class Turn:
     def _check_ended(self) -> None:
         path = self.journal.names.text
         lost = [op.location for op in self.unawaited]
-        lost += [body.location for body in (*self.bodies, *self._in_flight)] + list(self._armed)
+        lost += [body.location for body in (*self.bodies, *self._in_flight)]
+        lost += [*self._armed, *self.yielded.values()]
         if lost:
             self.diverge(divergence.unawaited([path(location) for location in lost]))
             return

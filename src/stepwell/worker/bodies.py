@@ -9,7 +9,8 @@ from typing import Any
 
 from stepwell.clock import SECOND
 from stepwell.environment import Executor
-from stepwell.replay.bodies import Attempted, Body, Isolated, Raised, Succeeded, TimedOut
+from stepwell.replay.bodies import Attempted, Body, Isolated, Raised, Succeeded, TimedOut, Yielded
+from stepwell.replay.suspend import StepYield
 from stepwell.worker.isolation.parent import run_isolated
 
 
@@ -30,6 +31,10 @@ async def run_body(body: Body, executor: Executor) -> Attempted:
         if body.is_unwanted or body.is_stopping:
             raise
         return Raised(RuntimeError(f"the body cancelled itself: {error}"))
+    except StepYield:
+        return Yielded()
+    except BaseExceptionGroup as group:  # of a task group in the body
+        return Yielded() if group.split(StepYield)[1] is None else Raised(group)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome

@@ -15,22 +15,26 @@ from stepwell.environment import Environment
 from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import deadline_exceeded, waited_too_long
+from stepwell.model.entries import Progress
 from stepwell.model.failures import FailureRecord
 from stepwell.model.live import Append
 from stepwell.model.runs import Claimed, History, Inbox, Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Attempted, Body, Raised, Recorded
 from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
 from stepwell.sinks.routes import Routes
+from stepwell.stores.base.transactions import Performed, TransactionStore
 from stepwell.worker.bodies import run_body
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
+from stepwell.worker.links import AttemptLink, Checkpoints
 from stepwell.worker.outlet import BodyOutlet
+from stepwell.worker.transactions import transact
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -44,6 +48,7 @@ class Host(Protocol):
     environment: Environment
     settings: WorkerSettings
     committer: Committer
+    transactions: TransactionStore
     lease: Lease
     codec: Codec
     routes: Routes
@@ -73,9 +78,12 @@ class Execution:
         self._turn: Turn | None = None
         self._sent: Commit | None = None  # the commit in flight
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
+        self._due: list[Body] = []  # asked for, to be run inside the commit of their result
+        self._transacting: Body | None = None  # the one that is: the code stands still meanwhile
         self._running: dict[Body, asyncio.Task[None]] = {}
         self._free_runner: asyncio.Task[None] | None = None  # a task that takes the next body
         self._next: Body | None = None  # the body it took
+        self._checkpoints = Checkpoints()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
         self._late: FailureRecord | None = None  # why it stops, if its time is over
@@ -88,6 +96,11 @@ class Execution:
     def is_leaving(self) -> bool:
         """Whether its code is not to be kept."""
         return self._is_leaving
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether its forward code is being stopped for a cancel."""
+        return self._is_stopping
 
     @property
     def is_over(self) -> bool:
@@ -123,6 +136,7 @@ class Execution:
             self._turn.run = claimed.run
             self._turn.epoch = claimed.run.epoch
             self._turn.receive(claimed.inbox)
+            self._turn.go_on()
         self.begin()
 
     def receive(self, inbox: Inbox) -> None:
@@ -139,8 +153,11 @@ class Execution:
 
     def renewed(self) -> None:
         """The lease lasts longer now: bodies that were held back may start."""
-        if not self._is_over:
-            self._start_bodies()
+        if self._is_over:
+            return
+        self._start_bodies()
+        if self._due and self._sent is None:
+            self._commit_or_start()
 
     def leave(self) -> None:
         """Give the run back, without losing anything, as soon as no body of it is running."""
@@ -157,6 +174,7 @@ class Execution:
             task.cancel()
         self._running.clear()
         self._held.clear()
+        self._due.clear()
         self.close()
 
     def close(self) -> None:
@@ -169,7 +187,7 @@ class Execution:
 
     def pump(self) -> None:
         """Let the code go as far as it can, and commit or start what that asks for."""
-        if self._is_over or self._is_stopping or self._turn is None:
+        if self._is_over or self._is_stopping or self._turn is None or self._transacting is not None:
             return
         turn = self._turn
         is_late = self.run.deadline_at is not None and self._is_past_deadline()
@@ -178,6 +196,10 @@ class Execution:
         if late is not None:
             self._stop_late(late)
             return
+        if turn.yielded and (self._running or self._held or not turn.is_idle):
+            # The slot cannot be given back while another body of the run needs it.
+            turn.go_on()
+            self._advance(turn)
         if turn.problem is None and not turn.is_ended:
             overdue = None if self.run.max_suspend is None else turn.overdue
             if overdue is not None:
@@ -186,6 +208,9 @@ class Execution:
             if turn.bodies:
                 barrier = self._number + int(self._journal.pending.is_urgent)
                 self._held += [(barrier, body) for body in turn.take_bodies()]
+            if turn.transactions:
+                self._due += turn.transactions
+                turn.transactions.clear()
         if self._sent is None:
             self._commit_or_start()
 
@@ -206,7 +231,9 @@ class Execution:
         if turn is None:
             return
         move = self._next_move(turn)
-        if move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
+        if self._due and move is None and self._begin_transaction(turn):
+            pass  # it takes along what there is to commit
+        elif move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
             self._submit(move, turn.take_waits())
         if self._held:
             self._start_bodies()
@@ -216,6 +243,7 @@ class Execution:
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
             self._held.clear()
+            self._due.clear()
             if self._running:
                 self._stop_bodies()
                 return None
@@ -228,6 +256,9 @@ class Execution:
         if self._held or not turn.is_idle:
             return None
         deadline = turn.next_deadline
+        if turn.yielded:
+            now = self._host.now()
+            return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
         hold = self._host.settings.hold_span
         if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= hold:
             return None
@@ -235,11 +266,16 @@ class Execution:
 
     def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
         self._number += 1
-        commit = self._journal.take(self._fence, self._number, waits, move)
+        self._send(self._addressed(self._journal.take(self._fence, self._number, waits, move)))
+
+    def _addressed(self, commit: Commit) -> Commit:
         routes = self._host.routes
-        self._send(routes.address(commit) if commit.emits or routes.announce is not None else commit)
+        return routes.address(commit) if commit.emits or routes.announce is not None else commit
 
     def _send(self, commit: Commit) -> None:
+        left = self._journal.progress
+        if left and isinstance(commit.move, End) and commit.move.status not in KEEPS_CURSORS:
+            commit = commit._replace(progress=(), ended_progress=(*commit.ended_progress, *left))
         self._sent = commit
         self._host.committer.submit(commit, self._answered)
 
@@ -255,6 +291,8 @@ class Execution:
             self._acknowledged = self._number
             if self._outlet is not None:
                 self._outlet.acknowledge(self._number)
+            if self._checkpoints.waiting:
+                self._checkpoints.tell(self._acknowledged)
             self._commit_or_start()
             return
         match verdict:
@@ -283,10 +321,14 @@ class Execution:
         self._acknowledged = self._number
         if self._outlet is not None:
             self._outlet.acknowledge(self._number)
+        if self._checkpoints.waiting:
+            self._checkpoints.tell(self._acknowledged)
         match move:
             case None if self._is_stopping:
                 if not self._running:
                     self._finish_stopped()
+                elif self._journal.pending.is_urgent:
+                    self._submit(None)
             case None if applied.cancelling:
                 self.cancel()
             case None:
@@ -347,13 +389,18 @@ class Execution:
         while following is not None:
             body, attempted = following, None
             committer = host.committer
+            link = body.link = AttemptLink(self, body, host) if body.takes_context else None
             try:
                 attempted = await run_body(body, host.environment.executor)
+                if link is not None:
+                    self._close(link, attempted)
                 is_alone = host.active == 1 and len(self._running) == 1
                 committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
                 self._body_ended(body, attempted)
             except BaseException:
                 committer.is_attended = False
+                if link is not None:
+                    self._close(link, attempted)
                 self._body_ended(body, None)
                 raise
             if not committer.is_attended:
@@ -377,6 +424,8 @@ class Execution:
             return
         if attempted is not None:
             turn.settle(body, attempted)
+        if self._transacting is not None:
+            return
         if not self._is_stopping:
             self.pump()
             return
@@ -403,10 +452,16 @@ class Execution:
     def _closed_streams(self) -> set[str]:
         return self._turn.closed_streams if self._turn is not None else set()
 
+    def _close(self, link: AttemptLink, attempted: Attempted | None) -> None:
+        """What a body said last goes with what came of it."""
+        progress = link.close(attempted)
+        if progress is not None and not self._is_over:
+            self._journal.keep_progress(progress)
+
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
-            if body.is_async and not body.is_stopping:
+            if body.is_async and not body.is_stopping and body is not self._transacting:
                 body.is_stopping = True
                 self._cancel(body, task)
 
@@ -415,15 +470,86 @@ class Execution:
         task.cancel()
         task.add_done_callback(lambda _: self._body_ended(body, None))
 
+    # --- transactional steps ---
+
+    def _begin_transaction(self, turn: Turn) -> bool:
+        """Begin the step that is due first. Its commit takes along what is before it, so it has nothing to wait for."""
+        self._due = [body for body in self._due if not body.is_unwanted]
+        if not self._due or self._is_leaving or not self._host.lease.is_live():
+            return False
+        body = self._due.pop(0)
+        self._number += 1
+        self._sent = commit = self._addressed(self._journal.take(self._fence, self._number, turn.take_waits(), None))
+        self._transacting = body
+        self._running[body] = self._host.spawn_body(self._transact(body, commit))
+        return True
+
+    async def _transact(self, body: Body, commit: Commit) -> None:
+        performed, recorded = await transact(self._host.transactions, body, commit, self._host.doubt)
+        self._transacting = None
+        if not self._is_over:
+            self._transacted(body, commit, performed, recorded)
+
+    def _transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
+        applied = performed.applied
+        if applied is None:
+            # Nothing was written: what was to go along goes now.
+            assert performed.error is not None
+            self._send(commit)
+            self._body_ended(body, Raised(performed.error))
+        elif applied.verdict is Verdict.FENCED:
+            self._answered(applied)
+        elif applied.verdict is Verdict.CANCELLING:
+            # A cancel came first, and the body was not run; the answer to this commit says so again.
+            self._running.pop(body, None)
+            self._send(commit)
+        else:
+            assert recorded is not None
+            self._sent = None
+            self._acknowledged = self._number
+            if self._outlet is not None:
+                self._outlet.acknowledge(self._number)
+            if self._checkpoints.waiting:
+                self._checkpoints.tell(self._acknowledged)
+            self._journal.adopt(recorded.entry)
+            if applied.cancelling and not self._is_stopping:
+                self._begin_stop()
+            self._body_ended(body, recorded)
+
+    # --- what bodies keep while they run ---
+
+    def keep(self, progress: Progress) -> None:
+        """Write how far a body has come, with the next commit."""
+        if self._is_over:
+            return
+        self._journal.keep_progress(progress)
+        if self._sent is None:
+            if self._is_stopping:
+                self._submit(None)
+            else:
+                self._commit_or_start()
+
+    def keep_durably(self, progress: Progress) -> asyncio.Future[None]:
+        """Write how far a body has come; done when that is durable, cancelled if it never will be."""
+        future = self._checkpoints.add(self._number + 1)
+        if self._is_over:
+            future.cancel()
+        self.keep(progress)
+        return future
+
     # --- ends ---
 
     def _stop(self) -> None:
         """The forward code goes no further; bodies that cannot be stopped are waited for."""
-        self._is_stopping = True
-        self._held.clear()
-        self._stop_bodies()
+        self._begin_stop()
         if not self._running:
             self._finish_stopped()
+
+    def _begin_stop(self) -> None:
+        self._is_stopping = True
+        self._held.clear()
+        self._due.clear()
+        self._stop_bodies()
 
     def _stop_late(self, failure: FailureRecord) -> None:
         self._late = failure

@@ -53,6 +53,7 @@ class Worker:
         self.settings = settings
         self.codec = codec
         self.routes = Routes() if routes is None else routes
+        self.transactions = store.transactions
         self._store = store
         self.now = store.now
         self._registry = registry

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from stepwell.cli.bodies import RUN, entry_body, run_body, wait_bodies
+from stepwell.cli.bodies import RUN, entry_body, progress_bodies, run_body, wait_bodies
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
@@ -17,7 +17,7 @@ from stepwell.cli.tree import render_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepwell.engine.views import EntryView, RunView, WaitView
+    from stepwell.engine.views import EntryView, ProgressView, RunView, WaitView
 
 
 class Seen(NamedTuple):
@@ -28,11 +28,12 @@ class Seen(NamedTuple):
     waits: list[WaitView]
     pending: list[str]  # names of signals that it has not asked for yet
     children: list[RunView]
+    progress: list[ProgressView]
 
 
 async def look(client: Client, target: str) -> Seen:
     """Read one run whole."""
-    from stepwell.engine.views import entry_views, run_view, wait_views
+    from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
     detail = await client.engine.detail(await get_run_id(client, target))
     return Seen(
@@ -41,6 +42,7 @@ async def look(client: Client, target: str) -> Seen:
         wait_views(detail),
         [signal.name for signal in detail.signals],
         [run_view(child) for child in detail.children],
+        progress_views(detail),
     )
 
 
@@ -60,6 +62,7 @@ def show(settings: Settings, run: str) -> None:
         "entries": [entry_body(entry) for entry in seen.entries],
         "waits": wait_bodies(seen.waits),
         "pending_signals": seen.pending,
+        "progress": progress_bodies(seen.progress),
         "children": [run_body(child) for child in seen.children],
     }
     out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, out))
@@ -67,6 +70,8 @@ def show(settings: Settings, run: str) -> None:
 
 def _words(seen: Seen, out: Output) -> Iterator[str]:
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+    for step in seen.progress:
+        yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:
         yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
     for child in seen.children:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -17,7 +18,7 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
-from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut
+from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded, TimedOut, Yielded
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
 from stepwell.replay.primitives.emit import emits_of
@@ -102,9 +103,9 @@ async def perform(
     turn, options = scope.turn, step.options_
     past = turn.journal.attempts.get(location)
     number = counted = 0
-    first_at = turn.now
+    first_at = scope.time if past or location in turn.journal.progress else turn.now
     if past:
-        number, first_at = len(past), scope.time
+        number = len(past)
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
         if counted and past[-1].failure is None:
             return _unknown(turn, location, number), None
@@ -130,12 +131,26 @@ async def perform(
             codec=turn.codec,
             outlet=turn.outlet,
         )
-        turn.bodies.append(body)
+        if step.takes_context:
+            body.progress = turn.journal.progress.get(location)
+            body.budget = options.budget
+            body.may_yield = not options.at_most_once
+        if step.takes_transaction:
+            body.record = _recorder(turn, location, kind, step, first_at, number, args, kwargs)
+            turn.begin_transaction(body)
+        else:
+            turn.bodies.append(body)
         try:
             attempted: Attempted = await body.settled
         except asyncio.CancelledError:
             turn.abandon(body)
             raise
+        if isinstance(attempted, Recorded):
+            return attempted.entry, attempted.value
+        if isinstance(attempted, Yielded):
+            number, counted = number - 1, counted - 1  # the same attempt goes on
+            await turn.pass_turn(location)
+            continue
         if isinstance(attempted, Succeeded):
             stored = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
             if not isinstance(stored, Raised):
@@ -187,13 +202,36 @@ def _store(
     return entry, decoded
 
 
+def _recorder(
+    turn: Turn,
+    location: Location,
+    kind: EntryKind,
+    step: Step[..., Any],
+    first_at: Instant,
+    number: int,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Callable[[Any, Instant], tuple[Entry, Any]]:
+    """How the value of a transactional step becomes its entry, inside the transaction; nothing else is recorded
+    meanwhile.
+    """
+
+    def record(value: Any, at: Instant) -> tuple[Entry, Any]:
+        place = turn.place(location, "the result")
+        stored, decoded = turn.codec.settle(value, step.signature.returns, place=place)
+        undo = describe_call(turn, location, step, args, kwargs) if step.options_.compensate is not None else None
+        seq = turn.journal.last_seq + 1
+        return Entry(seq, location, kind, EntryStatus.DONE, stored, at, at - first_at, number, undo), decoded
+
+    return record
+
+
 def _after_failure(
-    turn: Turn, location: Location, attempted: Attempted, step: Step[..., Any], number: int, counted: int
+    turn: Turn, location: Location, attempted: Raised | TimedOut, step: Step[..., Any], number: int, counted: int
 ) -> RetryAt | GiveUp:
-    assert not isinstance(attempted, Succeeded)
-    if isinstance(attempted, Raised) and isinstance(attempted.error, StepwellError):
-        return GiveUp(record_failure(attempted.error))
     error = attempted.error if isinstance(attempted, Raised) else None
+    if isinstance(error, StepwellError) and not isinstance(error, StoreError):
+        return GiveUp(record_failure(error))
     policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY
     try:
         return decide(

@@ -85,11 +85,12 @@ class RunStore(Protocol):
         `End(cancelled)` are applied; `Release` is applied; any other move answers CANCELLING and nothing is written.
         An applied commit raises `revision`, sets `last_seq` to its last entry's seq (entries must continue the run's
         seq without a
-        gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors or a move other than
-        Release.
+        gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors, progress with another
+        state than the stored one, or a move other than Release.
         Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
         entry), consumed signals, refused ones and replies (the first one to a signal counts), received events,
-        children, published, appends, waits, emitted events, move.
+        children, published, appends, waits, emitted events, progress (then `ended_progress`, the only way but a cancel
+        in which it is removed), move.
         Published: replaces the value of that name unless the stored one has a later position.
         Appends: each gets the next offset of its stream, from 1. One that `begins` a part first withdraws what other
         parts of its source wrote to the stream: if there is any, a RESET with the first offset of them as its value is
@@ -135,7 +136,8 @@ class RunStore(Protocol):
         """Cancel a run and its attached or tied active descendants, root first.
 
         What becomes of each is decided by `model.cancels.decide_cancel`.
-        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and wakes a waiting parent; `CANCELLING`
+        `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and cursors (and progress, unless somebody
+        held the run) and wakes a waiting parent; `CANCELLING`
         keeps an owner, or else sets `wake_at` = now.
         Pending signals are dropped as with `End`.
         Each that is `CANCELLED` is announced, as in `apply`.

@@ -10,6 +10,7 @@ from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
+from stepwell.stores.base.transactions import TransactionStore
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import Wakeups
 from stepwell.stores.base.workers import WorkerStore
@@ -21,6 +22,7 @@ class Capabilities(NamedTuple):
     name: str
     survives_restart: bool
     is_shared: bool  # several processes may use it at once
+    has_transactions: bool = False  # authors' own rows can be committed with the record
 
 
 class Store(Protocol):
@@ -37,6 +39,8 @@ class Store(Protocol):
     def outbox(self) -> OutboxStore: ...
     @property
     def workers(self) -> WorkerStore: ...
+    @property
+    def transactions(self) -> TransactionStore: ...
     @property
     def views(self) -> ViewStore: ...
     @property

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.entries import Progress
 from stepwell.model.events import IncomingEvent, KeptEvent
 from stepwell.model.live import Page, Published
 from stepwell.model.runs import History, Run
@@ -32,6 +33,13 @@ class Detail(NamedTuple):
     signals: tuple[Signal, ...]  # pending
     children: tuple[Run, ...]
     events: tuple[IncomingEvent, ...] = ()  # not received yet
+
+
+class StepProgress(NamedTuple):
+    """How far the body of one step has come."""
+
+    path: str
+    progress: Progress
 
 
 class HeldSignal(NamedTuple):
@@ -94,6 +102,10 @@ class ViewStore(Protocol):
 
         A stream that nobody has appended to is empty; that of an unknown run is over.
         """
+        ...
+
+    async def list_progress(self, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+        """How far the long steps of each run have come, by location, in a constant number of queries."""
         ...
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:

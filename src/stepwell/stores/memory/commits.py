@@ -68,6 +68,7 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     _append_entries(tx, row, commit)
     for attempt in commit.attempts:
         tx.put(tx.db.attempts[row.run_id], (attempt.location, attempt.number), attempt)
+    is_further = _keep_progress(tx, row, commit)
     for cursor in commit.cursors:
         tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)
     tx.drop_all(tx.db.cursors[row.run_id], commit.ended_cursors)
@@ -85,7 +86,7 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         publish(tx, row, commit.published)
     if commit.appends:
         append(tx, row, commit.appends)
-    is_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    is_progress = bool(commit.entries or commit.attempts or commit.cursors or is_further)
     before = row.waits
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
     tx.change(
@@ -100,6 +101,18 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         events.open_waits(tx, row, before)
     store_emits(tx, row, commit.emits)
     return claimed
+
+
+def _keep_progress(tx: Transaction, row: RunRow, commit: Commit) -> bool:
+    """Store how far bodies have come; whether one of them is further than before."""
+    kept = tx.db.progress[row.run_id]
+    is_further = False
+    for progress in commit.progress:
+        known = kept.get(progress.location)
+        is_further |= progress.state != (None if known is None else known.state)
+        tx.put(kept, progress.location, progress)
+    tx.drop_all(kept, commit.ended_progress)
+    return is_further
 
 
 def _append_entries(tx: Transaction, row: RunRow, commit: Commit) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
@@ -208,6 +208,7 @@ class MemoryDatabase:
     cursors: defaultdict[RunId, dict[Location, Cursor]] = field(default_factory=lambda: defaultdict(dict))
     published: defaultdict[RunId, dict[str, Published]] = field(default_factory=lambda: defaultdict(dict))
     chunks: defaultdict[tuple[RunId, str], dict[int, Append]] = field(default_factory=lambda: defaultdict(dict))
+    progress: defaultdict[RunId, dict[Location, Progress]] = field(default_factory=lambda: defaultdict(dict))
     signals: dict[SignalId, SignalRow] = field(default_factory=dict)
     mailboxes: defaultdict[Mailbox, dict[int, SignalRow]] = field(default_factory=lambda: defaultdict(dict))
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
@@ -269,6 +270,7 @@ class MemoryDatabase:
             tuple(sorted(self.attempts[run_id].values(), key=lambda attempt: (attempt.location, attempt.number))),
             tuple(sorted(self.cursors[run_id].values(), key=lambda cursor: cursor.location)),
             row.waits,
+            tuple(sorted(self.progress[run_id].values())),
         )
 
     def pending(self, mailbox: Mailbox) -> list[SignalRow]:

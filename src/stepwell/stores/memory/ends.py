@@ -85,6 +85,8 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, ann
     if row.owner is not None:
         tx.hint(HintKind.MAIL, row)
     if decided is RunStatus.CANCELLED:
+        if row.owner is None:  # else a worker that does not know of the cancel yet could begin a long step anew
+            tx.drop_all(tx.db.progress[row.run_id], tx.db.progress[row.run_id])
         end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
     else:
         tx.change(row, status=decided, reason=reason)

@@ -19,6 +19,7 @@ from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.base.transactions import NoTransactions
 from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory import outbox
 from stepwell.stores.memory.commits import apply
@@ -50,6 +51,7 @@ class MemoryStore:
         self.events = MemoryEvents(self)
         self.outbox = MemoryOutbox(self)
         self.workers = MemoryWorkers(self)
+        self.transactions = NoTransactions("memory")
         self.views = MemoryViews(self.database, self.now)
         self.blobs = MemoryBlobs(self.database)
 

@@ -9,12 +9,13 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.events import KeptEvent
 from stepwell.model.live import Page, Published
+from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress, UnreadSignal
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import kept
 from stepwell.stores.memory.live import read_stream
@@ -62,6 +63,13 @@ class MemoryViews:
 
     async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
         return read_stream(self._db, self._db.runs.get(run_id), stream, after, limit)
+
+    async def list_progress(self, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+        found = [self._db.history(run_id) for run_id in run_ids]
+        return [
+            [StepProgress(format_path(one.location, history.names), one) for one in history.progress]
+            for history in found
+        ]
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         matching = [

@@ -16,6 +16,7 @@ from stepwell.stores.sqlite.blobs import NewBlobs
 from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
+from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Left, Transaction
 
@@ -66,6 +67,7 @@ class SqliteDatabase:
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
         self._version_heeded = -1
+        self._guard: Guard | None = None
 
     # --- life ------------------------------------------------------------------------------
 
@@ -92,7 +94,12 @@ class SqliteDatabase:
         if self._connection is not None:
             with translated(self.path):
                 self._connection.close()
-            self._connection = None
+            self._connection = self._guard = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has the file open through here."""
+        return self._connection is not None
 
     @property
     def connection(self) -> apsw.Connection:
@@ -100,6 +107,13 @@ class SqliteDatabase:
         if self._connection is None:
             raise StoreUnavailableError(f"{self.path} is not open", where=self.path, fix="await store.open() first")
         return self._connection
+
+    def guard(self) -> Guard:
+        """The judge of authors' statements. It is set up at its first use: who has no such steps pays nothing."""
+        if self._guard is None:
+            self._guard = Guard()
+            self.connection.authorizer = self._guard
+        return self._guard
 
     # --- time ------------------------------------------------------------------------------
 
@@ -135,6 +149,17 @@ class SqliteDatabase:
         if now > self._stored + FLOOR_LAG:
             connection.execute(_RAISE_FLOOR, (now,))
             self._stored = now
+        return now
+
+    def show_now_to(self, connection: Any, clock: Clock) -> Instant:
+        """The instant of a transaction that is written through another connection."""
+        row = connection.execute(_FLOOR).fetchone()
+        stored = Instant(row[0] if row else 0)
+        now = self.now(clock)
+        if now <= stored:
+            now = self._floor = Instant(stored + FLOOR_LAG)
+        if now > stored + FLOOR_LAG:
+            connection.execute(SQL["meta.raise_floor"], (now,))
         return now
 
     # --- transactions ----------------------------------------------------------------------
@@ -182,6 +207,8 @@ class SqliteDatabase:
                     if not isinstance(error, apsw.ConstraintError):
                         raise
                     raise Disturbed from ValueError(f"the database refuses this: {error}")
+                except Disturbed:
+                    raise
                 except Exception as error:
                     if connection.total_changes() != before:
                         raise Disturbed from error
@@ -230,6 +257,9 @@ class SqliteDatabase:
                 self.blobs.write(tx.connection, tx.now)
             result = operation(tx)
             self.commit()
+        except Disturbed as disturbed:
+            self.rollback()
+            raise disturbed.__cause__ or disturbed from None
         except apsw.ConstraintError as error:
             self.rollback()
             raise ValueError(f"the database refuses this: {error}") from error

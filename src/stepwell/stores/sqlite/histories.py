@@ -11,7 +11,16 @@ from stepwell.model.events import IncomingEvent
 from stepwell.model.runs import ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
 from stepwell.model.waits import Wait
-from stepwell.stores.sqlite.rows import to_attempt, to_cursor, to_entry, to_event, to_outcome, to_signal, to_wait
+from stepwell.stores.sqlite.rows import (
+    to_attempt,
+    to_cursor,
+    to_entry,
+    to_event,
+    to_outcome,
+    to_progress,
+    to_signal,
+    to_wait,
+)
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import rows_of
 
@@ -34,6 +43,7 @@ def read_history(connection: apsw.Connection, run: int) -> History:
         tuple(map(to_attempt, rows_of(connection, "attempts.list", run=run))),
         tuple(map(to_cursor, rows_of(connection, "cursors.list", run=run))),
         read_waits(connection, run),
+        tuple(map(to_progress, rows_of(connection, "progress.list", run=run))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -95,6 +95,11 @@ def to_attempt(row: Row) -> Attempt:
 def to_cursor(row: Row) -> Cursor:
     """A cursor."""
     return Cursor._make(row)
+
+
+def to_progress(row: Row) -> Progress:
+    """How far a body has come."""
+    return Progress._make(row)
 
 
 def to_wait(row: Row) -> Wait:

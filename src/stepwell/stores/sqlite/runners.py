@@ -27,10 +27,13 @@ class Runner(Protocol):
         """Open the database and be ready for this event loop."""
         ...
 
-    def write(self, operation: Operation[T], *, is_batch: bool = False) -> Coroutine[Any, Any, T]:
+    def write(
+        self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False
+    ) -> Coroutine[Any, Any, T]:
         """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told.
 
-        One that is a batch itself need not wait for others to share its transaction.
+        One that is a batch itself need not wait for others to share its transaction. One that may block does not hold
+        up the event loop.
         """
         ...
 
@@ -69,7 +72,7 @@ class InlineRunner:
         self.database.open(clock)
         self.database.handles.append(tell)
 
-    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         assert self._clock is not None
         result, hints = self.database.transact(operation, self._clock)
         if self.database.needs_checkpoint:

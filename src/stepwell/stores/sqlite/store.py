@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
-from stepwell.clock import Instant, Span
+from stepwell.clock import Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.cancels import Cancelled
@@ -21,7 +21,10 @@ from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.blobs import read_blob
+from stepwell.stores.sqlite.callers import enqueue
 from stepwell.stores.sqlite.connections import Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.histories import read_history, read_inbox
@@ -34,6 +37,7 @@ from stepwell.stores.sqlite.transitions import (
     leases,
     operators,
     outbox,
+    performs,
     rescues,
     starts,
 )
@@ -44,6 +48,7 @@ from stepwell.stores.sqlite.wakeups import SqliteWakeups
 from stepwell.stores.sqlite.writer import Writer
 
 _ENTRIES_FEW = 500
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -67,13 +72,16 @@ class SqliteStore:
         self._runner = runner
         self._clock = environment.clock
         is_memory = runner.database.is_memory
-        self.capabilities = Capabilities("sqlite", survives_restart=not is_memory, is_shared=not is_memory)
+        self.capabilities = Capabilities(
+            "sqlite", survives_restart=not is_memory, is_shared=not is_memory, has_transactions=True
+        )
         self.wakeups = SqliteWakeups(environment.executor, runner)
         self.runs = SqliteRuns(runner)
         self.signals = SqliteSignals(runner)
         self.events = SqliteEvents(runner)
         self.outbox = SqliteOutbox(runner)
         self.workers = SqliteWorkers(runner)
+        self.transactions = SqliteTransactions(runner, self._clock)
         self.views = SqliteViews(runner, self.now)
         self.blobs = SqliteBlobs(runner)
 
@@ -243,6 +251,31 @@ class SqliteBlobs:
 
     def __repr__(self) -> str:
         return f"the database {self._runner.database.path!r}"
+
+
+class SqliteTransactions:
+    """`TransactionStore` on SQLite."""
+
+    def __init__(self, runner: Runner, clock: Clock) -> None:
+        self._runner = runner
+        self._clock = clock
+
+    async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
+        database = self._runner.database
+        return await self._runner.write(
+            lambda tx: performs.perform(tx, database, commit, work), is_batch=True, is_blocking=is_blocking
+        )
+
+    async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
+        database = self._runner.database
+        result = await self._runner.write(lambda tx: performs.run(tx, database, work), is_blocking=True)
+        if isinstance(result, Performed):
+            assert result.error is not None
+            raise result.error
+        return result
+
+    def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
+        return enqueue(self._runner.database, self._clock, connection, runs)
 
 
 def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:

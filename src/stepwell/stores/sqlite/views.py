@@ -12,13 +12,22 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.events import KeptEvent
 from stepwell.model.live import Chunk, ChunkKind, Page, Published
+from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress, UnreadSignal
 from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
-from stepwell.stores.sqlite.rows import decode_texts, encode_texts, to_question, to_run, to_status, to_worker
+from stepwell.stores.sqlite.rows import (
+    decode_texts,
+    encode_texts,
+    to_progress,
+    to_question,
+    to_run,
+    to_status,
+    to_worker,
+)
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
@@ -59,6 +68,9 @@ class SqliteViews:
     async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
         query = partial(_read_stream, run_id=run_id, stream=stream, after=after, limit=limit)
         return await self._runner.read(query, is_large=limit > _FEW)
+
+    async def list_progress(self, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+        return await self._runner.read(partial(_list_progress, run_ids=run_ids), is_large=len(run_ids) > _FEW)
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         query = partial(_list_runs, conditions=run_conditions(where, before), limit=limit)
@@ -151,6 +163,25 @@ def _find_many(connection: apsw.Connection, targets: Sequence[str]) -> list[Run 
         return [by_id.get(RunId(target)) or by_key.get(target) for target in targets]
 
     ids = encode_texts([target for target in targets if is_storable(target)])
+    return in_snapshot(connection, query)
+
+
+def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[list[StepProgress]]:
+    def query() -> list[list[StepProgress]]:
+        found = rows_of(connection, "progress.list_many", ids=encode_texts(list(run_ids)))
+        if not found:
+            return [[] for _ in run_ids]
+        names: dict[str, list[str]] = {}
+        for run_id, name in rows_of(connection, "names.list_many", ids=encode_texts(list({row[0] for row in found}))):
+            names.setdefault(run_id, []).append(name)
+        of_run: dict[str, list[StepProgress]] = {}
+        for run_id, *row in found:
+            progress = to_progress(tuple(row))
+            of_run.setdefault(run_id, []).append(
+                StepProgress(format_path(progress.location, tuple(names[run_id])), progress)
+            )
+        return [of_run.get(run_id, []) for run_id in run_ids]
+
     return in_snapshot(connection, query)
 
 

@@ -8,10 +8,11 @@ another process' lock, checkpoints, large reads, and commits on a disk that is n
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
 import apsw
@@ -24,6 +25,7 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
+Blocking = set[asyncio.Future[Any]]
 
 # A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back
 # costs nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
@@ -32,6 +34,11 @@ _SMOOTHING = 0.125
 # What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
 _PROBE_EVERY = 50
 _READ_BUSY_SECONDS = 1.0
+# How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
+_PATIENCE_SECONDS_MIN = 0.05
+_PATIENCE_SECONDS_MAX = 2.0
+# And how long it then leaves it to others: SQLite's own waiting looks again after at most a tenth of a second.
+_GAP_SECONDS = 0.12
 
 
 class Beside:
@@ -82,6 +89,33 @@ def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
         answer.set_result(outcome.result)
 
 
+class _Offer:
+    """A lock that one thread holds out to the other: it is taken, or taken back."""
+
+    def __init__(self, take: Callable[[], None]) -> None:
+        self._take = take
+        self._decided = Lock()
+        self._is_over = False
+        self._accepted = Event()
+
+    def accept(self) -> None:
+        """On the loop's thread: go on with the lock, if it is still offered."""
+        with self._decided:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._accepted.set()
+        self._take()
+
+    def is_accepted(self, seconds: float) -> bool:
+        """In the thread: whether it was taken within that time; after that it is not on offer any more."""
+        if self._accepted.wait(seconds):
+            return True
+        with self._decided:
+            was_over, self._is_over = self._is_over, True
+            return was_over
+
+
 class Writer:
     """The runner of a real process: one transaction at a time, shared by whoever asked meanwhile."""
 
@@ -95,6 +129,7 @@ class Writer:
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
         self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
+        self._blocking: Blocking = set()  # whose operations may block
         self._is_busy = False  # a transaction is planned or on its way
         self._is_lent = False  # the thread uses the connection that writes
         self._is_closing = False
@@ -174,11 +209,12 @@ class Writer:
 
     # --- writes ----------------------------------------------------------------------------
 
-    async def write(self, operation: Operation[T], *, is_batch: bool = False) -> T:
+    async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         if self._beside is None or self._is_closing:
             raise self._closed()
         if (
             is_batch
+            and not is_blocking
             and not self._is_busy
             and self._is_quick
             and self.database.blobs.is_empty
@@ -187,6 +223,9 @@ class Writer:
             # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
             return self._write_here(operation)
         answer: asyncio.Future[T] = self._loop.create_future()
+        if is_blocking:
+            self._blocking.add(answer)
+            answer.add_done_callback(self._blocking.discard)
         self._queue.append((operation, answer))
         if not self._is_busy:
             self._is_busy = True
@@ -219,17 +258,38 @@ class Writer:
             if self.database.try_begin():
                 self._prepare()
             else:
-                self._use_thread(partial(self.database.begin, self._is_wanted), self._begun)
+                assert self._beside is not None
+                self._is_lent = True
+                self._beside.call(self._wait_for_lock, self._waited)
         except StepwellError as error:
             self._take_batch()
             self._fail(error)
 
-    def _begun(self, outcome: Outcome) -> None:
+    def _wait_for_lock(self) -> None:
+        """In the thread: take the lock and hand it over, or let go of it while the loop is busy.
+
+        What keeps the loop may be a caller with a connection of his own, waiting for this very lock.
+        """
+        patience = _PATIENCE_SECONDS_MIN
+        while True:
+            self.database.begin(self._is_wanted)
+            offer = _Offer(self._begun)
+            self._loop.call_soon_threadsafe(offer.accept)
+            if offer.is_accepted(patience):
+                return
+            self.database.rollback()
+            time.sleep(_GAP_SECONDS)
+            patience = min(patience * 2, _PATIENCE_SECONDS_MAX)
+
+    def _begun(self) -> None:
+        self._is_lent = False
+        self._prepare()
+
+    def _waited(self, outcome: Outcome) -> None:
         if outcome.error is not None:
+            self._is_lent = False
             self._take_batch()
             self._fail(outcome.error)
-        else:
-            self._prepare()
 
     def _prepare(self) -> None:
         """Large payloads are written beside, before the operations that refer to them."""
@@ -258,8 +318,12 @@ class Writer:
 
     def _perform(self) -> None:
         self._take_batch()
+        operations = [operation for operation, _ in self._batch]
+        if self._blocking and any(answer in self._blocking for _, answer in self._batch):
+            self._use_thread(partial(self.database.perform, operations, self._clock), self._performed)
+            return
         try:
-            outcomes, hints = self.database.perform([operation for operation, _ in self._batch], self._clock)
+            outcomes, hints = self.database.perform(operations, self._clock)
         except Disturbed as disturbed:
             self._disturb(disturbed)
         except StepwellError as error:
@@ -269,6 +333,16 @@ class Writer:
             raise
         else:
             self._commit(outcomes, hints)
+
+    def _performed(self, outcome: Outcome) -> None:
+        """The thread has run a batch."""
+        match outcome.error:
+            case None:
+                self._commit(*outcome.result)
+            case Disturbed() as disturbed:
+                self._disturb(disturbed)
+            case error:
+                self._fail(error)
 
     def _commit(self, outcomes: list[Outcome], hints: list[Hint]) -> None:
         report = partial(self._committed, outcomes, hints)

@@ -17,7 +17,7 @@ from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import StepwellError
 from stepwell.ids import EventId, Incarnation, RunId, SystemIds
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.entries import Attempt, Cursor, Entry
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.failures import FailureRecord, encode_failure
 from stepwell.model.live import Append, ChunkKind, Published
 from stepwell.model.locations import ROOT, Location, iteration, named, subtree
@@ -230,6 +230,8 @@ async def commit(double: Double, numbers: dict[tuple[str, int], int]) -> None:
                 attempts=(Attempt(at, double.random.randint(1, 3), double.clock.now(), b"f", None),) * (chance() < 0.2),
                 cursors=(Cursor(at, 1, 0, b"s"),) * (chance() < 0.2),
                 ended_cursors=(at,) * (chance() < 0.1),
+                progress=(Progress(at, Instant(5), double.random.choice((None, b"s", b"t"))),) * (chance() < 0.2),
+                ended_progress=(at,) * (chance() < 0.1),
                 trims=(subtree(at),) * (chance() < 0.1),
                 consumed=consumed,
                 children=(_child(double, run),) * (chance() < 0.3),

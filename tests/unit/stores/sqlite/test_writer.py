@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from stepwell.clock import Span
 from stepwell.conformance.scene import Scene, new_run, place, step
-from stepwell.environment import Environment
+from stepwell.environment import Environment, system_environment
 from stepwell.errors import LeaseLostError, StoreFullError, StoreUnavailableError
 from stepwell.model.commits import Verdict
 from stepwell.model.workers import NewWorker
@@ -213,3 +214,26 @@ async def test_large_reads_see_what_was_just_written(store: SqliteStore, environ
 
     assert applied.verdict is Verdict.APPLIED
     assert [entry.seq for entry in history.entries] == list(range(1, 2_001))
+
+
+async def test_a_caller_who_blocks_the_loop_for_the_lock_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = SqliteStore(system_environment(), path)
+    await store.open()
+    other, caller = apsw.Connection(str(path)), apsw.Connection(str(path))
+    caller.set_busy_timeout(4_000)
+    other.execute("begin immediate")
+    writing = asyncio.ensure_future(store.runs.create([new_run("r1")]))
+    await asyncio.sleep(0.05)
+    other.execute("commit")
+    time.sleep(0.05)
+
+    begun = time.monotonic()
+    caller.execute("begin immediate")
+    caller.execute("commit")
+
+    assert time.monotonic() - begun < 2
+    assert [created.is_new for created in await writing] == [True]
+    for connection in (other, caller):
+        connection.close()
+    await store.close()

@@ -145,6 +145,20 @@ create table stepwell_attempts (
     primary key (run, location, number)
 ) without rowid, strict;
 
+-- How far the bodies of long steps have come. Empty but for the steps that say so while they run.
+create table stepwell_progress (
+    run integer not null,
+    location blob not null,
+    at integer not null,
+    state blob,
+    done integer,
+    total integer,
+    unit text not null,
+    note text not null,
+    turns integer not null,
+    primary key (run, location)
+) without rowid, strict;
+
 create table stepwell_cursors (
     run integer not null,
     location blob not null,

@@ -5,3 +5,10 @@ values (:run, (select coalesce(max(number) + 1, 0) from stepwell_names where run
 
 -- name: list
 select name from stepwell_names where run = :run order by number;
+
+-- name: list_many
+select r.run_id, n.name
+from json_each(:ids) as wanted
+cross join stepwell_runs as r on r.run_id = wanted.value
+cross join stepwell_names as n on n.run = r.id
+order by r.run_id, n.number;

@@ -11,3 +11,13 @@ commit;
 
 -- name: rollback
 rollback;
+
+-- name: save
+-- What an author writes within our transaction can be undone by itself.
+savepoint stepwell_work;
+
+-- name: release
+release stepwell_work;
+
+-- name: roll_back_to_save
+rollback to stepwell_work;

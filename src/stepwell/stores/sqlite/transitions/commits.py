@@ -58,7 +58,7 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     """What nearly every commit is: entries of a run that is as the last commit left it. None if this one is not."""
     run_id, (incarnation, epoch), number, _, entries, *_ = commit
     left = tx.left.get(run_id)
-    if left is None or commit.move is not None or not entries:
+    if left is None or commit.move is not None or not entries or commit.progress or commit.ended_progress:
         return None
     run, revision = left
     revision, before = revision + 1, entries[0].seq - 1
@@ -97,6 +97,8 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     claimed = _write(tx, run, commit, quota, claimant)
     revision += 1
     has_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    if commit.progress or commit.ended_progress:
+        has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
         tx.left.pop(commit.run_id, None)
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at)
@@ -193,6 +195,18 @@ def _answer(tx: Transaction, run: int, commit: Commit) -> None:
     for reply in commit.replies:
         tx.run("replies.give", number=reply.number, status=reply.status.value, value=reply.value, now=tx.now)
         tx.hint(HintKind.REPLIED, commit.run_id)
+
+
+def _keep_progress(tx: Transaction, run: int, commit: Commit) -> bool:
+    """Store how far bodies have come; whether one of them is further than before."""
+    is_further = False
+    for progress in commit.progress:
+        known = tx.find("progress.find_state", run=run, location=progress.location)
+        is_further |= progress.state != (None if known is None else known[0])
+        tx.run("progress.keep", run=run, **progress._asdict())
+    for location in commit.ended_progress:
+        tx.run("progress.end", run=run, location=location)
+    return is_further
 
 
 def _replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...]) -> None:

@@ -90,6 +90,8 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
     wake_debounced(tx, run)
     tx.run("signals.discard", run=run)
     give_back(tx, run)
+    if owner is None:  # else a worker that does not know of the cancel yet could begin a long step anew
+        tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
         tell_parent(tx, parent, location)

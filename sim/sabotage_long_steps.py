@@ -1,0 +1,122 @@
+"""Switches that break long steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.model.entries import Progress
+from stepwell.replay.bodies import Attempted, Body, Raised, Yielded
+from stepwell.replay.journal import Journal
+from stepwell.replay.turn import Turn
+from stepwell.stores.memory import commits
+from stepwell.worker.execution import Execution
+from stepwell.worker.links import AttemptLink
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def yield_counted_as_attempt() -> Patches:
+    """A step that gives its slot back has failed."""
+    original = Turn.settle
+
+    def settle(self: Turn, body: Body, attempted: Attempted) -> None:
+        original(self, body, Raised(RuntimeError("yielded")) if isinstance(attempted, Yielded) else attempted)
+
+    return [(Turn, "settle", settle)]
+
+
+def progress_outside_the_fence() -> Patches:
+    """A worker that has lost its run still keeps how far its bodies came."""
+    original = commits._apply_one
+
+    def apply_one(tx: Any, commit: Any, quota: Any) -> Any:
+        row = tx.db.runs.get(commit.run_id)
+        if row is not None and (row.owner, row.epoch) != commit.fence:
+            for progress in commit.progress:
+                tx.put(tx.db.progress[row.run_id], progress.location, progress)
+        return original(tx, commit, quota)
+
+    return [(commits, "_apply_one", apply_one)]
+
+
+def progress_not_removed() -> Patches:
+    """A step that is done leaves behind how far it had come."""
+    return [(Journal, "end_progress", lambda self, location: None)]
+
+
+def progress_survives_the_end() -> Patches:
+    """A run that has ended keeps how far its bodies came."""
+    original = Execution._send
+
+    def send(self: Execution, commit: Any) -> None:
+        left, self._journal.progress = self._journal.progress, {}
+        try:
+            original(self, commit)
+        finally:
+            self._journal.progress = left
+
+    return [(Execution, "_send", send)]
+
+
+def last_heartbeat_lost() -> Patches:
+    """An attempt that fails forgets what it had not written yet."""
+    original = AttemptLink.close
+
+    def close(self: AttemptLink, attempted: Any) -> Progress | None:
+        progress = original(self, attempted)
+        return progress if isinstance(attempted, Yielded) else None
+
+    return [(AttemptLink, "close", close)]
+
+
+def yield_forgets_its_state() -> Patches:
+    """A step that gives its slot back begins anew."""
+    original = AttemptLink.close
+
+    def close(self: AttemptLink, attempted: Any) -> Progress | None:
+        progress = original(self, attempted)
+        return progress and progress._replace(state=None)
+
+    return [(AttemptLink, "close", close)]
+
+
+def checkpoint_not_awaited() -> Patches:
+    """A checkpoint returns before it is durable."""
+    original = Execution.keep_durably
+
+    def keep_durably(self: Execution, progress: Progress) -> asyncio.Future[None]:
+        original(self, progress)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    return [(Execution, "keep_durably", keep_durably)]
+
+
+def state_from_memory() -> Patches:
+    """A body starts before what the last turn kept is durable."""
+    original = Journal.keep_progress
+
+    def keep_progress(self: Journal, progress: Progress) -> None:
+        was = self.pending.is_urgent
+        original(self, progress)
+        self.pending.is_urgent = was
+
+    return [(Journal, "keep_progress", keep_progress)]
+
+
+LONG_STEP_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        yield_counted_as_attempt,
+        progress_outside_the_fence,
+        progress_not_removed,
+        progress_survives_the_end,
+        last_heartbeat_lost,
+        yield_forgets_its_state,
+        checkpoint_not_awaited,
+        state_from_memory,
+    )
+}

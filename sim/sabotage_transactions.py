@@ -1,0 +1,121 @@
+"""Switches that break transactional steps on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.model.commits import Applied, Commit, Verdict
+from stepwell.replay.journal import Journal
+from stepwell.stores.base.transactions import Performed
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.guards import GuardedTransaction
+from stepwell.stores.sqlite.runners import InlineRunner
+from stepwell.stores.sqlite.store import SqliteTransactions
+from stepwell.stores.sqlite.transitions import performs
+from stepwell.stores.sqlite.transitions.commits import apply
+from stepwell.worker.execution import Execution
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def sqlite_record_apart_from_rows() -> Patches:
+    """The rows are committed, and the record in another transaction after that."""
+
+    async def perform(self: SqliteTransactions, commit: Commit, work: Any, *, is_blocking: bool) -> Performed:
+        database, runner = self._runner.database, self._runner
+        assert isinstance(runner, InlineRunner)
+        refused = await runner.write(lambda tx: performs._find_refusal(tx, commit))
+        if refused is not None:
+            return Performed(refused)
+        try:
+            full = await runner.write(
+                lambda tx: performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+            )
+        except Exception as error:
+            return Performed(error=error)
+        if commit.number % 3 == 0:  # the process dies in between, as far as the record is concerned
+            return Performed(Applied(Verdict.FENCED))
+        return await runner.write(lambda tx: Performed(apply(tx, [full], None)[0], full))
+
+    return [(SqliteTransactions, "perform", perform)]
+
+
+def sqlite_rows_before_the_fence() -> Patches:
+    """A worker that has lost its run writes the author's rows all the same."""
+    original = performs._find_refusal
+
+    def perform(tx: Any, database: SqliteDatabase, commit: Commit, work: Any) -> Performed:
+        refused = original(tx, commit)
+        if refused is not None and refused.verdict is not Verdict.FENCED:
+            return Performed(refused)
+        try:
+            full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+        except Exception as error:
+            return Performed(error=error)
+        return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
+
+    return [(performs, "perform", perform)]
+
+
+def sqlite_failed_rows_stay() -> Patches:
+    """What a body wrote before it raised is kept."""
+
+    def undone_if_it_raises(tx: Any, database: SqliteDatabase, work: Any) -> Any:
+        return work(GuardedTransaction(tx.connection, database.guard()))
+
+    return [(performs, "undone_if_it_raises", undone_if_it_raises)]
+
+
+def sqlite_repetition_works_again() -> Patches:
+    """An acknowledgement that was lost lets the body write its rows again."""
+    original = performs._find_refusal
+
+    def perform(tx: Any, database: SqliteDatabase, commit: Commit, work: Any) -> Performed:
+        refused = original(tx, commit)
+        if refused is not None and refused.verdict is not Verdict.APPLIED:
+            return Performed(refused)
+        try:
+            full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+        except Exception as error:
+            return Performed(error=error)
+        return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
+
+    return [(performs, "perform", perform)]
+
+
+def sqlite_result_not_adopted() -> Patches:
+    """The kernel does not know that the result of a transaction is recorded."""
+    return [(Journal, "adopt", lambda self, entry: None)]
+
+
+def sqlite_code_goes_on_meanwhile() -> Patches:
+    """The code of a run runs on while one of its transactions is on its way."""
+    original = Execution.pump
+
+    def pump(self: Execution) -> None:
+        was = self._transacting
+        self._transacting = None
+        try:
+            original(self)
+        finally:
+            if was is not None:
+                self._transacting = was
+
+    return [(Execution, "pump", pump)]
+
+
+TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made
+    for made in (
+        sqlite_record_apart_from_rows,
+        sqlite_failed_rows_stay,
+        sqlite_repetition_works_again,
+        sqlite_result_not_adopted,
+        sqlite_code_goes_on_meanwhile,
+    )
+}
+# Hardly any seed has a worker that lost its run just before a transaction; tests/faults/test_transactions.py has.
+RARE_TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
+    "sqlite-rows-before-the-fence": sqlite_rows_before_the_fence
+}

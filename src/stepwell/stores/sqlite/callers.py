@@ -1,0 +1,132 @@
+"""Connections of callers: runs are started within a transaction that somebody else begins and ends."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from stepwell.clock import Clock
+from stepwell.errors import InvalidOptionError, StoreUnavailableError
+from stepwell.model.runs import Created, NewRun
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.starts import create
+
+_NAME = re.compile(r":([a-z_]+)")
+
+
+class _Rows:
+    """The rows of a statement that has been run to its end: nothing of it is left open in the caller's transaction."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def fetchone(self) -> Row | None:
+        """The next row."""
+        return self._rows.pop(0) if self._rows else None
+
+    def fetchall(self) -> list[Row]:
+        """All that are left."""
+        rows, self._rows = self._rows, []
+        return rows
+
+
+class CallerConnection:
+    """A connection of `apsw` or `sqlite3` with the one method that our transitions use.
+
+    The caller's ways to make rows of results are set aside for our statements.
+    """
+
+    def __init__(self, given: apsw.Connection | sqlite3.Connection) -> None:
+        self._given = given
+
+    def execute(self, sql: str, parameters: Any = ()) -> _Rows:
+        """Run one statement to its end."""
+        if isinstance(self._given, sqlite3.Connection):
+            cursor = self._given.cursor()
+            cursor.row_factory = None
+            return _Rows(cursor.execute(sql, _by_name(sql, parameters)).fetchall())
+        plain = self._given.cursor()
+        plain.row_trace = plain.exec_trace = None
+        return _Rows(plain.execute(sql, parameters or None).fetchall())
+
+
+def enqueue(database: SqliteDatabase, clock: Clock, given: Any, runs: Sequence[NewRun]) -> list[Created]:
+    """Start runs within the open transaction of a caller's connection."""
+    try:
+        _check(database, given)
+        connection: Any = CallerConnection(given)
+        return create(Transaction(connection, database.show_now_to(connection, clock), {}), runs, None)
+    except (apsw.BusyError, sqlite3.OperationalError) as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" not in str(error):
+            raise _refused(database, error) from error
+        raise StoreUnavailableError(
+            f"the transaction could not write to {database.path}: {error}",
+            where="transaction",
+            why="it had not written yet, and another one was writing or had written since it began to read",
+            fix="begin it with `BEGIN IMMEDIATE`, and roll it back and begin anew after this error",
+        ) from error
+    except (apsw.Error, sqlite3.Error) as error:
+        raise _refused(database, error) from error
+
+
+def _check(database: SqliteDatabase, given: Any) -> None:
+    """Raise `InvalidOptionError` unless it is an open transaction of our database."""
+    if not isinstance(given, (apsw.Connection, sqlite3.Connection)):
+        raise InvalidOptionError(
+            f"transaction is a {type(given).__name__}",
+            where="transaction",
+            why="only a connection of apsw or sqlite3 is known here",
+            fix="hand over the driver's own connection, not a session or an engine around it",
+        )
+    if isinstance(given, sqlite3.Connection) and database.is_open and apsw.using_amalgamation:
+        # Each copy of SQLite loses the locks of the other: POSIX gives them to processes.
+        raise InvalidOptionError(
+            "the connection is of sqlite3, and this process has the same file open with apsw",
+            where="transaction",
+            why="two copies of SQLite do not see each other's locks within one process: the file could be damaged",
+            fix="use apsw.Connection(path) here; or call start_within of an Engine that is not open",
+        )
+    found = CallerConnection(given).execute("select file from pragma_database_list where name = 'main'").fetchone()
+    theirs = str(found[0]) if found is not None else ""
+    if database.is_memory or not theirs or not Path(theirs).samefile(database.path):
+        raise InvalidOptionError(
+            f"transaction is of {theirs or 'a database in memory'}, and the runs are in {database.path}",
+            where="transaction",
+            why="rows of two databases cannot be committed together",
+            fix="connect to the file that the engine was opened with",
+        )
+    if not given.in_transaction:
+        raise InvalidOptionError(
+            "the connection has no open transaction",
+            where="transaction",
+            why="the run is to be committed with the caller's own rows, and there is nothing to commit",
+            fix="execute `BEGIN IMMEDIATE` first, or leave out transaction=",
+        )
+
+
+def _refused(database: SqliteDatabase, error: Exception) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"the connection refuses to be used: {error}",
+        where="transaction",
+        why=f"a run is a few rows in {database.path}, written by the thread that calls start",
+        fix="hand over a connection that may write, of the thread that calls (sqlite3: check_same_thread)",
+    )
+
+
+def _by_name(sql: str, parameters: Any) -> Any:
+    """Values in the order in which a statement first names its parameters, as `sqlite3` wants them."""
+    return dict(zip(_names(sql), parameters, strict=True)) if isinstance(parameters, tuple) else parameters
+
+
+@lru_cache(maxsize=256)
+def _names(sql: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_NAME.findall(sql)))

@@ -1,0 +1,156 @@
+"""What an author's SQL may do inside our transaction: everything but end it, and reach into our tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+
+from stepwell.errors import TransactionError
+from stepwell.stores.base.transactions import Parameters
+from stepwell.stores.sqlite.faults import translate
+
+_OURS = "stepwell_"
+# Statements of authors are kept apart from our own in the driver's cache: a cached statement is not judged again.
+_APART = apsw.SQLITE_PREPARE_PERSISTENT
+
+_OF_TABLE = frozenset({apsw.SQLITE_READ, apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
+_ENDS = frozenset({apsw.SQLITE_TRANSACTION, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH})
+_PRAGMAS = frozenset(
+    {
+        "table_info",
+        "table_xinfo",
+        "table_list",
+        "index_list",
+        "index_info",
+        "index_xinfo",
+        "foreign_key_list",
+        "foreign_key_check",
+        "defer_foreign_keys",
+    }
+)
+
+
+class Guard:
+    """The judge of every statement that a connection prepares; asleep but for the time of an author's work."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.refusal = ("", "")  # what was refused last, and what to do
+
+    def __call__(self, action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
+        """SQLite asks whether a statement may do this."""
+        if not self.is_on:
+            return apsw.SQLITE_OK
+        refusal = _judge(action, first or "", second or "")
+        if refusal is None:
+            return apsw.SQLITE_OK
+        self.refusal = refusal
+        return apsw.SQLITE_DENY
+
+
+def _judge(action: int, first: str, second: str) -> tuple[str, str] | None:
+    if action == apsw.SQLITE_TRANSACTION:
+        fix = "leave it out: return to commit, raise to roll back; use a savepoint for a part"
+        return f"ends or begins the transaction itself ({first})", fix
+    if action in _ENDS:
+        return "attaches or detaches a database", "use only tables of the database that holds the runs"
+    if action == apsw.SQLITE_SAVEPOINT:
+        return _ours(second, "uses a savepoint of stepwell", "give the savepoint another name")
+    if action == apsw.SQLITE_PRAGMA:
+        is_known = first.lower() in _PRAGMAS
+        return None if is_known else (f"sets or reads pragma {first}", "set pragmas on a connection of your own")
+    names = (first,) if action in _OF_TABLE else (first, second)
+    found = next((name for name in names if name.lower().startswith(_OURS)), "")
+    return _ours(found, f"touches {found}", "read runs with the engine; keep your rows in tables of your own")
+
+
+def _ours(name: str, what: str, fix: str) -> tuple[str, str] | None:
+    return (what, fix) if name.lower().startswith(_OURS) else None
+
+
+class GuardedTransaction:
+    """`Transaction` for an author, over the connection that writes. It is closed when the work is over."""
+
+    __slots__ = ("_connection", "_guard", "_is_over")
+
+    def __init__(self, connection: apsw.Connection, guard: Guard) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._is_over = False
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        with self._judged(sql):
+            rows: list[tuple[Any, ...]] = self._open().execute(sql, parameters or None, prepare_flags=_APART).fetchall()
+            return rows
+
+    def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
+        with self._judged(sql):
+            for _ in self._open().executemany(sql, rows, prepare_flags=_APART):
+                pass
+
+    @property
+    def changes(self) -> int:
+        return int(self._open().changes())
+
+    @property
+    def last_row_id(self) -> int:
+        return int(self._open().last_insert_rowid())
+
+    def close(self) -> None:
+        """The work is over: whoever kept this gets an error."""
+        self._is_over = True
+
+    def _open(self) -> apsw.Connection:
+        if self._is_over:
+            raise TransactionError(
+                "a transaction was used after its step had ended",
+                where="Transaction",
+                why="it is committed or rolled back when the body returns or raises",
+                fix="do everything inside the body, and return plain values",
+            )
+        return self._connection
+
+    def _judged(self, sql: str) -> _Judged:
+        return _Judged(self._guard, sql, self._connection.filename)
+
+
+class _Judged:
+    """Only a statement of the author's is judged, and his errors are told in words that he knows."""
+
+    __slots__ = ("_guard", "_path", "_sql")
+
+    def __init__(self, guard: Guard, sql: str, path: str) -> None:
+        self._guard = guard
+        self._sql = sql
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._guard.is_on = True
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._guard.is_on = False
+        match error:
+            case apsw.AuthError():
+                what, fix = self._guard.refusal
+                raise TransactionError(
+                    f"a transactional step {what}",
+                    where=_brief(self._sql),
+                    why="its rows and its record commit together, in a transaction that stepwell begins and ends",
+                    fix=fix,
+                ) from None
+            case apsw.ConstraintError():
+                raise sqlite3.IntegrityError(str(error)) from None
+            case apsw.SQLError() | apsw.MismatchError() | apsw.RangeError() | apsw.BindingsError() | apsw.TooBigError():
+                raise sqlite3.OperationalError(f"{error}: {_brief(self._sql)}") from None
+            case apsw.Error():
+                raise translate(error, self._path) from error
+            case _:
+                pass
+
+
+def _brief(sql: str) -> str:
+    text = " ".join(sql.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,98 @@
+"""Work of an author's inside our transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from stepwell.errors import StoreError, TransactionError
+from stepwell.model.commits import Applied, Commit, Verdict
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
+from stepwell.stores.sqlite.database import Disturbed, SqliteDatabase
+from stepwell.stores.sqlite.guards import GuardedTransaction
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.commits import apply
+
+T = TypeVar("T")
+
+_SAVE, _RELEASE, _BACK = (SQL[f"transactions.{name}"] for name in ("save", "release", "roll_back_to_save"))
+_FIND = SQL["runs.find_for_commit"]
+
+
+def perform(tx: Transaction, database: SqliteDatabase, commit: Commit, work: Work) -> Performed:
+    """Do the work under the fence, and apply what it comes to."""
+    refused = _find_refusal(tx, commit)
+    if refused is not None:
+        return Performed(refused)
+    try:
+        full = undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+    except Disturbed:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
+        return Performed(error=error)
+    [applied] = apply(tx, [full], None)
+    return Performed(applied, full)
+
+
+def run(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransaction], T]) -> T | Performed:
+    """Do work that belongs to no run; `Performed` with its error if it raised."""
+    try:
+        return undone_if_it_raises(tx, database, work)
+    except Disturbed:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
+        return Performed(error=error)
+
+
+def _find_refusal(tx: Transaction, commit: Commit) -> Applied | None:
+    """What `apply` would answer without writing; None if the commit is next."""
+    found = tx.execute(_FIND, (commit.run_id,)).fetchone()
+    if found is None:
+        return Applied(Verdict.FENCED)
+    _, status, owner, epoch, number, revision, *_ = found
+    if epoch != commit.fence.epoch or commit.number < 1:
+        return Applied(Verdict.FENCED)
+    is_cancelling = status == RunStatus.CANCELLING.value
+    if commit.number == number:
+        return Applied(Verdict.APPLIED, is_cancelling, revision)
+    if owner != commit.fence.incarnation or commit.number != number + 1:
+        return Applied(Verdict.FENCED)
+    return Applied(Verdict.CANCELLING) if is_cancelling else None
+
+
+def undone_if_it_raises(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransaction], T]) -> T:
+    """Let an author write. If the work raises, what it wrote is gone, and the transaction goes on without it.
+
+    Raises `Disturbed` if the transaction itself is gone with it.
+    """
+    connection = tx.connection
+    tx.execute(_SAVE)
+    author = GuardedTransaction(connection, database.guard())
+    try:
+        result = work(author)
+    except Exception as error:
+        if not connection.in_transaction:
+            raise Disturbed from _reason(error)
+        tx.execute(_BACK)
+        tx.execute(_RELEASE)
+        raise
+    finally:
+        author.close()
+    if not connection.in_transaction:
+        raise Disturbed from _reason(None)
+    tx.execute(_RELEASE)
+    return result
+
+
+def _reason(error: Exception | None) -> Exception:
+    """Why the transaction is gone: SQLite ended it, by itself or because a statement said `or rollback`."""
+    if isinstance(error, StoreError):
+        return error
+    return TransactionError(
+        "a transactional step ended its transaction",
+        why=f"a statement with `or rollback`, or a trigger with `raise(rollback)`, undid everything ({error})",
+        fix="use `or abort` and `raise(abort)`: they undo their statement, and raising undoes the step",
+    )

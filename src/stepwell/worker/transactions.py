@@ -1,0 +1,87 @@
+"""Runs the bodies of transactional steps: inside the transaction that commits their result."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stepwell.clock import Instant
+from stepwell.errors import StoreUnavailableError, TransactionError
+from stepwell.model.commits import Commit
+from stepwell.replay.bodies import Body, Recorded
+from stepwell.stores.base.transactions import Performed, Transaction, TransactionStore
+from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
+
+_LOG = logging.getLogger("stepwell.worker")
+
+
+class StepWork:
+    """One attempt at a transactional step, as the store does it. Done again, it replaces what was recorded before."""
+
+    def __init__(self, body: Body, commit: Commit) -> None:
+        self._body = body
+        self._commit = commit
+        self.recorded: Recorded | None = None
+
+    def __call__(self, tx: Transaction, now: Instant) -> Commit:
+        """Run the body; the run's commit with its result."""
+        assert self._body.record is not None
+        entry, value = self._body.record(_call(self._body, tx), now)
+        self.recorded = Recorded(entry, value)
+        return self._commit._replace(entries=(*self._commit.entries, entry))
+
+    def __repr__(self) -> str:
+        return f"<work of {self._body.names.text(self._body.location)}>"
+
+
+async def transact(
+    store: TransactionStore, body: Body, commit: Commit, doubt: Callable[[], None]
+) -> tuple[Performed, Recorded | None]:
+    """Do the step's work with its commit, until the store has answered; numbers make repeating safe."""
+    work = StepWork(body, commit)
+    pause = BACKOFF_FIRST
+    while True:
+        try:
+            performed = await store.perform(commit, work, is_blocking=not body.is_async)
+            if not isinstance(performed.error, StoreUnavailableError):
+                return performed, work.recorded
+            problem = performed.error
+        except StoreUnavailableError as error:
+            problem = error
+            doubt()
+        except Exception as error:  # noqa: BLE001  refused: nothing was written
+            return Performed(error=error), None
+        _LOG.warning("transaction of %r not acknowledged, repeating: %s", work, problem.title)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, BACKOFF_MAX)
+
+
+def _call(body: Body, tx: Transaction) -> Any:
+    try:
+        result = body.fn(tx, *body.args, **body.kwargs)
+        return _run_through(result, body) if inspect.isawaitable(result) else result
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"a transactional body raised {type(error).__name__}") from error
+
+
+def _run_through(awaitable: Awaitable[Any], body: Body) -> Any:
+    """Run a coroutine that waits for nothing."""
+    steps = awaitable.__await__()
+    try:
+        next(steps)
+    except StopIteration as ended:
+        return ended.value
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+    path = body.names.text(body.location)
+    raise TransactionError(
+        f"transactional step `{path}` waits for something else than its transaction",
+        where=path,
+        why="while its body runs, nobody else can write to the database, not even what it waits for",
+        fix="do what takes time in a step before, and hand its result over",
+    )
