@@ -123,10 +123,12 @@ def golden_programs() -> dict[str, Program]:
             b.branches("race", b.step("undoable"), b.seq(b.step("undoable"), b.sleep(1.0)), **race), ending="rollback"
         ),
         "emits": b.program(
-            b.node("emit", event="blue"), b.step(events=2, emits="blue"), b.node("emit", event="red"), b.step()
+            b.node("emit", event="blue"),
+            b.step("flaky", events=2, emits="blue"),
+            b.step("fatal", op="try_step", events=1),
         ),
         "emits and fails": b.program(b.step("fatal", op="try_step", events=1), b.step("flaky", events=2)),
-        "emits while undoing": b.program(b.step("undoable", events=1), b.step("undoable", events=1), ending="fail"),
+        "emits while undoing": b.program(b.step("undoable", events=1), b.node("emit", event="red"), ending="fail"),
         "emits in a chain": b.program(b.node("emit", event="red"), b.step(), continues=2),
         "streams": b.program(b.node("append"), b.streaming(3), b.node("publish"), b.step(), b.node("append")),
         "a stream that breaks": b.program(b.streaming(3, breaks=2), b.sleep(1.0), b.step()),
