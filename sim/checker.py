@@ -88,7 +88,7 @@ class Checker:
         if method == "apply":
             ending = [commit.run_id for commit in args[0] if getattr(commit.move, "successor", None) is not None]
             self.pending_before = {run_id: {s.number for s in self.pending(run_id)} for run_id in ending}
-        self.events.before(method, args)
+        self.events.before(method, args if method != "perform" else ([args[0]],))
 
     def after(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
         """A call has been performed, whatever its caller will hear of it."""
@@ -110,7 +110,10 @@ class Checker:
                     self._saw_claims(applied.claimed)
             case "perform":
                 applied = [] if answer.applied is None else [answer.applied]
-                check_apply(self, [answer.commit or args[0]][: len(applied)], applied, before, after, now)
+                commits = [answer.commit or args[0]][: len(applied)]
+                check_apply(self, commits, applied, before, after, now)
+                self.events.applied(commits, applied, after)
+                self.live.applied(commits, applied)
                 transactions.check_perform(self, args, answer, is_unchanged=before == after)
             case "cancel":
                 check_cancel(self, answer.runs, after)

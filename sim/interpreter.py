@@ -192,10 +192,10 @@ class Interpreter:
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "receive":
                 message = await ctx.receive(*node["names"], timeout=node["timeout"], name=name)
-                await self._answer(message, path)
+                await self._answer(ctx, message)
                 value = ["got", message.name, message.payload]
             case "wait_any":
-                value = await self._wait_any(ctx, node, path)
+                value = await self._wait_any(ctx, node)
             case "topic":
                 event = await ctx.topic(
                     node["topic"], where=node["where"], since=node["since"], timeout=node["timeout"], name=name
@@ -206,7 +206,7 @@ class Interpreter:
                     *node["names"], count=node["count"], timeout=node["timeout"], name=name
                 )
                 for message in messages:
-                    await self._answer(message, path)
+                    await self._answer(ctx, message)
                 value = ["many", [[message.name, message.payload] for message in messages]]
             case "observe":
                 return ["seen", self._observe(ctx, node)]
@@ -239,15 +239,17 @@ class Interpreter:
         self.seen.append(path)
         return value
 
-    async def _answer(self, message: Message[Any], path: str) -> None:
+    async def _answer(self, ctx: Context | PlainTwin, message: Message[Any]) -> None:
         """Reply to who asked; every third question is refused."""
         if not message.wants_reply:
             return
         mark = message.payload["mark"]
         if int(mark[1:]) % 3:
-            await message.reply({"answer": mark})
+            answer = {"answer": mark}
+            await (ctx.reply(message, answer) if isinstance(ctx, PlainTwin) else message.reply(answer))
         else:
-            await message.refuse(f"refused {mark}")
+            reason = f"refused {mark}"
+            await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
 
     def _observe(self, ctx: Context, node: Node) -> Any:
         name = node["names"][0]
@@ -260,7 +262,7 @@ class Interpreter:
             case _:
                 return ctx.signals.has(name)
 
-    async def _wait_any(self, ctx: Context, node: Node, path: str) -> Any:
+    async def _wait_any(self, ctx: Context, node: Node) -> Any:
         awaited: dict[str, Any] = {"got": signal(*node["names"]), "late": timer(node["timeout"])}
         if "topic" in node:
             awaited["event"] = topic(node["topic"], where=node["where"], since=node["since"])
@@ -269,7 +271,7 @@ class Interpreter:
         if arrived.label == "event":
             return ["any", "event", node["topic"], came]
         if came:
-            await self._answer(came, path)
+            await self._answer(ctx, came)
         return ["any", arrived.label, came and came.name, came and came.payload]
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:

@@ -227,7 +227,7 @@ class Maker:
         if kind.startswith("undoable"):
             node["undo_fails"] = rng.choice(("no", "no", "no", "flaky", "stuck"))
             node["undo_lasts"] = rng.choice((0, 0, 0.02, 0.5))
-        if self._side.random() < 0.2:
+        if node["kind"] == kind and self._side.random() < 0.2:
             node["events"] = self._side.randint(0, 2)
             node["emits"] = self._event() if self._side.random() < 0.5 else None
         return node

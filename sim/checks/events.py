@@ -46,7 +46,9 @@ class Events:
                 for wait in self._waits(run_id)
                 if not any(wait.location in event.locations for event in self._events(run_id))
             ]
-        elif method == "apply" and any(wait.since != "wait" for commit in args[0] for wait in commit.waits or ()):
+        elif method in ("apply", "perform") and any(
+            wait.since != "wait" for commit in args[0] for wait in commit.waits or ()
+        ):
             self._kept = self._list_kept()
             self._stored = {commit.run_id: self._waits(commit.run_id) for commit in args[0]}
 
