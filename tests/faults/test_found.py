@@ -48,7 +48,7 @@ class Host:
 def make_execution(host: Host, **attributes: Any) -> Any:
     execution: Any = object.__new__(Execution)
     given = {"_host": host, "_sent": object(), "_is_over": False, "_running": {}, "_held": [], "_turn": None}
-    for name, value in {**given, "_timer": None, **attributes}.items():
+    for name, value in {**given, "_due": [], "_timer": None, **attributes}.items():
         setattr(execution, name, value)
     return execution
 
