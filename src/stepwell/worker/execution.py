@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, Protocol, assert_never
 
@@ -53,10 +53,9 @@ class Host(Protocol):
     codec: Codec
     routes: Routes
 
-    now: Callable[[], Instant]  # the store's time
-
     @property
     def active(self) -> int: ...
+    def now(self) -> Instant: ...
     def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
     def left(self, execution: Execution) -> None: ...

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any, Protocol
 
 from stepwell.clock import Span
 from stepwell.ids import Incarnation, RunId
@@ -70,7 +70,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> list[Applied]:
+    def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
         """Apply each commit whole or not at all; one fenced commit does not hinder the others.
 
         A commit is FENCED unless the run's owner and epoch equal the fence and its number is one above the last
