@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from stepwell.sinks.base import EmittedEvent, Sink
     from stepwell.sinks.handlers import handler
     from stepwell.sinks.signatures import verify_signature
+    from stepwell.sinks.topics import TopicSink
     from stepwell.sinks.webhooks import Webhook
     from stepwell.stores.base.transactions import Transaction
     from stepwell.sync import SyncEngine, SyncHandle
@@ -144,6 +145,7 @@ __all__ = [
     "SyncEngine",
     "SyncHandle",
     "TopicFullError",
+    "TopicSink",
     "Transaction",
     "TransactionError",
     "TransactionsUnsupportedError",
@@ -237,6 +239,7 @@ _HOMES = {
     "stepwell.sinks.base": ["EmittedEvent", "Sink"],
     "stepwell.sinks.handlers": ["handler"],
     "stepwell.sinks.signatures": ["verify_signature"],
+    "stepwell.sinks.topics": ["TopicSink"],
     "stepwell.sinks.webhooks": ["Webhook"],
     "stepwell.stores.base.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],

@@ -19,6 +19,7 @@ from stepwell.errors import InvalidOptionError
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
+from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.store import Store
 from stepwell.worker.worker import Worker
 
@@ -54,7 +55,11 @@ class Engine(Facade):
         environment = environment or system_environment(threads_max=settings.threads_max)
         registry = Registry(workflows)
         store = open_store(url, environment) if isinstance(url, str) else url
+        sinks = tuple(sinks)
         self._routes = Routes(sinks, lifecycle=lifecycle)
+        for sink in sinks:
+            if isinstance(sink, TopicSink):
+                sink.bind(self.publish)
         whole = _offloading(codec or JsonCodec(), store, offload)
         super().__init__(environment, store, registry, whole, self._routes.announce)
         self._settings = settings

@@ -13,7 +13,6 @@ from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError, StepFailed
 from stepwell.ids import EventId, RunId
 from stepwell.model.failures import FailureRecord
-from stepwell.model.outbox import check_event_name
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting
@@ -30,7 +29,7 @@ from stepwell.replay.primitives.child import (
     run_child,
     run_spawn,
 )
-from stepwell.replay.primitives.emit import run_emit
+from stepwell.replay.primitives.emit import run_emit, what_is_emitted
 from stepwell.replay.primitives.join import OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -242,17 +241,18 @@ class Context(Receiving, Awaiting, Showing):
     # --- messages ---
 
     def emit(
-        self, event: str, payload: Any = None, *, name: str | None = None, repeat: bool = False
+        self, event: str | Event, payload: Any = None, *, name: str | None = None, repeat: bool = False
     ) -> Operation[EventId]:
         """Emit an event to the engine's sinks; its id, which is the same however often the event is delivered.
 
-        It is published with the commit that records it, before the next step begins: a replay emits nothing. Its own
+        It is a name and a payload, or a typed event: `ctx.emit("paid", {...})`, `ctx.emit(Paid(order="42"))`. It is
+        published with the commit that records it, before the next step begins: a replay emits nothing. Its own
         name on the path is `name`, or the event's. Raises where it stands if the payload cannot be encoded.
         """
-        check_event_name(event)
+        called, given = what_is_emitted(event, payload)
         scope = self._scope
-        location, entry = scope.place(name or event, EntryKind.EMIT, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, event, payload))
+        location, entry = scope.place(name or called, EntryKind.EMIT, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, called, given))
 
     # --- parallel ---
 

@@ -13,6 +13,7 @@ from stepwell.model.waits import Since
 from stepwell.replay.context import Context
 from stepwell.replay.operations import Operation
 from stepwell.replay.plain import PlainCode
+from stepwell.replay.primitives.emit import what_is_emitted
 from stepwell.replay.primitives.observe import Absent
 from stepwell.replay.primitives.receive import NO_DEFAULT, Message
 from stepwell.replay.primitives.wait_any import Arrived, Awaited
@@ -180,9 +181,14 @@ class SyncMessages:
         """Wait for the first of several signals, events and timers; what loses stays where it is."""
         return self._code.ask(f"wait_any {name}", lambda: self._ctx.wait_any(name, repeat=repeat, **awaited))
 
-    def emit(self, event: str, payload: Any = None, *, name: str | None = None, repeat: bool = False) -> EventId:
+    def emit(
+        self, event: str | Event, payload: Any = None, *, name: str | None = None, repeat: bool = False
+    ) -> EventId:
         """Emit an event to the engine's sinks; its id, which is the same however often the event is delivered."""
-        return self._code.ask(f"emit {name or event}", lambda: self._ctx.emit(event, payload, name=name, repeat=repeat))
+        return self._code.ask(
+            f"emit {name or what_is_emitted(event, payload)[0]}",
+            lambda: self._ctx.emit(event, payload, name=name, repeat=repeat),
+        )
 
 
 class SyncObserved:

@@ -5,18 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.codec.base import Payload
-from stepwell.errors import StoreError
+from stepwell.errors import InvalidOptionError, StoreError
 from stepwell.ids import EventId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
-from stepwell.model.outbox import Emit, derived_event_id
+from stepwell.model.outbox import Emit, check_event_name, derived_event_id
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.model.topics import Event, topic_of
 from stepwell.replay.bodies import Body, emit_place
 from stepwell.replay.definition import Step
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import stopped
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
+
+
+def what_is_emitted(event: Any, payload: Any) -> tuple[str, Any]:
+    """The name and the payload of what code emits: a typed event is both."""
+    if not isinstance(event, Event):
+        return check_event_name(event), payload
+    name, _ = topic_of(type(event))
+    if payload is not None:
+        raise InvalidOptionError(
+            f"event {name!r} is emitted with a payload of its own and another one",
+            where=name,
+            fix="ctx.emit(Paid(...)), or a name with a payload",
+        )
+    return check_event_name(name), event
 
 
 async def run_emit(scope: Scope, location: Location, entry: Entry | None, name: str, payload: Any) -> EventId:

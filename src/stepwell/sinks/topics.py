@@ -1,0 +1,55 @@
+"""The topics of the engine itself as a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Any, Protocol
+
+from stepwell.clock import Duration
+from stepwell.errors import SinkError
+from stepwell.model.events import Deliver
+from stepwell.model.retries import Retry
+from stepwell.sinks.base import SINK_RETRY, EmittedEvent, check_sink
+
+
+class Publish(Protocol):
+    """How an engine publishes."""
+
+    def __call__(
+        self, topic: str, payload: Any, /, *, deliver: Deliver, retain: Duration | bool | None, event_id: str
+    ) -> Awaitable[int]: ...
+
+
+class TopicSink:
+    """A sink that publishes what runs emit on topics, each event on the topic of its name.
+
+    A topic knows the id of an event, so one that is handed over twice is published once.
+    """
+
+    def __init__(
+        self,
+        events: str | Iterable[str] | None = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        name: str = "topics",
+        retry: Retry = SINK_RETRY,
+        timeout: Duration = "30s",
+    ) -> None:
+        self.name = name
+        self.events = check_sink(name, events, retry, timeout)
+        self.retry = retry
+        self.timeout = timeout
+        self._deliver: Deliver = deliver
+        self._retain = retain
+        self._publish: Publish | None = None
+
+    def bind(self, publish: Publish) -> None:
+        """Publish by this engine. An engine calls it for its own sinks."""
+        self._publish = publish
+
+    async def send(self, event: EmittedEvent, /) -> None:
+        """Publish an event."""
+        if self._publish is None:
+            raise SinkError(f"sink {self.name!r} belongs to no engine", fix="Engine(..., sinks=[TopicSink(...)])")
+        await self._publish(event.name, event.payload, deliver=self._deliver, retain=self._retain, event_id=event.id)
