@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stepwell import Context, Engine, Event, StepwellError, SyncContext, TopicSink, step, workflow
+from stepwell import Context, Engine, Event, Handle, StepwellError, SyncContext, TopicSink, step, workflow
 from stepwell.sinks.base import EmittedEvent
 from tests.cases.harness import Harness
 
@@ -31,12 +31,17 @@ async def thanks(ctx: Context, paid: Paid) -> str:
     return f"thanks for {paid.order}"
 
 
+async def until_all_wait(engine: Engine, runs: list[Handle[str]]) -> None:
+    ids = [run.run_id for run in runs]
+    while {run.status for run in await engine.status_many(ids)} != {"waiting"}:  # noqa: ASYNC110  nobody tells
+        await asyncio.sleep(0.01)
+
+
 async def test_an_emitted_event_reaches_a_run_that_waits_for_it_and_starts_another() -> None:
     async with Engine("memory:", workflows=[pays, ships, thanks], sinks=[TopicSink("Paid")]) as engine:
         engine.on(Paid, start=thanks, key="order")
         waiting = [await engine.start(ships, order) for order in ("1", "2")]
-        while [run.status for run in await engine.status_many([w.run_id for w in waiting])] != ["waiting"] * 2:
-            await asyncio.sleep(0.01)
+        await until_all_wait(engine, waiting)
         await (await engine.start(pays, "2")).result("5s")
 
         assert await waiting[1].result("5s") == "shipped 2"
@@ -59,8 +64,7 @@ async def test_an_event_that_is_handed_over_twice_is_published_once() -> None:
 
         sink.send = twice  # type: ignore[method-assign]
         runs = [await engine.start(ships, "7") for _ in range(2)]
-        while [run.status for run in await engine.status_many([r.run_id for r in runs])] != ["waiting"] * 2:
-            await asyncio.sleep(0.01)
+        await until_all_wait(engine, runs)
         await (await engine.start(pays, "7")).result("5s")
         assert [await run.result("5s") for run in runs] == ["shipped 7"] * 2
         assert len(given) == 1

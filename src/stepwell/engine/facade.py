@@ -153,17 +153,7 @@ class Facade(SignalVerbs, LiveReads):
         new = self._new_runs(started, [self._new(definition, start) for start in starts], Plan(**options))
         created = self._store.transactions.enqueue(transaction, new)
         check_ids(created, new)
-        return [
-            Handle(
-                self,
-                item.run_id,
-                is_new=item.is_new,
-                same_input=item.same_input,
-                output_hint=definition.output_hint,
-                replaced=item.replaced,
-            )
-            for item in created
-        ]
+        return [self._handle(item, item.same_input, definition.output_hint) for item in created]
 
     async def transact(self, work: Callable[[Transaction], T]) -> T:
         """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
@@ -246,17 +236,11 @@ class Facade(SignalVerbs, LiveReads):
         created = await self._create(new)
         check_ids(created, new)
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
-        return [
-            Handle(
-                self,
-                item.run_id,
-                is_new=item.is_new,
-                same_input=is_same,
-                output_hint=started.output_hint,
-                replaced=item.replaced,
-            )
-            for item, is_same in zip(created, same, strict=True)
-        ]
+        return [self._handle(item, is_same, started.output_hint) for item, is_same in zip(created, same, strict=True)]
+
+    def _handle(self, created: Created, is_same: bool, hint: Any) -> Handle[Any]:
+        new, replaced = created.is_new, created.replaced
+        return Handle(self, created.run_id, is_new=new, same_input=is_same, output_hint=hint, replaced=replaced)
 
     async def _has_same_input(self, created: Created, new: NewRun) -> bool:
         """The store compares stored inputs; encrypted ones are never equal, so those are opened."""

@@ -10,8 +10,9 @@ from stepwell.errors import DefinitionError, StepwellError
 from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, record_failure
 from stepwell.model.locations import Location
-from stepwell.replay.definition import Step, find_compensation, find_step, qualified_name, takes
+from stepwell.replay.definition import Step, find_compensation, find_step, takes
 from stepwell.replay.packing import pack, unpack
+from stepwell.replay.step_options import qualified_name
 from stepwell.replay.turn import Turn
 
 _GIVEN_FIRST = ("Context", "SyncContext", "StepContext", "Transaction")

@@ -24,17 +24,15 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import Holder, Strands
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
-from stepwell.model.events import IncomingEvent, is_answered
 from stepwell.model.locations import Location
-from stepwell.model.runs import ChildOutcome, Inbox, Run
-from stepwell.model.signals import Signal
+from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import EntryKind, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 from stepwell.replay import divergence
+from stepwell.replay.arrivals import Armed, Arrival, Arrivals
 from stepwell.replay.bodies import Attempted, Body, Recorded
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
-from stepwell.replay.observations import Observations
 from stepwell.replay.operations import Operation
 from stepwell.replay.step_streams import Outlet
 from stepwell.replay.suspend import Suspend
@@ -42,18 +40,8 @@ from stepwell.replay.suspend import Suspend
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
 
-Arrival = Signal | ChildOutcome | IncomingEvent | None  # None: the deadline passed
 
-
-class _Armed:
-    __slots__ = ("future", "wait")
-
-    def __init__(self, wait: Wait, future: asyncio.Future[Arrival]) -> None:
-        self.wait = wait
-        self.future = future
-
-
-class Turn:
+class Turn(Arrivals):
     """The running code of one workflow, between the world's events."""
 
     def __init__(
@@ -65,15 +53,13 @@ class Turn:
         context: Callable[[Any], Any],
         strands: Strands | None = None,
     ) -> None:
-        self.run = run
+        super().__init__(run, journal)
         self._strands = strands  # for plain functions
         self._owns_strands = strands is None
         self.plain: dict[Holder, None] = {}  # plain functions that have begun and not ended
         self.context = context  # makes the author's surface for a scope
-        self.journal = journal
         self.codec = codec
         self.loop = TurnLoop()  # type: ignore[abstract]
-        self.now = Instant(0)
         self.epoch = run.epoch
         self.bodies: list[Body] = []  # asked for, and not taken yet
         self.transactions: list[Body] = []  # bodies asked for that run inside the commit of their result
@@ -86,17 +72,8 @@ class Turn:
         self._in_flight: set[Body] = set()
         self._settled: deque[tuple[Body, Attempted]] = deque()
         self._replays: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._armed: dict[Location, _Armed] = {}
-        self._deadlines: list[tuple[Instant, int, _Armed]] = []
         self._stored_waits = frozenset(journal.waits.values())
-        self._signals: list[Signal] = []
-        self._seen_signal = 0
-        self._outcomes: dict[Location, ChildOutcome] = {}
-        self.observations: Observations | None = None  # since the code first looked into its mailbox
         self.owed: list[Asked] = []  # received, and not answered yet
-        self._events: dict[int, IncomingEvent] = {}  # by number, which is the order of delivery
-        self._seen_event = 0
-        self._shared_events: set[int] = set()  # a wait has it, and others that it was delivered to may come
         self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
         self._tokens = 0
         self._is_closed = False
@@ -137,20 +114,6 @@ class Turn:
             self._settled.appendleft((body, attempted))
         elif not body.is_unwanted:
             self._settled.append((body, attempted))
-
-    def receive(self, inbox: Inbox) -> None:
-        """What reached the run from outside; what is known already is passed over."""
-        for signal in inbox.signals:
-            if signal.number > self._seen_signal:
-                self._seen_signal = signal.number
-                self._signals.append(signal)
-        for outcome in inbox.children:
-            self._outcomes[outcome.location] = outcome
-        for event in inbox.events:
-            # One that is here still may be for another wait now.
-            if event.number > self._seen_event or event.number in self._events:
-                self._seen_event = max(self._seen_event, event.number)
-                self._events[event.number] = event
 
     def take_bodies(self) -> list[Body]:
         """The bodies asked for since the last call; the caller runs them and settles each."""
@@ -196,43 +159,6 @@ class Turn:
     def is_replaying(self) -> bool:
         """Whether the code is still passing what it did before."""
         return self.journal.unvisited > 0 or bool(self.journal.ahead)
-
-    @property
-    def next_deadline(self) -> Instant | None:
-        """The earliest deadline among the waits, and among the limits of how long they may take."""
-        due = self._next_due()
-        if self.run.max_suspend is None:
-            return due
-        limits = [limit for armed in self._armed.values() if (limit := armed.wait.limit_at) is not None]
-        return min(limits if due is None else [due, *limits], default=None)
-
-    @property
-    def overdue(self) -> Wait | None:
-        """A wait that has lasted longer than the run's `max_suspend`."""
-        if self.run.max_suspend is None:
-            return None
-        waits = [armed.wait for armed in self._armed.values()]
-        return next((wait for wait in waits if wait.limit_at is not None and wait.limit_at <= self.now), None)
-
-    @property
-    def waits(self) -> list[Wait]:
-        """What the code waits for now."""
-        return [armed.wait for armed in self._armed.values()]
-
-    @property
-    def has_deadlines(self) -> bool:
-        """Whether there may be one."""
-        return bool(self._deadlines)
-
-    @property
-    def waits_for_time_only(self) -> bool:
-        """Whether no message can wake the run: a short wait may then be sat out in memory.
-
-        Code that looks into its mailbox is given up even so. It must see what came, also if no hint of it was heard.
-        """
-        return self.observations is None and all(
-            armed.wait.kind in (WaitKind.TIMER, WaitKind.RETRY) for armed in self._armed.values()
-        )
 
     @property
     def has_new_waits(self) -> bool:
@@ -358,7 +284,7 @@ class Turn:
             self._tokens += 1
             limit = self._limit(due_at)
             wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names, where, since, limit)
-        armed = _Armed(wait, self.loop.create_future())
+        armed = Armed(wait, self.loop.create_future())
         self._armed[location] = armed
         if due_at is not None:
             self._tokens += 1
@@ -368,15 +294,6 @@ class Turn:
         finally:
             if self._armed.get(location) is armed:
                 del self._armed[location]
-
-    def is_waiting_at(self, location: Location) -> bool:
-        """Whether the code waits here already."""
-        return location in self._armed
-
-    def disarm(self, location: Location | None) -> None:
-        """Nobody waits here any more: something else may, before the task that did has heard of it."""
-        if location is not None:
-            self._armed.pop(location, None)
 
     async def pass_turn(self, location: Location) -> None:
         """Wait until others have had their turn."""
@@ -401,11 +318,6 @@ class Turn:
         limit = Instant(self.now + self.run.max_suspend)
         return limit if due_at is None or due_at > limit else None
 
-    def _next_due(self) -> Instant | None:
-        while self._deadlines and self._deadlines[0][2].future.done():
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
-
     def _replay_next(self) -> bool:
         while self._replays:
             _, _, future = heapq.heappop(self._replays)
@@ -422,106 +334,9 @@ class Turn:
                 return True
         return False
 
-    def _arrive_next(self) -> bool:
-        return (
-            (bool(self._outcomes) and self._child_next())
-            or (bool(self._signals or self._events) and self._message_next())
-            or (bool(self._deadlines) and self._deadline_next())
-        )
-
-    def _message_next(self) -> bool:
-        """Hand over the signal or event that came first, of those that somebody waits for."""
-        found = self._find_signal() if self._signals else None
-        event = self._find_event() if self._events else None
-        if found is not None and (event is None or found[1].sent_at <= event[1].published_at):
-            armed, signal = found
-            self._signals.remove(signal)
-            armed.future.set_result(signal)
-            return True
-        if event is not None:
-            event[0].future.set_result(event[1])
-            return True
-        return False
-
-    def _find_signal(self) -> tuple[_Armed, Signal] | None:
-        for armed in self._armed.values():
-            if armed.wait.kind is not WaitKind.SIGNAL or armed.future.done():
-                continue
-            for signal in self._signals:
-                if self._may_have(signal, armed.wait.names, armed.wait.location):
-                    return armed, signal
-        return None
-
-    def _may_have(self, signal: Signal, names: tuple[str, ...], at: Location) -> bool:
-        is_named = not names or signal.name in names
-        return is_named and (self.observations is None or self.observations.may_see(signal, at))
-
-    @property
-    def pending_signals(self) -> tuple[Signal, ...]:
-        """What is in the mailbox and not taken, oldest first."""
-        return tuple(self._signals)
-
-    def take_signals(self, names: tuple[str, ...], limit: int, at: Location) -> list[Signal]:
-        """Further pending signals of these names, oldest first."""
-        taken = [signal for signal in self._signals if self._may_have(signal, names, at)][:limit]
-        self._signals = [signal for signal in self._signals if signal not in taken]
-        return taken
-
-    def look(self, names: tuple[str, ...], at: Location) -> list[Signal]:
-        """The pending signals of these names that code at a location may see; they stay where they are."""
-        return [signal for signal in self._signals if signal.ask_id is None and self._may_have(signal, names, at)]
-
-    def drop_signal(self, signal: Signal) -> None:
-        """It is used, or does not fit: no longer in the mailbox, as far as this turn is concerned."""
-        if signal in self._signals:
-            self._signals.remove(signal)
-
     def _release_next(self) -> bool:
         """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
         return self.observations is not None and self.is_idle and self.observations.release_all()
-
-    def _find_event(self) -> tuple[_Armed, IncomingEvent] | None:
-        """An event, and the next wait that it was delivered to; if none of those is left, any that asks for it.
-
-        One at a time, like all results: the others it was delivered to get it before this turn's next commit.
-        """
-        waiting = [armed for armed in self._armed.values() if armed.wait.kind is WaitKind.TOPIC]
-        for number, event in tuple(self._events.items()):
-            asking = [
-                armed
-                for armed in waiting
-                if not armed.future.done() and is_answered(armed.wait, event.topic, event.facets)
-            ]
-            meant = next((armed for armed in asking if armed.wait.location in event.locations), None)
-            if meant is not None:
-                return meant, event
-            if number in self._shared_events:
-                self._shared_events.discard(number)
-                del self._events[number]
-            elif asking:
-                return asking[0], event
-        return None
-
-    def received(self, event: IncomingEvent) -> None:
-        """An event is recorded by a wait: only those that it was delivered to as well get it now."""
-        self._shared_events.add(event.number)
-        self.journal.receive_event(event.number)
-
-    def _child_next(self) -> bool:
-        for location in tuple(self._outcomes):
-            armed = self._armed.get(location)
-            if armed is not None and not armed.future.done():
-                armed.future.set_result(self._outcomes.pop(location))
-                return True
-        return False
-
-    def _deadline_next(self) -> bool:
-        deadline = self._next_due()
-        if deadline is None or deadline > self.now:
-            return False
-        _, _, armed = heapq.heappop(self._deadlines)
-        armed.future.set_result(None)
-        return True
 
     def _check(self) -> None:
         """After the code has gone as far as it can: find what would silently be lost."""

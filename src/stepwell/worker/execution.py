@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import Any, Protocol, assert_never
+from typing import assert_never
 
-from stepwell.clock import SECOND, Instant
-from stepwell.codec.base import Codec
-from stepwell.config import WorkerSettings
-from stepwell.environment import Environment
+from stepwell.clock import SECOND
 from stepwell.errors import ReplayError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.deadlines import deadline_exceeded, waited_too_long
-from stepwell.model.entries import Progress
+from stepwell.model.deadlines import waited_too_long
 from stepwell.model.failures import FailureRecord
-from stepwell.model.live import Append
-from stepwell.model.runs import Claimed, History, Inbox, Run
+from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
-from stepwell.model.workers import Fence
-from stepwell.replay.bodies import Attempted, Body, Raised, Recorded
-from stepwell.replay.definition import Workflow
+from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
-from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
-from stepwell.sinks.routes import Routes
-from stepwell.stores.base.transactions import Performed, TransactionStore
 from stepwell.worker.bodies import run_body
-from stepwell.worker.committer import Committer
-from stepwell.worker.lease import Lease
-from stepwell.worker.links import AttemptLink, Checkpoints
+from stepwell.worker.links import AttemptLink
 from stepwell.worker.outlet import BodyOutlet
-from stepwell.worker.transactions import transact
+from stepwell.worker.transacting import Transacting
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -42,69 +29,8 @@ _LOG = logging.getLogger("stepwell.worker")
 _INLINE_SECONDS, _INLINE_MAX = 0.002, 32
 
 
-class Host(Protocol):
-    """What an execution needs of its worker."""
-
-    environment: Environment
-    settings: WorkerSettings
-    committer: Committer
-    transactions: TransactionStore
-    lease: Lease
-    codec: Codec
-    routes: Routes
-
-    @property
-    def active(self) -> int: ...
-    def now(self) -> Instant: ...
-    def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
-    def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
-    def left(self, execution: Execution) -> None: ...
-    def doubt(self) -> None: ...
-    def adopt(self, claimed: tuple[Claimed, ...]) -> None: ...
-
-
-class Execution:
+class Execution(Transacting):
     """The life of one claim. Everything happens in callbacks of the event loop, one at a time."""
-
-    def __init__(self, host: Host, workflow: Workflow[Any, Any], claimed: Claimed, history: History) -> None:
-        self._host = host
-        self.workflow = workflow
-        self.run: Run = claimed.run
-        self._fence = self._fence_of(claimed)
-        self._number = 0  # of the last commit sent
-        self._acknowledged = 0
-        self._journal = Journal(claimed.run.run_id, history, claimed.run.last_seq)
-        self._turn: Turn | None = None
-        self._sent: Commit | None = None  # the commit in flight
-        self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
-        self._due: list[Body] = []  # asked for, to be run inside the commit of their result
-        self._transacting: Body | None = None  # the one that is: the code stands still meanwhile
-        self._running: dict[Body, asyncio.Task[None]] = {}
-        self._free_runner: asyncio.Task[None] | None = None  # a task that takes the next body
-        self._next: Body | None = None  # the body it took
-        self._checkpoints = Checkpoints()
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
-        self._late: FailureRecord | None = None  # why it stops, if its time is over
-        self._is_over = False
-        self._is_leaving = False
-        self._inbox = claimed.inbox
-        self._outlet: BodyOutlet | None = None
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether its code is not to be kept."""
-        return self._is_leaving
-
-    @property
-    def is_cancelling(self) -> bool:
-        """Whether its forward code is being stopped for a cancel."""
-        return self._is_stopping
-
-    @property
-    def is_over(self) -> bool:
-        """Whether this claim is given up."""
-        return self._is_over
 
     # --- driven by the worker ---
 
@@ -267,10 +193,6 @@ class Execution:
         self._number += 1
         self._send(self._addressed(self._journal.take(self._fence, self._number, waits, move)))
 
-    def _addressed(self, commit: Commit) -> Commit:
-        routes = self._host.routes
-        return routes.address(commit) if commit.emits or routes.announce is not None else commit
-
     def _send(self, commit: Commit) -> None:
         left = self._journal.progress
         if left and isinstance(commit.move, End) and commit.move.status not in KEEPS_CURSORS:
@@ -432,31 +354,6 @@ class Execution:
         if not self._running:
             self._finish_stopped()
 
-    def _append(self, body: Body, append: Append) -> int | None:
-        """A running body appends to a stream: the number of the commit that carries it.
-
-        None if it is too late: a thread goes on after its timeout, and must not mix into the next attempt.
-        """
-        if self._is_over or self._turn is None or body not in self._running or body.is_unwanted:
-            return None
-        self._journal.append(append)
-        if self._sent is None:
-            if self._is_stopping:
-                self._submit(None)
-            else:
-                self._commit_or_start()
-            return self._number
-        return self._number + 1
-
-    def _closed_streams(self) -> set[str]:
-        return self._turn.closed_streams if self._turn is not None else set()
-
-    def _close(self, link: AttemptLink, attempted: Attempted | None) -> None:
-        """What a body said last goes with what came of it."""
-        progress = link.close(attempted)
-        if progress is not None and not self._is_over:
-            self._journal.keep_progress(progress)
-
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
         for body, task in self._running.items():
@@ -468,73 +365,6 @@ class Execution:
         """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
         task.cancel()
         task.add_done_callback(lambda _: self._body_ended(body, None))
-
-    # --- transactional steps ---
-
-    def _begin_transaction(self, turn: Turn) -> bool:
-        """Begin the step that is due first. Its commit takes along what is before it, so it has nothing to wait for."""
-        self._due = [body for body in self._due if not body.is_unwanted]
-        if not self._due or self._is_leaving or not self._host.lease.is_live():
-            return False
-        body = self._due.pop(0)
-        self._number += 1
-        self._sent = commit = self._addressed(self._journal.take(self._fence, self._number, turn.take_waits(), None))
-        self._transacting = body
-        self._running[body] = self._host.spawn_body(self._transact(body, commit))
-        return True
-
-    async def _transact(self, body: Body, commit: Commit) -> None:
-        performed, recorded = await transact(self._host.transactions, body, commit, self._host.doubt)
-        self._transacting = None
-        if not self._is_over:
-            self._transacted(body, commit, performed, recorded)
-
-    def _transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
-        applied = performed.applied
-        if applied is None:
-            # Nothing was written: what was to go along goes now.
-            assert performed.error is not None
-            self._send(commit)
-            self._body_ended(body, Raised(performed.error))
-        elif applied.verdict is Verdict.FENCED:
-            self._answered(applied)
-        elif applied.verdict is Verdict.CANCELLING:
-            # A cancel came first, and the body was not run; the answer to this commit says so again.
-            self._running.pop(body, None)
-            self._send(commit)
-        else:
-            assert recorded is not None
-            self._sent = None
-            self._acknowledged = self._number
-            if self._outlet is not None:
-                self._outlet.acknowledge(self._number)
-            if self._checkpoints.waiting:
-                self._checkpoints.tell(self._acknowledged)
-            self._journal.adopt(recorded.entry)
-            if applied.cancelling and not self._is_stopping:
-                self._begin_stop()
-            self._body_ended(body, recorded)
-
-    # --- what bodies keep while they run ---
-
-    def keep(self, progress: Progress) -> None:
-        """Write how far a body has come, with the next commit."""
-        if self._is_over:
-            return
-        self._journal.keep_progress(progress)
-        if self._sent is None:
-            if self._is_stopping:
-                self._submit(None)
-            else:
-                self._commit_or_start()
-
-    def keep_durably(self, progress: Progress) -> asyncio.Future[None]:
-        """Write how far a body has come; done when that is durable, cancelled if it never will be."""
-        future = self._checkpoints.add(self._number + 1)
-        if self._is_over:
-            future.cancel()
-        self.keep(progress)
-        return future
 
     # --- ends ---
 
@@ -589,21 +419,7 @@ class Execution:
             return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), strands)
         return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, strands)
 
-    def _fence_of(self, claimed: Claimed) -> Fence:
-        return Fence(self._host.lease.incarnation, claimed.run.epoch)
-
     # --- time ---
-
-    def _is_past_deadline(self) -> bool:
-        """Whether the run should have ended by now. A rollback takes the time that it takes."""
-        deadline = self.run.deadline_at
-        return deadline is not None and self.run.status is not RunStatus.COMPENSATING and deadline <= self._host.now()
-
-    def _deadline_exceeded(self) -> FailureRecord:
-        waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
-        path = self._journal.names.text(waits[0].location) if waits else ""
-        assert self.run.deadline_at is not None
-        return deadline_exceeded(self.run.deadline_at, path)
 
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""
@@ -615,8 +431,3 @@ class Execution:
         if deadline is not None:
             delay = max(0.001, (deadline - self._host.now()) / SECOND)
             self._timer = asyncio.get_running_loop().call_later(delay, self.pump)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -14,7 +14,7 @@ from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, RecordedError, UnserialisableError
 from stepwell.model.failures import record_failure
 from stepwell.replay.bodies import Isolated
-from stepwell.replay.definition import qualified_name
+from stepwell.replay.step_options import qualified_name
 from stepwell.worker.isolation.failures import crashed, describe, describe_output, rebuild
 from stepwell.worker.isolation.frames import Failed, Order, Returned, frame_of, parse_answer
 from stepwell.worker.isolation.process import Tail

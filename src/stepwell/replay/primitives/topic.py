@@ -17,10 +17,10 @@ from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.model.topics import Event, topic_of
 from stepwell.model.waits import Since
+from stepwell.replay.arrivals import Arrival
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import decode_value, stopped
 from stepwell.replay.scopes import Scope
-from stepwell.replay.turn import Arrival
 
 E = TypeVar("E")
 T = TypeVar("T", bound=Event)

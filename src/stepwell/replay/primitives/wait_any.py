@@ -16,6 +16,7 @@ from stepwell.model.locations import Location, check_name, named
 from stepwell.model.runs import ChildOutcome
 from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.replay.arrivals import Arrival
 from stepwell.replay.operations import ChildOperation
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.child import await_spawned, find_spawned, read_outcome, write_outcome
@@ -24,7 +25,6 @@ from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Signal, Wanted, wanted
-from stepwell.replay.turn import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,203 @@
+"""Every exception of stepwell.
+
+    StepwellError                       has: code, title, where, why, fix
+    ├── DefinitionError                 the author changes code and redeploys
+    │   ├── DuplicateNameError          SW101
+    │   ├── InvalidNameError            SW102
+    │   ├── InvalidOptionError          SW103
+    │   ├── OutsideStepError            SW131
+    │   ├── TransactionError            SW132
+    │   ├── TransactionsUnsupportedError SW133
+    │   ├── StreamClosedError           SW171
+    │   ├── UnserialisableError         SW301
+    │   └── UnsupportedTypeError        SW303
+    ├── ReplayError                     history and code disagree; the run is paused, nothing was run
+    │   ├── DuplicateLocationError      SW104
+    │   ├── NonDeterministicError       SW121
+    │   ├── UnawaitedOperationError     SW122
+    │   ├── StuckError                  SW123
+    │   ├── ReplyOwedError              SW124
+    │   ├── ReplyTwiceError             SW125
+    │   ├── HistoryDivergedError        SW201
+    │   └── PoisonError                 SW202
+    ├── RunError                        how a run or a part of it ended; an author may catch it
+    │   ├── StepFailed                  SW451
+    │   ├── JoinError                   SW452
+    │   ├── RaceError                   SW453
+    │   ├── ChildFailed                 SW454
+    │   ├── WaitTimeout                 SW455
+    │   ├── RunFailed                   SW456
+    │   ├── RunCancelled                SW457
+    │   ├── RunPaused                   SW458
+    │   ├── RecordedError               SW460
+    │   ├── OutcomeUnknown              SW461
+    │   ├── AskRefused                  SW462
+    │   ├── Unanswered                  SW463
+    │   ├── DeadlineExceeded            SW471
+    │   ├── WaitedTooLong               SW472
+    │   ├── RollbackIncomplete          SW701
+    │   ├── CheckpointMissingError      SW702
+    │   └── ResultTimeout               SW459
+    ├── RequestError                    the caller asked wrongly; nothing was stored
+    │   ├── InvalidInputError           SW310
+    │   ├── PayloadTooLargeError        SW302
+    │   ├── NotFoundError               SW401
+    │   │   └── UnknownWorkflowError    SW402
+    │   ├── InvalidMoveError            SW404
+    │   ├── AlreadyExistsError          SW405
+    │   ├── InvalidKeyError             SW406
+    │   ├── TopicFullError              SW421
+    │   ├── UnknownTopicError           SW422
+    │   └── SignatureError              SW431
+    ├── SinkError                       SW850  an event could not be handed over; it is tried again
+    └── StoreError                      the environment
+        ├── StoreUnavailableError       SW601
+        │   └── StoreFullError          SW602
+        ├── LeaseLostError              SW603
+        ├── SchemaMismatchError         SW611
+        ├── ForeignFileError            SW612
+        ├── StoreNotWritableError       SW613
+        └── CorruptRecordError          SW620
+
+Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `RetryAfter`.
+"""
+
+from __future__ import annotations
+
+from stepwell.errors.authoring import (
+    DefinitionError,
+    DuplicateLocationError,
+    DuplicateNameError,
+    Failure,
+    Fatal,
+    HistoryDivergedError,
+    InvalidNameError,
+    InvalidOptionError,
+    NonDeterministicError,
+    OutsideStepError,
+    PoisonError,
+    ReplayError,
+    ReplyOwedError,
+    ReplyTwiceError,
+    RetryAfter,
+    Rollback,
+    StreamClosedError,
+    StuckError,
+    TransactionError,
+    TransactionsUnsupportedError,
+    UnawaitedOperationError,
+    UnserialisableError,
+    UnsupportedTypeError,
+)
+from stepwell.errors.base import (
+    StepwellError,
+)
+from stepwell.errors.requests import (
+    AlreadyExistsError,
+    InvalidInputError,
+    InvalidKeyError,
+    InvalidMoveError,
+    NotFoundError,
+    PayloadTooLargeError,
+    RequestError,
+    SignatureError,
+    SinkError,
+    TopicFullError,
+    UnknownTopicError,
+    UnknownWorkflowError,
+)
+from stepwell.errors.runs import (
+    AskRefused,
+    CheckpointMissingError,
+    ChildFailed,
+    DeadlineExceeded,
+    JoinError,
+    OutcomeUnknown,
+    RaceError,
+    RecordedError,
+    ResultTimeout,
+    RollbackIncomplete,
+    RunCancelled,
+    RunError,
+    RunFailed,
+    RunPaused,
+    StepFailed,
+    Unanswered,
+    WaitedTooLong,
+    WaitTimeout,
+)
+from stepwell.errors.stores import (
+    CorruptRecordError,
+    ForeignFileError,
+    LeaseLostError,
+    SchemaMismatchError,
+    StoreError,
+    StoreFullError,
+    StoreNotWritableError,
+    StoreUnavailableError,
+)
+
+__all__ = [
+    "AlreadyExistsError",
+    "AskRefused",
+    "CheckpointMissingError",
+    "ChildFailed",
+    "CorruptRecordError",
+    "DeadlineExceeded",
+    "DefinitionError",
+    "DuplicateLocationError",
+    "DuplicateNameError",
+    "Failure",
+    "Fatal",
+    "ForeignFileError",
+    "HistoryDivergedError",
+    "InvalidInputError",
+    "InvalidKeyError",
+    "InvalidMoveError",
+    "InvalidNameError",
+    "InvalidOptionError",
+    "JoinError",
+    "LeaseLostError",
+    "NonDeterministicError",
+    "NotFoundError",
+    "OutcomeUnknown",
+    "OutsideStepError",
+    "PayloadTooLargeError",
+    "PoisonError",
+    "RaceError",
+    "RecordedError",
+    "ReplayError",
+    "ReplyOwedError",
+    "ReplyTwiceError",
+    "RequestError",
+    "ResultTimeout",
+    "RetryAfter",
+    "Rollback",
+    "RollbackIncomplete",
+    "RunCancelled",
+    "RunError",
+    "RunFailed",
+    "RunPaused",
+    "SchemaMismatchError",
+    "SignatureError",
+    "SinkError",
+    "StepFailed",
+    "StepwellError",
+    "StoreError",
+    "StoreFullError",
+    "StoreNotWritableError",
+    "StoreUnavailableError",
+    "StreamClosedError",
+    "StuckError",
+    "TopicFullError",
+    "TransactionError",
+    "TransactionsUnsupportedError",
+    "Unanswered",
+    "UnawaitedOperationError",
+    "UnknownTopicError",
+    "UnknownWorkflowError",
+    "UnserialisableError",
+    "UnsupportedTypeError",
+    "WaitTimeout",
+    "WaitedTooLong",
+]

@@ -1,0 +1,165 @@
+"""What authors change in their code, what happens when code and history disagree, and what authors raise themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepwell.errors.base import StepwellError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+
+# --- the author changes code ---------------------------------------------------------------
+
+
+class DefinitionError(StepwellError):
+    """The author changes code and redeploys."""
+
+    code = "SW100"
+
+
+class DuplicateNameError(DefinitionError):
+    """Two different workflows have one name and version, or two sinks one name."""
+
+    code = "SW101"
+
+
+class InvalidNameError(DefinitionError):
+    """A workflow, step or branch name cannot be part of a path."""
+
+    code = "SW102"
+
+
+class InvalidOptionError(DefinitionError):
+    """An option has a value that can have no meaning, such as a negative duration."""
+
+    code = "SW103"
+
+
+class OutsideStepError(DefinitionError):
+    """A step's context was used where no attempt of that step is running."""
+
+    code = "SW131"
+
+
+class TransactionError(DefinitionError):
+    """A transactional step did what would break its transaction, such as committing it; what it wrote is undone."""
+
+    code = "SW132"
+
+
+class TransactionsUnsupportedError(DefinitionError):
+    """The store cannot commit an author's own rows with the record."""
+
+    code = "SW133"
+
+
+class StreamClosedError(DefinitionError):
+    """Something was appended to a stream after its workflow had closed it."""
+
+    code = "SW171"
+
+
+class UnserialisableError(DefinitionError):
+    """A value cannot be stored; the message names the field and its type."""
+
+    code = "SW301"
+
+
+class UnsupportedTypeError(DefinitionError):
+    """An annotation names a type that no codec can read back."""
+
+    code = "SW303"
+
+
+# --- history and code disagree -------------------------------------------------------------
+
+
+class ReplayError(StepwellError):
+    """History and code disagree: the run is paused and nothing was run."""
+
+    code = "SW200"
+
+
+class DuplicateLocationError(ReplayError):
+    """Two operations in one scope share a name."""
+
+    code = "SW104"
+
+
+class NonDeterministicError(ReplayError):
+    """Workflow code touched the outside world other than through an operation."""
+
+    code = "SW121"
+
+
+class UnawaitedOperationError(ReplayError):
+    """An operation was created and never awaited, so it would silently not happen."""
+
+    code = "SW122"
+
+
+class StuckError(ReplayError):
+    """Workflow code awaits something that no operation will ever complete."""
+
+    code = "SW123"
+
+
+class ReplyOwedError(ReplayError):
+    """A message that must be answered was not, and the next one was asked for."""
+
+    code = "SW124"
+
+
+class ReplyTwiceError(ReplayError):
+    """A message was answered a second time."""
+
+    code = "SW125"
+
+
+class HistoryDivergedError(ReplayError):
+    """This code took another path than the run recorded."""
+
+    code = "SW201"
+
+
+class PoisonError(ReplayError):
+    """The run killed or stalled its worker too often without any progress."""
+
+    code = "SW202"
+
+
+# --- raised by authors ---------------------------------------------------------------------
+
+
+class Fatal(Exception):  # noqa: N818
+    """Raise in a step body: this failure is final, do not retry."""
+
+
+class RetryAfter(Exception):  # noqa: N818
+    """Raise in a step body: try again after `delay` (a duration such as "30s")."""
+
+    def __init__(self, delay: str | float | timedelta, message: str = "") -> None:
+        super().__init__(message or f"retry after {delay}")
+        self.delay = delay
+
+
+class Rollback(Exception):  # noqa: N818
+    """Raise in a workflow or step: undo what was done, down to checkpoint `to` if given."""
+
+    def __init__(self, reason: str = "rollback", *, to: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.to = to
+
+
+class Failure(Exception):  # noqa: N818
+    """Raise in a workflow or step: a planned business failure, kept verbatim and never retried."""
+
+    def __init__(self, reason: str, data: Any = None) -> None:
+        if not reason.strip():
+            raise InvalidOptionError("a failure needs a reason", fix='raise Failure("out of stock", {...})')
+        super().__init__(reason)
+        self.reason = reason
+        self.data = data

@@ -1,0 +1,197 @@
+"""How a run or a part of it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stepwell.errors.base import StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.model.failures import FailureRecord
+
+
+# --- how a run or a part of it ended -------------------------------------------------------
+
+
+class RunError(StepwellError):
+    """How a run or a part of it ended; an author may catch it in the workflow."""
+
+    code = "SW450"
+
+
+class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except`
+    """A step failed for good. Carries the original error as text, never as an object."""
+
+    code = "SW451"
+
+    def __init__(self, path: str, failure: FailureRecord, attempts: int) -> None:
+        super().__init__(
+            f"step {path} failed after {attempts} attempt{'s' if attempts != 1 else ''}: {failure.summary}",
+            where=path,
+            why=failure.why,
+            fix=failure.fix,
+        )
+        self.path = path
+        self.failure = failure
+        self.attempts = attempts
+
+
+class JoinError(RunError):
+    """One or more branches of a join failed; `errors` has the failing ones by name."""
+
+    code = "SW452"
+
+    def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
+        super().__init__(f"{len(errors)} of the branches of join {path} failed: {', '.join(errors)}", where=path)
+        self.path = path
+        self.errors = dict(errors)
+
+
+class RaceError(RunError):
+    """Every branch of a race failed; `errors` has them all by name."""
+
+    code = "SW453"
+
+    def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
+        super().__init__(f"all {len(errors)} branches of race {path} failed: {', '.join(errors)}", where=path)
+        self.path = path
+        self.errors = dict(errors)
+
+
+class ChildFailed(RunError):  # noqa: N818
+    """A child run did not complete; `status` and `failure` say how it ended."""
+
+    code = "SW454"
+
+    def __init__(self, path: str, run_id: str, status: str, failure: FailureRecord | None) -> None:
+        cause = f": {failure.summary}" if failure else ""
+        super().__init__(f"child {path} ({run_id}) ended as {status}{cause}", where=path)
+        self.path = path
+        self.run_id = run_id
+        self.status = status
+        self.failure = failure
+
+
+class WaitTimeout(RunError):  # noqa: N818
+    """Nothing arrived before the wait's deadline."""
+
+    code = "SW455"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"nothing arrived at {path} before its deadline", where=path)
+        self.path = path
+
+
+class RunFailed(RunError):  # noqa: N818
+    """The awaited run ended as failed or compensated."""
+
+    code = "SW456"
+
+    def __init__(self, run_id: str, status: str, failure: FailureRecord | None) -> None:
+        cause = failure.summary if failure else "no cause was recorded"
+        super().__init__(
+            f"run {run_id} {status}: {cause}",
+            where=failure.path if failure else "",
+            why=failure.why if failure else "",
+            fix=failure.fix if failure else "",
+        )
+        self.run_id = run_id
+        self.status = status
+        self.failure = failure
+
+
+class RunCancelled(RunError):  # noqa: N818
+    """The awaited run was cancelled."""
+
+    code = "SW457"
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
+class RunPaused(RunError):  # noqa: N818
+    """The awaited run is paused because its code and its history disagree; it will not move by itself."""
+
+    code = "SW458"
+
+    def __init__(self, run_id: str, failure: FailureRecord | None) -> None:
+        super().__init__(
+            f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
+            where=failure.path if failure else "",
+            why=failure.why if failure else "",
+            fix=(failure.fix if failure and failure.fix else f"mend the code, then engine.resume({run_id!r})"),
+        )
+        self.run_id = run_id
+        self.failure = failure
+
+
+class RecordedError(RunError):
+    """An error of workflow code that was recorded and is raised again from its record."""
+
+    code = "SW460"
+
+    def __init__(self, failure: FailureRecord) -> None:
+        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.fix)
+        self.failure = failure
+
+
+class OutcomeUnknown(RunError):  # noqa: N818
+    """An at-most-once step was started and its worker died: whether it took effect is not known."""
+
+    code = "SW461"
+
+
+class AskRefused(RunError):  # noqa: N818
+    """The run refused what it was asked; the title is its reason."""
+
+    code = "SW462"
+
+
+class Unanswered(RunError):  # noqa: N818
+    """The run that was asked will not reply: it has ended, or stands still until a person acts."""
+
+    code = "SW463"
+
+
+class DeadlineExceeded(RunError):  # noqa: N818
+    """A run had not ended when its deadline came. It is the failure of that run, never raised inside it."""
+
+    code = "SW471"
+
+
+class WaitedTooLong(RunError):  # noqa: N818
+    """A run waited at one place for longer than its `max_suspend`. It is the failure of that run."""
+
+    code = "SW472"
+
+
+class RollbackIncomplete(RunError):  # noqa: N818
+    """A compensation failed for good; the run is parked with the rest of its stack intact."""
+
+    code = "SW701"
+
+    def __init__(self, run_id: str, failure: FailureRecord | None, remaining: int) -> None:
+        super().__init__(
+            f"rollback of run {run_id} is incomplete: {remaining} effects are not undone"
+            + (f"; {failure.summary}" if failure else ""),
+            where=failure.path if failure else "",
+            fix=f"remove the cause, then engine.resume_rollback({run_id!r})",
+        )
+        self.run_id = run_id
+        self.failure = failure
+        self.remaining = remaining
+
+
+class CheckpointMissingError(RunError):
+    """A `Rollback` named a checkpoint that this run has not passed."""
+
+    code = "SW702"
+
+
+class ResultTimeout(RunError):  # noqa: N818
+    """The run had not ended, or not answered, when the caller stopped waiting; the run itself goes on."""
+
+    code = "SW459"

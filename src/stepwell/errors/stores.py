@@ -1,0 +1,55 @@
+"""The environment: stores, files and leases."""
+
+from __future__ import annotations
+
+from stepwell.errors.base import StepwellError
+
+# --- the environment -----------------------------------------------------------------------
+
+
+class StoreError(StepwellError):
+    """The environment: the store or its file."""
+
+    code = "SW600"
+
+
+class StoreUnavailableError(StoreError):
+    """The store did not answer. The write may or may not have happened; repeating it is safe."""
+
+    code = "SW601"
+
+
+class StoreFullError(StoreUnavailableError):
+    """The disk is full. Nothing was written; work goes on when there is space again."""
+
+    code = "SW602"
+
+
+class LeaseLostError(StoreError):
+    """This worker's lease has run out; others may own its runs now."""
+
+    code = "SW603"
+
+
+class SchemaMismatchError(StoreError):
+    """The database was made by a newer stepwell."""
+
+    code = "SW611"
+
+
+class ForeignFileError(StoreError):
+    """The file is not a stepwell database, or is damaged."""
+
+    code = "SW612"
+
+
+class StoreNotWritableError(StoreError):
+    """The database's file or folder cannot be written."""
+
+    code = "SW613"
+
+
+class CorruptRecordError(StoreError):
+    """A stored value cannot be read back."""
+
+    code = "SW620"

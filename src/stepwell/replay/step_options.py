@@ -1,0 +1,101 @@
+"""What may be said about a step, and what has no meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stepwell.clock import Duration, Span, span
+from stepwell.errors import InvalidOptionError
+from stepwell.model.locations import check_name
+from stepwell.model.retries import DEFAULT_RETRY, Retry
+from stepwell.replay.bodies import Isolated, Isolation, Size
+from stepwell.replay.budgets import Budget, budget_of
+from stepwell.replay.revival import know_types
+
+Durability = Literal["normal", "deferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What a step does besides its body."""
+
+    name: str = ""
+    retry: Retry = DEFAULT_RETRY
+    timeout: Span | None = None
+    compensate: Callable[..., Any] | None = None
+    durability: Durability = "normal"
+    repeat: bool = False
+    at_most_once: bool = False
+    isolate: Isolation | None = None
+    memory_max: Size | None = None
+    emits: str | None = None
+    budget: Budget | None = None
+    transaction: bool = False
+
+
+def qualified_name(fn: Callable[..., Any]) -> str:
+    """Module and name of a function: how a stored record refers to it."""
+    return f"{getattr(fn, '__module__', '')}:{getattr(fn, '__qualname__', type(fn).__name__)}"
+
+
+def options_of(
+    body: Callable[..., Any],
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    budget: Duration | Budget | None = None,
+    raises: Iterable[type[Exception]] = (),
+    **rest: Any,
+) -> StepOptions:
+    retry = retry or DEFAULT_RETRY
+    know_types(raises)
+    know_types(retry.give_up_on)
+    if isinstance(retry.retry_on, tuple):
+        know_types(retry.retry_on)
+    name = name or str(getattr(body, "__name__", type(body).__name__))
+    return StepOptions(
+        name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
+        retry=retry,
+        timeout=None if timeout is None else span(timeout, what="timeout"),
+        budget=budget_of(budget),
+        **rest,
+    )
+
+
+def check_budget(fn: Callable[..., Any], options: StepOptions, takes_context: bool) -> None:
+    """Refuse a budget that nobody would ask about."""
+    if not takes_context:
+        why, fix = "only its `StepContext` tells a body how much is left", "annotate its first parameter: StepContext"
+    elif isinstance(fn, Isolated):
+        why, fix = "a body in a process of its own has no way to give its slot back", 'leave out isolate="process"'
+    elif options.at_most_once:
+        why, fix = "a body that runs at most once cannot be run again to go on", "leave out at_most_once or budget"
+    else:
+        return
+    raise InvalidOptionError(f"step {options.name!r} has a budget", where=qualified_name(fn), why=why, fix=fix)
+
+
+def check_transaction(fn: Callable[..., Any], options: StepOptions, takes_transaction: bool) -> None:
+    """Refuse what a transaction cannot do."""
+    refused = {
+        "timeout": options.timeout is not None,
+        "at_most_once": options.at_most_once,
+        'durability="deferred"': options.durability == "deferred",
+        "isolate": options.isolate is not None,
+    }
+    if not takes_transaction:
+        why, fix = "the transaction is given as the first argument", "annotate the first parameter: tx: Transaction"
+    elif not options.transaction:
+        why, fix = "only a transactional step is given a transaction", "write @step(transaction=True)"
+    elif options.emits is not None:
+        why, fix = "its record is made inside the transaction, where nothing is emitted", "call ctx.emit after the step"
+    elif any(refused.values()):
+        name = next(name for name, is_given in refused.items() if is_given)
+        why, fix = f"{name} means nothing there: it takes effect exactly once, or not at all", f"leave out {name}"
+    else:
+        return
+    title = f"step {options.name!r} cannot be transactional as it is"
+    raise InvalidOptionError(title, where=qualified_name(fn), why=why, fix=fix)

@@ -1,0 +1,140 @@
+"""What an execution is made of, and what it needs of its worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stepwell.clock import Instant
+from stepwell.codec.base import Codec
+from stepwell.config import WorkerSettings
+from stepwell.environment import Environment
+from stepwell.model.commits import Applied, Commit, Move
+from stepwell.model.deadlines import deadline_exceeded
+from stepwell.model.failures import FailureRecord
+from stepwell.model.runs import Claimed, History, Run
+from stepwell.model.states import RunStatus
+from stepwell.model.waits import Wait
+from stepwell.model.workers import Fence
+from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.definition import Workflow
+from stepwell.replay.journal import Journal
+from stepwell.replay.turn import Turn
+from stepwell.sinks.routes import Routes
+from stepwell.stores.base.transactions import TransactionStore
+from stepwell.worker.committer import Committer
+from stepwell.worker.lease import Lease
+from stepwell.worker.links import Checkpoints
+from stepwell.worker.outlet import BodyOutlet
+
+if TYPE_CHECKING:
+    from stepwell.worker.execution import Execution
+
+
+class Host(Protocol):
+    """What an execution needs of its worker."""
+
+    environment: Environment
+    settings: WorkerSettings
+    committer: Committer
+    transactions: TransactionStore
+    lease: Lease
+    codec: Codec
+    routes: Routes
+
+    @property
+    def active(self) -> int: ...
+    def now(self) -> Instant: ...
+    def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+    def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
+    def left(self, execution: Execution) -> None: ...
+    def doubt(self) -> None: ...
+    def adopt(self, claimed: tuple[Claimed, ...]) -> None: ...
+
+
+class Owning:
+    """The state of one claim, and what follows from that alone."""
+
+    def __init__(self, host: Host, workflow: Workflow[Any, Any], claimed: Claimed, history: History) -> None:
+        self._host = host
+        self.workflow = workflow
+        self.run: Run = claimed.run
+        self._fence = self._fence_of(claimed)
+        self._number = 0  # of the last commit sent
+        self._acknowledged = 0
+        self._journal = Journal(claimed.run.run_id, history, claimed.run.last_seq)
+        self._turn: Turn | None = None
+        self._sent: Commit | None = None  # the commit in flight
+        self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
+        self._due: list[Body] = []  # asked for, to be run inside the commit of their result
+        self._transacting: Body | None = None  # the one that is: the code stands still meanwhile
+        self._running: dict[Body, asyncio.Task[None]] = {}
+        self._free_runner: asyncio.Task[None] | None = None  # a task that takes the next body
+        self._next: Body | None = None  # the body it took
+        self._checkpoints = Checkpoints()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
+        self._late: FailureRecord | None = None  # why it stops, if its time is over
+        self._is_over = False
+        self._is_leaving = False
+        self._inbox = claimed.inbox
+        self._outlet: BodyOutlet | None = None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its code is not to be kept."""
+        return self._is_leaving
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether its forward code is being stopped for a cancel."""
+        return self._is_stopping
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this claim is given up."""
+        return self._is_over
+
+    def _addressed(self, commit: Commit) -> Commit:
+        routes = self._host.routes
+        return routes.address(commit) if commit.emits or routes.announce is not None else commit
+
+    def _fence_of(self, claimed: Claimed) -> Fence:
+        return Fence(self._host.lease.incarnation, claimed.run.epoch)
+
+    def _is_past_deadline(self) -> bool:
+        """Whether the run should have ended by now. A rollback takes the time that it takes."""
+        deadline = self.run.deadline_at
+        return deadline is not None and self.run.status is not RunStatus.COMPENSATING and deadline <= self._host.now()
+
+    def _deadline_exceeded(self) -> FailureRecord:
+        waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
+        path = self._journal.names.text(waits[0].location) if waits else ""
+        assert self.run.deadline_at is not None
+        return deadline_exceeded(self.run.deadline_at, path)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- what the parts of an execution ask of the whole ---
+
+    def _commit_or_start(self) -> None:
+        raise NotImplementedError
+
+    def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
+        raise NotImplementedError
+
+    def _send(self, commit: Commit) -> None:
+        raise NotImplementedError
+
+    def _answered(self, applied: Applied) -> None:
+        raise NotImplementedError
+
+    def _begin_stop(self) -> None:
+        raise NotImplementedError
+
+    def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
+        raise NotImplementedError
