@@ -250,8 +250,9 @@ class Turn(Arrivals):
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
 
-    def begin_transaction(self, body: Body) -> None:
-        """Ask for a body that runs inside the commit of its result."""
+    def begin_transaction(self, body: Body, record: Callable[[Any, Instant], tuple[Entry, Any]]) -> None:
+        """Ask for a body that runs inside the commit of its result, which is made by `record`."""
+        body.record = record
         self.transactions.append(body)
         self._in_flight.add(body)
 

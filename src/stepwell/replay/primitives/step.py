@@ -133,11 +133,9 @@ async def perform(
         )
         if step.takes_context:
             body.progress = turn.journal.progress.get(location)
-            body.budget = options.budget
-            body.may_yield = not options.at_most_once
+            body.budget, body.may_yield = options.budget, not options.at_most_once
         if step.takes_transaction:
-            body.record = _recorder(turn, location, kind, step, first_at, number, args, kwargs)
-            turn.begin_transaction(body)
+            turn.begin_transaction(body, _recorder(turn, location, kind, step, first_at, number, args, kwargs))
         else:
             turn.bodies.append(body)
         try:
@@ -145,27 +143,32 @@ async def perform(
         except asyncio.CancelledError:
             turn.abandon(body)
             raise
+        if isinstance(attempted, Succeeded):
+            stored = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
+            if not isinstance(stored, Raised):
+                return stored
+            attempted = stored
         if isinstance(attempted, Recorded):
             return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
             number, counted = number - 1, counted - 1  # the same attempt goes on
             await turn.pass_turn(location)
             continue
-        if isinstance(attempted, Succeeded):
-            stored = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
-            if not isinstance(stored, Raised):
-                return stored
-            attempted = stored
         decision = _after_failure(turn, location, attempted, step, number, counted)
+        if isinstance(decision, GiveUp):
+            return _give_up(turn, location, kind, decision.failure, turn.now - first_at, number), None
         failure = encode_failure(decision.failure)
-        next_at = decision.at if isinstance(decision, RetryAt) else None
-        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, next_at))
-        if next_at is None and kind is EntryKind.STEP:
-            took = turn.now - first_at
-            return turn.journal.record(location, kind, EntryStatus.FAILED, failure, turn.now, took, number), None
-        if next_at is None:
-            raise UndoFailed(decision.failure)
-        await turn.wait(location, WaitKind.RETRY, next_at)
+        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, decision.at))
+        await turn.wait(location, WaitKind.RETRY, decision.at)
+
+
+def _give_up(turn: Turn, location: Location, kind: EntryKind, failure: FailureRecord, took: int, number: int) -> Entry:
+    """Record the last attempt, and of a step that it has failed; an undo raises."""
+    stored = encode_failure(failure)
+    turn.journal.record_attempt(Attempt(location, number, turn.now, stored, None))
+    if kind is not EntryKind.STEP:
+        raise UndoFailed(failure)
+    return turn.journal.record(location, kind, EntryStatus.FAILED, stored, turn.now, took, number)
 
 
 def _store(
