@@ -70,6 +70,34 @@ async def test_sm_03_the_first_recorded_value_stays(harness: Harness, ledger: Le
     assert ledger.lines == ["draw"]
 
 
+async def test_sm_04_a_heartbeat_moves_the_time_of_a_step_and_the_lease_outlasts_it(harness: Harness, ledger: Ledger):
+    async def long(info: StepContext) -> str:
+        for number in range(4):
+            ledger.note("beat")
+            info.heartbeat({"number": number})
+            await asyncio.sleep(10)
+        return "done"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(long)
+
+    worker = await harness.worker(flow, lease="10s")
+    run = await worker.start(flow)
+    await harness.advance("5s")
+    first = (await harness.status(run)).progress[0]
+    await harness.worker(flow, lease="10s")
+    await harness.advance("10s")
+    second = (await harness.status(run)).progress[0]
+    await harness.advance("30s")
+
+    assert (first.state, second.state) == ({"number": 0}, {"number": 1})
+    assert second.at - first.at >= timedelta(seconds=9)
+    assert await harness.result(run) == "done"
+    assert ledger.lines == ["beat"] * 4
+    assert (await harness.status(run)).progress == ()
+
+
 async def test_sm_06_a_repeated_step_is_numbered_in_order(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> list[int]:

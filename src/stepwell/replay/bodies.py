@@ -106,9 +106,9 @@ class Yielded:
     """The body gave its slot back, and goes on later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorded:
-    """The body of a transactional step returned, and its entry is durable."""
+    """The body returned, and its entry is made; that of a transactional step is durable."""
 
     entry: Entry
     value: Any

@@ -94,11 +94,9 @@ async def perform(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Entry, Any]:
-    """Attempt a step until it succeeds or fails for good, and record that; gives the entry and the value as it will
-    be replayed.
+    """Attempt a step until it succeeds or fails for good, and record that; the entry, and the value as replayed.
 
-    The final failure of an undo is recorded as an attempt only, so that a later rollback may try again: it raises
-    `UndoFailed`.
+    The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
     past = turn.journal.attempts.get(location)
@@ -144,21 +142,17 @@ async def perform(
             turn.abandon(body)
             raise
         if isinstance(attempted, Succeeded):
-            stored = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
-            if not isinstance(stored, Raised):
-                return stored
-            attempted = stored
+            attempted = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
         if isinstance(attempted, Recorded):
             return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
-            number, counted = number - 1, counted - 1  # the same attempt goes on
             await turn.pass_turn(location)
+            number, counted = number - 1, counted - 1  # the same attempt goes on
             continue
         decision = _after_failure(turn, location, attempted, step, number, counted)
         if isinstance(decision, GiveUp):
             return _give_up(turn, location, kind, decision.failure, turn.now - first_at, number), None
-        failure = encode_failure(decision.failure)
-        turn.journal.record_attempt(Attempt(location, number, turn.now, failure, decision.at))
+        turn.journal.record_attempt(Attempt(location, number, turn.now, encode_failure(decision.failure), decision.at))
         await turn.wait(location, WaitKind.RETRY, decision.at)
 
 
@@ -182,7 +176,7 @@ def _store(
     number: int,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> tuple[Entry, Any] | Raised:
+) -> Recorded | Raised:
     """Record a value; one that cannot be stored is a failure that no retry can mend."""
     options, hint = step.options_, step.signature.returns
     try:
@@ -202,7 +196,7 @@ def _store(
     entry = turn.journal.record(
         location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
     )
-    return entry, decoded
+    return Recorded(entry, decoded)
 
 
 def _recorder(
