@@ -37,7 +37,7 @@ def look_sees_what_is_gone() -> Patches:
 
     def consume(self: Observations, signals: Any) -> None:
         for signal in tuple(signals):
-            if signal.number not in self._turn.journal.pending.consumed:
+            if signal.number not in self._turn.journal.pending.rest.consumed:
                 self._turn.journal.consume(signal.number)
 
     return [(Observations, "_consume", consume)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NewType, Protocol
 
 from stepwell.errors import InvalidOptionError
@@ -70,6 +71,7 @@ def span(duration: Duration, *, what: str = "duration") -> Span:
     return Span(micros)
 
 
+@lru_cache(maxsize=256)
 def _parse(text: str, what: str) -> int:
     total, end = 0.0, 0
     for part in _PART.finditer(text):

@@ -21,10 +21,9 @@ from stepwell.model.workers import Fence
 
 
 @dataclass(slots=True)
-class Pending:
-    """What the next commit will carry."""
+class Rest:
+    """What few commits carry."""
 
-    entries: list[Entry] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     cursors: dict[Location, Cursor] = field(default_factory=dict)
     ended_cursors: list[Location] = field(default_factory=list)
@@ -39,7 +38,29 @@ class Pending:
     appends: list[Append] = field(default_factory=list)
     progress: dict[Location, Progress] = field(default_factory=dict)
     ended_progress: list[Location] = field(default_factory=list)
-    is_urgent: bool = False  # something that must be durable before the next effect
+
+
+class Pending:
+    """What the next commit will carry. Nearly always that is entries alone, so the rest is made when it is needed."""
+
+    __slots__ = ("_rest", "entries", "is_urgent")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.is_urgent = False  # something that must be durable before the next effect
+        self._rest: Rest | None = None
+
+    @property
+    def rest(self) -> Rest:
+        """What is not entries, to be added to."""
+        if self._rest is None:
+            self._rest = Rest()
+        return self._rest
+
+    @property
+    def rest_if_any(self) -> Rest | None:
+        """What is not entries, if there was ever any."""
+        return self._rest
 
 
 class Journal:
@@ -160,31 +181,31 @@ class Journal:
     def record_attempt(self, attempt: Attempt) -> None:
         """Append a failed attempt, or the start of an at-most-once one."""
         self.attempts.setdefault(attempt.location, []).append(attempt)
-        self.pending.attempts.append(attempt)
+        self.pending.rest.attempts.append(attempt)
         self.pending.is_urgent = True
 
     def keep_progress(self, progress: Progress) -> None:
         """A body has come further. It is durable with the next commit, which is due now."""
         self.progress[progress.location] = progress
-        self.pending.progress[progress.location] = progress
+        self.pending.rest.progress[progress.location] = progress
         self.pending.is_urgent = True
 
     def end_progress(self, location: Location) -> None:
         """A step is done, or no longer needed: how far its body had come is forgotten."""
         if self.progress.pop(location, None) is not None:
-            self.pending.progress.pop(location, None)
-            self.pending.ended_progress.append(location)
+            self.pending.rest.progress.pop(location, None)
+            self.pending.rest.ended_progress.append(location)
 
     def move_cursor(self, cursor: Cursor) -> None:
         """A loop has come further. Not urgent: without it, recorded iterations are replayed."""
         self.cursors[cursor.location] = cursor
-        self.pending.cursors[cursor.location] = cursor
+        self.pending.rest.cursors[cursor.location] = cursor
 
     def end_cursor(self, location: Location) -> None:
         """A loop is over."""
         self.cursors.pop(location, None)
-        self.pending.cursors.pop(location, None)
-        self.pending.ended_cursors.append(location)
+        self.pending.rest.cursors.pop(location, None)
+        self.pending.rest.ended_cursors.append(location)
 
     def trim(self, first: Location, end: Location) -> None:
         """Forget a range of keys; what can still be undone stays."""
@@ -193,47 +214,47 @@ class Journal:
                 del self.entries[location]
         # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
         self.visited -= {found for found in self.visited if first <= found < end and found not in self.entries}
-        for table in (self.attempts, self.cursors, self.waits, self.pending.cursors):
+        for table in (self.attempts, self.cursors, self.waits, self.pending.rest.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]
         for location in [found for found in self.progress if first <= found < end]:
             self.end_progress(location)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
-        self.pending.trims.append((first, end))
+        self.pending.rest.trims.append((first, end))
         self.pending.is_urgent = True
 
     def consume(self, number: int) -> None:
         """A signal was used; it is consumed in the commit that carries its use."""
-        self.pending.consumed.append(number)
+        self.pending.rest.consumed.append(number)
 
     def refuse(self, number: int, reason: str) -> None:
         """A signal does not fit; it is set aside with the next commit."""
-        self.pending.refused.append(Refusal(number, reason))
+        self.pending.rest.refused.append(Refusal(number, reason))
 
     def reply(self, reply: Reply) -> None:
         """Somebody who asked is answered with the next commit."""
-        self.pending.replies.append(reply)
+        self.pending.rest.replies.append(reply)
 
     def receive_event(self, number: int) -> None:
         """An event was used, perhaps by several waits; it leaves the inbox in the commit that carries its use."""
-        self.pending.received[number] = None
+        self.pending.rest.received[number] = None
 
     def start_child(self, child: NewRun) -> None:
         """A child begins with the next commit."""
-        self.pending.children.append(child)
+        self.pending.rest.children.append(child)
         self.pending.is_urgent = True
 
     def emit(self, emit: Emit) -> None:
         """An event is published with the commit that carries the entry recorded beside it."""
-        self.pending.emits.append(emit)
+        self.pending.rest.emits.append(emit)
 
     def publish(self, name: str, value: bytes) -> None:
         """Show a value with the next commit. Not urgent: it makes no commit of its own."""
-        self.pending.published[name] = Published(name, self.position, value)
+        self.pending.rest.published[name] = Published(name, self.position, value)
 
     def append(self, append: Append) -> None:
         """Append to a stream with the next commit."""
-        self.pending.appends.append(append)
+        self.pending.rest.appends.append(append)
         self.pending.is_urgent = True
 
     def undo_stack(self, floor: int) -> list[Entry]:
@@ -241,44 +262,33 @@ class Journal:
         stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
         return sorted(stack, reverse=True)
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether there is anything to commit."""
-        pending = self.pending
-        return bool(
-            pending.is_urgent
-            or pending.entries
-            or pending.cursors
-            or pending.ended_cursors
-            or pending.consumed
-            or pending.refused
-            or pending.replies
-        )
-
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:
         """Everything that is not committed yet, as one commit."""
         pending, self.pending = self.pending, Pending()
+        names, entries, rest = self.names.take_new(), tuple(pending.entries), pending.rest_if_any
+        if rest is None:
+            return Commit(self.run_id, fence, number, names, entries, (), (), (), (), (), (), waits, move)
         return Commit(
             self.run_id,
             fence,
             number,
-            self.names.take_new(),
-            tuple(pending.entries),
-            tuple(pending.attempts),
-            tuple(pending.cursors.values()),
-            tuple(pending.ended_cursors),
-            tuple(pending.trims),
-            tuple(pending.consumed),
-            tuple(pending.children),
+            names,
+            entries,
+            tuple(rest.attempts),
+            tuple(rest.cursors.values()),
+            tuple(rest.ended_cursors),
+            tuple(rest.trims),
+            tuple(rest.consumed),
+            tuple(rest.children),
             waits,
             move,
-            tuple(pending.refused),
-            tuple(pending.replies),
-            tuple(pending.received),
-            tuple(pending.emits),
+            tuple(rest.refused),
+            tuple(rest.replies),
+            tuple(rest.received),
+            tuple(rest.emits),
             None,
-            tuple(pending.published.values()) if pending.published else (),
-            tuple(pending.appends) if pending.appends else (),
-            tuple(pending.progress.values()) if pending.progress else (),
-            tuple(pending.ended_progress) if pending.ended_progress else (),
+            tuple(rest.published.values()),
+            tuple(rest.appends),
+            tuple(rest.progress.values()),
+            tuple(rest.ended_progress),
         )

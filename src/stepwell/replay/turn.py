@@ -34,7 +34,6 @@ from stepwell.replay.bodies import Attempted, Body, Recorded
 from stepwell.replay.journal import Journal
 from stepwell.replay.loop import TurnLoop
 from stepwell.replay.operations import Operation
-from stepwell.replay.step_streams import Outlet
 from stepwell.replay.suspend import Suspend
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class Turn(Arrivals):
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
-        self.outlet: Outlet | None = None  # where running bodies put what they stream
         self.closed_streams: set[str] = set()
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()

@@ -19,8 +19,6 @@ from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.turn import Turn
 from stepwell.worker.bodies import run_body
-from stepwell.worker.links import AttemptLink
-from stepwell.worker.outlet import BodyOutlet
 from stepwell.worker.transacting import Transacting
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -209,11 +207,7 @@ class Execution(Transacting):
         if self._is_over or commit is None:
             return
         if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
-            self._acknowledged = self._number
-            if self._outlet is not None:
-                self._outlet.acknowledge(self._number)
-            if self._checkpoints.waiting:
-                self._checkpoints.tell(self._acknowledged)
+            self._acknowledge()
             self._commit_or_start()
             return
         match verdict:
@@ -239,11 +233,7 @@ class Execution(Transacting):
                 assert_never(verdict)
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
-        self._acknowledged = self._number
-        if self._outlet is not None:
-            self._outlet.acknowledge(self._number)
-        if self._checkpoints.waiting:
-            self._checkpoints.tell(self._acknowledged)
+        self._acknowledge()
         match move:
             case None if self._is_stopping:
                 if not self._running:
@@ -310,7 +300,7 @@ class Execution(Transacting):
         while following is not None:
             body, attempted = following, None
             committer = host.committer
-            link = body.link = AttemptLink(self, body, host) if body.takes_context else None
+            link = self._open_link(body) if body.takes_context else None
             try:
                 attempted = await run_body(body, host.environment.executor)
                 if link is not None:
@@ -406,13 +396,6 @@ class Execution(Transacting):
         self.pump()
 
     def _new_turn(self, inbox: Inbox) -> Turn:
-        turn = self._begin_turn(inbox)
-        if self._outlet is None:
-            self._outlet = BodyOutlet(self._host.codec, self._closed_streams, self._append)
-        turn.outlet = self._outlet
-        return turn
-
-    def _begin_turn(self, inbox: Inbox) -> Turn:
         host = self._host
         strands = host.environment.executor.strands
         if self.run.status is RunStatus.COMPENSATING:

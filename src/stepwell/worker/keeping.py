@@ -8,11 +8,20 @@ from stepwell.model.entries import Progress
 from stepwell.model.live import Append
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.worker.links import AttemptLink
+from stepwell.worker.outlet import BodyOutlet
 from stepwell.worker.owning import Owning
 
 
 class Keeping(Owning):
     """Progress and streams of running bodies: written by the run's own commits, under its fence."""
+
+    def _open_link(self, body: Body) -> AttemptLink:
+        """Connect a body that takes a context to this execution, while it runs."""
+        if self._outlet is None:
+            self._outlet = BodyOutlet(self._host.codec, self._closed_streams, self._append)
+        body.outlet = self._outlet
+        body.link = link = AttemptLink(self, body, self._host)
+        return link
 
     def _append(self, body: Body, append: Append) -> int | None:
         """A running body appends to a stream: the number of the commit that carries it.

@@ -100,6 +100,14 @@ class Owning:
         routes = self._host.routes
         return routes.address(commit) if commit.emits or routes.announce is not None else commit
 
+    def _acknowledge(self) -> None:
+        """The last commit is durable: tell bodies that wait for that."""
+        self._acknowledged = self._number
+        if self._outlet is not None:
+            self._outlet.acknowledge(self._number)
+        if self._checkpoints.waiting:
+            self._checkpoints.tell(self._number)
+
     def _fence_of(self, claimed: Claimed) -> Fence:
         return Fence(self._host.lease.incarnation, claimed.run.epoch)
 

@@ -47,11 +47,7 @@ class Transacting(Keeping):
         else:
             assert recorded is not None
             self._sent = None
-            self._acknowledged = self._number
-            if self._outlet is not None:
-                self._outlet.acknowledge(self._number)
-            if self._checkpoints.waiting:
-                self._checkpoints.tell(self._acknowledged)
+            self._acknowledge()
             self._journal.adopt(recorded.entry)
             if applied.cancelling and not self._is_stopping:
                 self._begin_stop()

@@ -127,7 +127,6 @@ async def perform(
             counted >= options.retry.max_attempts,
             turn.loop.create_future(),
             codec=turn.codec,
-            outlet=turn.outlet,
         )
         if step.takes_context:
             body.progress = turn.journal.progress.get(location)
