@@ -93,7 +93,9 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
         key = (wait.location, wait.kind)
         if wait.kind is not WaitKind.RETRY and shadow.deadlines.setdefault(key, wait.due_at) != wait.due_at:
             checker.violate("I24", shadow.run_id, f"the deadline of {shadow.path(wait.location)} was changed")
-        if wait.kind is not WaitKind.RETRY and shadow.limits.setdefault(key, wait.limit_at) != wait.limit_at:
+        # A child may be waited for in one place and then in another: that is a wait of its own.
+        limited = (wait.location, wait.token if wait.kind is WaitKind.CHILD else wait.kind)
+        if wait.kind is not WaitKind.RETRY and shadow.limits.setdefault(limited, wait.limit_at) != wait.limit_at:
             checker.violate("I24", shadow.run_id, f"the limit of {shadow.path(wait.location)} was changed")
     _check_move(checker, shadow, commit, following, now)
 

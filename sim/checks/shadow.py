@@ -24,7 +24,7 @@ class Shadow:
     undoable: dict[Location, Entry] = field(default_factory=dict)  # by the location of their undo
     closed: list[Location] = field(default_factory=list)  # ended joins, races and loops
     deadlines: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
-    limits: dict[tuple[Location, WaitKind], Instant | None] = field(default_factory=dict)
+    limits: dict[tuple[Location, WaitKind | int], Instant | None] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
     loops: set[Location] = field(default_factory=set)  # begun, with a cursor, and not ended
     progress: dict[Location, Progress] = field(default_factory=dict)  # of long steps

@@ -101,9 +101,12 @@ class Arrivals:
         return location in self._armed
 
     def disarm(self, location: Location | None) -> None:
-        """Nobody waits here any more: something else may, before the task that did has heard of it."""
+        """Nobody waits here any more: something else may, before the task that did has heard of it. That is a wait of
+        its own then, whether or not this one was stored.
+        """
         if location is not None:
             self._armed.pop(location, None)
+            self.journal.waits.pop(location, None)
 
     def _next_due(self) -> Instant | None:
         while self._deadlines and self._deadlines[0][2].future.done():

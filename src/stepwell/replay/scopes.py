@@ -98,12 +98,12 @@ class Scope:
                 raise turn.diverge(divergence.wait_changed(journal.names.text(location), wait.kind.value, kind))
         return entry
 
-    def saw(self, entry: Entry) -> None:
-        """A result reaches the code: its time becomes the scope's."""
+    def saw(self, entry: Entry, *, uses_signals: bool = True) -> None:
+        """A result reaches the code: its time becomes the scope's, and it has used the signals that were seen here."""
         if entry.at > self.time:
             self.time = entry.at
         observations = self.turn.observations
-        if observations is not None:
+        if observations is not None and uses_signals:
             observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
 
     def ended(self) -> None:

@@ -75,12 +75,13 @@ async def run_step(
     turn = scope.turn
     if entry is None:
         entry, value = await perform(scope, location, EntryKind.STEP, step, args, kwargs)
-        scope.saw(entry)
+        # What a transaction has recorded is durable already: no signal could be consumed with it.
+        scope.saw(entry, uses_signals=not step.takes_transaction)
         if entry.status is EntryStatus.DONE:
             return value
     else:
         await turn.in_order(entry)
-        scope.saw(entry)
+        scope.saw(entry, uses_signals=not step.takes_transaction)
         if entry.status is EntryStatus.DONE:
             return decode_recorded(turn, entry, step.signature.returns)
     raise step_failed(turn.journal.names.text(location), decode_failure(entry.value), entry.attempts)

@@ -1,0 +1,70 @@
+"""What happens where two features meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Transaction, done, step, timer, workflow
+from tests.cases.harness import Harness
+from tests.cases.stores import STORES
+
+
+@pytest.fixture(params=["live", "yield"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_signals_seen_before_a_transactional_step_are_consumed_though_its_worker_dies(mode: str):
+    harness = Harness(STORES["sqlite"](), mode)
+
+    @step(transaction=True)
+    def write(tx: Transaction) -> str:
+        return "written"
+
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        seen = ctx.signals.latest("news")
+        return [seen.payload if seen else None, await ctx.step(write)]
+
+    client = await harness.client()
+    run = await client.start(flow, key="k")
+    await client.signal("k", "news", "sunny")
+    worker = await harness.worker(flow, lease="5s")
+
+    async def die(name: str) -> None:
+        if name == "transactions.perform":
+            worker.crash()
+
+    worker.wire.after = die
+    await harness.drain()
+    await harness.worker(flow, lease="5s", sweep_every="1s")
+    await harness.advance("30s")
+
+    assert await harness.result(run) == ["sunny", "written"]
+    assert await client.do(client.engine.unread_signals(run.run_id)) == []
+    await harness.close()
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_a_child_that_is_awaited_again_is_another_wait_with_a_limit_of_its_own(mode: str, store: str):
+    harness = Harness(STORES[store](), mode)
+
+    @workflow
+    async def slow(ctx: Context) -> str:
+        await ctx.sleep("long", "15s")
+        return "slow"
+
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        child = ctx.child(slow)
+        first = await ctx.wait_any(child=done(child), late=timer("6s"))
+        return [first.label, await child]
+
+    worker = await harness.worker(flow, slow)
+    run = await worker.start(flow, max_suspend="10s")
+    await harness.advance("1m")
+
+    assert await harness.result(run) == ["late", "slow"]
+    await harness.close()
