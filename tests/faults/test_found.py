@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.commits import Applied, BeginRollback, Commit, Verdict
+from stepwell.model.commits import Applied, BeginRollback, Commit, Park, Verdict
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
 from stepwell.model.runs import NewRun
 from stepwell.model.states import RunStatus
@@ -143,6 +144,36 @@ async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_
 
     assert freed == [None]
     assert worker.offer() is not None
+
+
+async def test_nothing_is_freed_while_it_is_unknown_whether_a_commit_gave_its_run_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, freed = make_worker(), []
+    answer: asyncio.Future[list[Applied]] = asyncio.get_running_loop().create_future()
+
+    async def relinquish(*_: Any) -> list[RunId]:
+        freed.append(True)
+        return []
+
+    async def apply(*_: Any) -> list[Applied]:
+        return await answer
+
+    monkeypatch.setattr(worker._store.runs, "relinquish", relinquish)
+    monkeypatch.setattr(worker._store.runs, "apply", apply)
+    await worker._register()
+    park = Commit(RunId("r"), Fence(worker.lease.incarnation, 1), 1, move=Park(None))
+    worker.committer.submit(park, lambda applied: None)
+    await asyncio.sleep(0)
+    worker.doubt()
+
+    await worker._claim_once()
+    assert freed == []
+    answer.set_result([Applied(Verdict.APPLIED)])
+    await asyncio.sleep(0.01)
+    await worker._claim_once()
+
+    assert freed == [True]
 
 
 class HandClock:

@@ -33,6 +33,8 @@ class Committer:
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
+        # The store has been asked to apply commits, and what became of them is not known yet.
+        self.is_asking = False
         # Whoever set it calls `write_now` before it gives the loop back.
         self.is_attended = False
         # Entered while an answer is on its way that may bring claims.
@@ -106,6 +108,7 @@ class Committer:
                 # Only children that begin here can be claimed by a commit.
                 offer = self._offer() if any([commit.children for commit in commits]) else None
                 if offer is None:
+                    self.is_asking = True
                     return await self._runs.apply(commits)
                 with self.awaiting():
                     return await self._runs.apply(commits, offer)
@@ -118,6 +121,8 @@ class Committer:
                 if len(commits) > 1:
                     return [(await self._apply([commit]))[0] for commit in commits]
                 return [await self._set_aside(commits[0], error)]
+            finally:
+                self.is_asking = False
         return [Applied(Verdict.FENCED)] * len(commits)
 
     async def _set_aside(self, commit: Commit, error: Exception) -> Applied:

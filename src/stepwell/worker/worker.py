@@ -236,8 +236,10 @@ class Worker:
     async def _claim_once(self) -> float | None:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
-            if self._answers_due:
-                return PAUSE  # what they bring is ours, and would be freed under our feet
+            if self._answers_due or self.committer.is_asking:
+                # What they bring is ours, and would be freed under our feet; and what they give up may be ours again, by a
+                # claim that we have not heard of, and would be kept.
+                return PAUSE
             await self._relinquish()
         offer = self.offer()
         if offer is None:
