@@ -237,8 +237,8 @@ class Worker:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
             if self._answers_due or self.committer.is_asking:
-                # What they bring is ours, and would be freed under our feet; and what they give up may be ours again, by a
-                # claim that we have not heard of, and would be kept.
+                # What they bring is ours, and would be freed under our feet. What they give up may be ours again, by a
+                # claim that we never heard of, and would be kept.
                 return PAUSE
             await self._relinquish()
         offer = self.offer()
