@@ -123,3 +123,43 @@ async def test_a_long_row_of_steps_that_never_wait_leaves_the_loop_to_others(har
 
     assert await harness.result(run) == 500
     assert max(after - before for before, after in itertools.pairwise(turns)) <= 40
+
+
+async def test_a_body_that_is_held_back_and_not_wanted_any_more_does_not_keep_the_run(harness: Harness):
+    async def lasts(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def first_one_then_another(ctx: Context) -> float:
+        await ctx.step("one", lasts, 0.2)
+        return await ctx.step("another", lasts, 5)
+
+    async def winner(ctx: Context) -> float:
+        return await ctx.step("winner", lasts, 0.5)
+
+    async def beside(ctx: Context) -> float:
+        return await ctx.step("beside", lasts, 0)
+
+    async def race(ctx: Context) -> float:
+        return (await ctx.race("race", {"loser": first_one_then_another, "winner": winner})).value
+
+    @workflow
+    async def flow(ctx: Context) -> object:
+        await ctx.join("join", {"beside": beside, "race": race})
+        return (await ctx.receive("go")).payload
+
+    worker = await harness.worker(flow)
+
+    async def take_long(name: str) -> None:
+        if name == "runs.apply":
+            await asyncio.sleep(1)
+
+    worker.wire.after = take_long
+    run = await worker.start(flow, key="k")
+    await harness.advance("20s")
+    assert (await harness.status(run)).status == "waiting"
+    client = await harness.client()
+    await client.signal("k", "go", "gone")
+    await harness.advance("20s")
+
+    assert await harness.result(run) == "gone"

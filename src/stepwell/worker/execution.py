@@ -143,11 +143,13 @@ class Execution(Transacting):
         except Exception as error:  # noqa: BLE001  a defect stops this run and no other
             _LOG.exception("run %s stopped by a defect", self.run.run_id)
             turn.diverge(ReplayError(f"stepwell itself failed on this run: {type(error).__name__}: {error}"))
-        for body in turn.unwanted:
-            task = self._running.get(body)
-            if task is not None:
-                self._cancel(body, task)
-        turn.unwanted.clear()
+        if turn.unwanted:
+            for body in turn.unwanted:
+                task = self._running.get(body)
+                if task is not None:
+                    self._cancel(body, task)
+            turn.unwanted.clear()
+            self._held = [(barrier, body) for barrier, body in self._held if not body.is_unwanted]
 
     def _commit_or_start(self) -> None:
         turn = self._turn
