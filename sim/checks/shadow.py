@@ -57,6 +57,7 @@ class Shadow:
 
     def forget(self, location: Location) -> None:
         """A failed entry that a retry removed: it may be recorded again, and so may a race's trimmed losers."""
+        self.closed = [at for at in self.closed if at in self.entries or not at.startswith(location)]
         self.closed = [at for at in self.closed if at != location]
         for at in [
             one for one in self.ever if one.startswith(location) and (one == location or one not in self.entries)
