@@ -23,7 +23,7 @@ from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
-from sim.sabotage_transactions import TRANSACTION_SWITCHES
+from sim.sabotage_transactions import MEANWHILE_SWITCHES, TRANSACTION_SWITCHES
 from sim.world import Report, place_of, simulate
 
 Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
@@ -47,6 +47,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **SQLITE_START_SWITCHES,
     **LONG_STEP_SWITCHES,
     **TRANSACTION_SWITCHES,
+    **MEANWHILE_SWITCHES,
 }
 
 
@@ -66,13 +67,13 @@ def _switch(name: str) -> Switch:
 
 
 EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
-SWITCHES = {name: switch for name, switch in EVERY.items() if name not in RARE_SWITCHES}
+SWITCHES = {name: switch for name, switch in EVERY.items() if name not in {**RARE_SWITCHES, **MEANWHILE_SWITCHES}}
 
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
     sqlite = {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}
-    if name in {**sqlite, **TRANSACTION_SWITCHES}:
+    if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES}:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
     memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}

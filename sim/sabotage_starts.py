@@ -123,7 +123,7 @@ def debounce_takes_a_run_for_planned() -> Patches:
 
 def tied_children_left() -> Patches:
     """Children that end with their parent go on."""
-    return [(commits, "cancel_tied", lambda tx, row: None)]
+    return [(commits, "cancel_tied", lambda tx, row, announce: None)]
 
 
 START_SWITCHES: dict[str, Callable[[], Patches]] = {

@@ -112,10 +112,11 @@ TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
         sqlite_failed_rows_stay,
         sqlite_repetition_works_again,
         sqlite_result_not_adopted,
-        sqlite_code_goes_on_meanwhile,
     )
 }
 # Hardly any seed has a worker that lost its run just before a transaction; tests/faults/test_transactions.py has.
 RARE_TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
     "sqlite-rows-before-the-fence": sqlite_rows_before_the_fence
 }
+# Few seeds have something that comes just while a transaction is on its way.
+MEANWHILE_SWITCHES: dict[str, Callable[[], Patches]] = {"sqlite-code-goes-on-meanwhile": sqlite_code_goes_on_meanwhile}

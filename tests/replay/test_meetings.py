@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -67,4 +68,37 @@ async def test_a_child_that_is_awaited_again_is_another_wait_with_a_limit_of_its
     await harness.advance("1m")
 
     assert await harness.result(run) == ["late", "slow"]
+    await harness.close()
+
+
+async def test_what_comes_while_a_transaction_is_on_its_way_is_recorded_after_it(mode: str):
+    harness = Harness(STORES["sqlite"](), mode)
+
+    @step(transaction=True)
+    def write(tx: Transaction) -> str:
+        return "written"
+
+    async def waits(ctx: Context) -> str:
+        await ctx.sleep("short", 0.2)
+        return "waited"
+
+    async def writes(ctx: Context) -> str:
+        return await ctx.step(write)
+
+    @workflow
+    async def flow(ctx: Context) -> dict[str, Any]:
+        return await ctx.join("both", {"waits": waits, "writes": writes})
+
+    worker = await harness.worker(flow)
+
+    async def take_long(name: str) -> None:
+        if name == "transactions.perform":
+            await asyncio.sleep(1)
+
+    worker.wire.before = take_long
+    run = await worker.start(flow)
+    await harness.advance("20s")
+
+    assert await harness.result(run) == {"waits": "waited", "writes": "written"}
+    assert [entry.path for entry in await harness.history(run)][:2] == ["both/writes/write", "both/waits/short"]
     await harness.close()
