@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.measures import mapping, resume, w1, w2, w3, w8
+from bench.measures import commits_shared, mapping, resume, w1, w2, w3, w8
 from bench.waiting import signal_to_step, waiting_runs
 
 
@@ -60,6 +60,10 @@ async def _measure(folder: Path, report: Report) -> None:
     p50, p99, per_run = await w3(folder)
     line("W3  start to result of a 1-step run, p50/p99 ms", f"{p50:.2f} / {p99:.2f}")
     line("W3  commits per 1-step run", f"{per_run:.2f}", "2", per_run <= 2.02)
+    emitting, signalled, children = await commits_shared(folder)
+    line("  of one that emits three events", f"{emitting:.2f}", "2: events share them", emitting <= 2.02)
+    line("commits from a signal to the end of the run", f"{signalled:.2f}", "signal, receipt, step and end")
+    line("commits of a parent with a 1-step child", f"{children:.2f}", "start, child, its end, claim, end")
     rates = {}
     for steps in (100, 1_000, 10_000):
         _say(f"W8 {steps}")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.raw import raw_commits
-from bench.workflows import WORKFLOWS, mapped, sequence, sequence_then_wait
-from stepwell import Engine, Start, WorkerSettings
+from bench.workflows import WORKFLOWS, mapped, parenting, sequence, sequence_then_wait, telling, waiting
+from stepwell import EmittedEvent, Engine, Start, WorkerSettings, handler
 from stepwell.environment import system_environment
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -102,6 +102,36 @@ async def w3(folder: Path, count: int = 500) -> tuple[float, float, float]:
         per_run = (bench.database.commits - commits) / count
     times.sort()
     return times[count // 2], times[count * 99 // 100], per_run
+
+
+async def commits_shared(folder: Path, count: int = 100) -> tuple[float, float, float]:
+    """Commits of a 1-step run with three events, of a run from its signal to its end, and of a parent with a child."""
+    environment = system_environment()
+    database = SqliteDatabase(str(folder / "shared.db"))
+    store = SqliteStore(environment, folder / "shared.db", runner=Writer(database))
+    sinks = [handler(_forget, name="nobody", events="none.*")]
+    async with Engine(store, workflows=WORKFLOWS, environment=environment, sinks=sinks) as engine:
+        await (await engine.start(telling)).result()
+        before = database.commits
+        for _ in range(count):
+            await (await engine.start(telling)).result()
+        emitting, before = (database.commits - before) / count, database.commits
+        for _ in range(count):
+            await (await engine.start(parenting)).result()
+        children = (database.commits - before) / count
+        runs = await engine.start_many(waiting, [Start()] * count)
+        ids = [run.run_id for run in runs]
+        while {run.status for run in await engine.status_many(ids) if run} != {"waiting"}:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        before = database.commits
+        for run in runs:
+            await run.signal("go")
+            await run.result()
+        return emitting, (database.commits - before) / count, children
+
+
+def _forget(_: EmittedEvent) -> None:
+    """A sink that wants nothing of what is emitted here."""
 
 
 async def w8(folder: Path, steps: int) -> tuple[float, float]:

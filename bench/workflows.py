@@ -47,6 +47,21 @@ async def mapped(ctx: Context, items: int) -> int:
     return len(await ctx.map("all", one, range(items), limit=1_000))
 
 
+@workflow
+async def telling(ctx: Context) -> int:
+    """One step, and three events that tell of it."""
+    number = await ctx.step(tick, 0)
+    for name in ("one", "two", "three"):
+        await ctx.emit(name, number)
+    return number
+
+
+@workflow
+async def parenting(ctx: Context) -> int:
+    """One child of one step."""
+    return await ctx.child(sequence, 1)
+
+
 RESUMED: list[float] = []  # when a step of `waiting` began
 
 
@@ -63,4 +78,4 @@ async def waiting(ctx: Context) -> None:
     await ctx.step(note_resumed)
 
 
-WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped, waiting]
+WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped, waiting, telling, parenting]
