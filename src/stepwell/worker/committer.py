@@ -33,8 +33,8 @@ class Committer:
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
-        self.asked = 0  # how often the store was asked to apply commits
-        self.is_asking = False  # what became of the last ones is not known yet
+        # The store has been asked to apply commits, and what became of them is not known yet.
+        self.is_asking = False
         # Whoever set it calls `write_now` before it gives the loop back.
         self.is_attended = False
         # Entered while an answer is on its way that may bring claims.
@@ -107,9 +107,8 @@ class Committer:
             try:
                 # Only children that begin here can be claimed by a commit.
                 offer = self._offer() if any([commit.children for commit in commits]) else None
-                self.asked += 1
-                self.is_asking = True
                 if offer is None:
+                    self.is_asking = True
                     return await self._runs.apply(commits)
                 with self.awaiting():
                     return await self._runs.apply(commits, offer)

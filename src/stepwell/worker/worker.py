@@ -66,7 +66,6 @@ class Worker:
         self._wake = asyncio.Event()
         self._is_draining = False
         self._in_doubt = False
-        self._asked_in_doubt = 0  # commits that the store had been asked to apply when the doubt came
         self._is_settling = False  # asking the store to free what we do not know of
         self._answers_due = 0  # requests on their way that may claim runs for us
         self._loops: list[asyncio.Task[None]] = []
@@ -220,7 +219,6 @@ class Worker:
     def doubt(self) -> None:
         """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
         self._in_doubt = True
-        self._asked_in_doubt = self.committer.asked
         self._wake.set()
 
     # --- loops ---
@@ -238,7 +236,7 @@ class Worker:
     async def _claim_once(self) -> float | None:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
-            if self._answers_due or (self.committer.is_asking and self.committer.asked <= self._asked_in_doubt):
+            if self._answers_due or self.committer.is_asking:
                 # What they bring is ours, and would be freed under our feet. What they give up may be ours again, by a
                 # claim that we never heard of, and would be kept.
                 return PAUSE
