@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Transaction, done, step, timer, workflow
+from stepwell import Context, StepContext, Transaction, done, step, timer, workflow
 from tests.cases.harness import Harness
 from tests.cases.stores import STORES
 
@@ -101,4 +101,41 @@ async def test_what_comes_while_a_transaction_is_on_its_way_is_recorded_after_it
 
     assert await harness.result(run) == {"waits": "waited", "writes": "written"}
     assert [entry.path for entry in await harness.history(run)][:2] == ["both/writes/write", "both/waits/short"]
+    await harness.close()
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_what_a_loser_of_a_race_said_last_is_not_kept(mode: str, store: str):
+    harness = Harness(STORES[store](), mode)
+
+    async def beats(info: StepContext) -> None:
+        for number in range(100):
+            info.heartbeat(number)  # the first is written at once, the others within a second
+            await asyncio.sleep(0.1)
+
+    async def lasts() -> str:
+        await asyncio.sleep(0.55)
+        return "won"
+
+    async def loser(ctx: Context) -> None:
+        await ctx.step(beats)
+
+    async def winner(ctx: Context) -> str:
+        return await ctx.step(lasts)
+
+    @workflow
+    async def flow(ctx: Context) -> Any:
+        won = await ctx.race("race", {"loser": loser, "winner": winner})
+        await ctx.receive("go")
+        return won.value
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow, key="k")
+    await harness.advance("10s")
+
+    view = await harness.status(run)
+    assert (view.status, view.progress) == ("waiting", ())
+    await worker.signal("k", "go")
+    await harness.advance("10s")
+    assert await harness.result(run) == "won"
     await harness.close()

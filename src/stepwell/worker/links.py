@@ -190,6 +190,8 @@ class AttemptLink:
             self._timer.cancel()
         for future in self._waiting:
             future.cancel()
+        if self._body.is_unwanted:
+            return None  # its place is forgotten already, and must stay so
         if isinstance(attempted, Yielded):
             self._turns += 1
             return self._progress()
@@ -216,10 +218,14 @@ class AttemptLink:
 
     def _write(self) -> None:
         self._is_planned = False
-        if self._is_dirty and not self._is_over:
+        if self._is_dirty and not self._is_over and not self._body.is_unwanted:
             self._keeper.keep(self._take())
 
     def _write_durably(self) -> asyncio.Future[None]:
+        if self._body.is_unwanted:
+            unkept: asyncio.Future[None] = self._loop.create_future()
+            unkept.cancel()
+            return unkept
         future = self._keeper.keep_durably(self._take())
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
