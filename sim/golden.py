@@ -60,7 +60,11 @@ class _Builder:
 def golden_programs() -> dict[str, Program]:
     """Every program by its name."""
     b = _Builder()
-    join, race = {"on_error": "wait_all"}, {"first": "success"}
+    return {**_steps(b), **_waits(b), **_branches(b), **_families(b), **_undoing(b), **_shown(b)}
+
+
+def _steps(b: _Builder) -> dict[str, Program]:
+    join = {"on_error": "wait_all"}
     return {
         "one step": b.program(b.step()),
         "three steps": b.program(b.step(), b.step(), b.step()),
@@ -86,6 +90,12 @@ def golden_programs() -> dict[str, Program]:
         ),
         "at most once": b.program(b.step("once_only"), b.step()),
         "timeout": b.program(b.step("timed", lasts=0.1)),
+    }
+
+
+def _waits(b: _Builder) -> dict[str, Program]:
+    join = {"on_error": "wait_all"}
+    return {
         "once and clock": b.program(b.node("once"), b.node("clock"), b.step(), b.node("clock")),
         "short sleep": b.program(b.step(), b.sleep(0.01), b.step()),
         "long sleep": b.program(b.step(), b.sleep(3.0), b.step()),
@@ -100,6 +110,13 @@ def golden_programs() -> dict[str, Program]:
             b.node("wait_any", names=["a"], timeout=1.0, topic="x", where=None, since="wait"), b.step()
         ),
         "first of a child and a timer": b.program(b.child(b.sleep(1.0), within=0.2), b.step()),
+    }
+
+
+def _branches(b: _Builder) -> dict[str, Program]:
+    join = {"on_error": "wait_all"}
+    race = {"first": "success"}
+    return {
         "join": b.program(b.branches("join", b.step(), b.sleep(), b.step("flaky"), **join), b.step()),
         "join fails fast": b.program(b.branches("join", b.step("fatal"), b.step(lasts=0.3), on_error="fail_fast")),
         "race": b.program(b.branches("race", b.step(lasts=0.3), b.step(), b.sleep(1.0), **race), b.step()),
@@ -108,11 +125,22 @@ def golden_programs() -> dict[str, Program]:
         "loop": b.program(b.loop(b.step()), b.step()),
         "loop that commits seldom": b.program(b.loop(b.step(), times=5, commit_every=2, trim_every=3)),
         "loop with waits": b.program(b.loop(b.seq(b.step("undoable"), b.sleep(0.4)), keep=1)),
+    }
+
+
+def _families(b: _Builder) -> dict[str, Program]:
+    return {
         "child": b.program(b.child(b.step(), key=True), b.step()),
         "failing child": b.program(b.node("try", body=b.child(b.step("undoable"), ending="fail")), b.step()),
         "continuing child": b.program(b.child(b.step(), continues=1), b.step()),
         "spawn": b.program(b.node("spawn", program=b.program(b.step())), b.step()),
         "continue": b.program(b.step(), b.receive(0.1, op="receive_many"), continues=2),
+    }
+
+
+def _undoing(b: _Builder) -> dict[str, Program]:
+    race = {"first": "success"}
+    return {
         "rollback": b.program(b.step("undoable"), b.step("undoable"), b.step(), ending="rollback"),
         "rollback to a checkpoint": b.program(
             b.step("undoable"), b.node("checkpoint"), b.step("undoable"), b.step("undoable"), ending="rollback_to"
@@ -122,6 +150,13 @@ def golden_programs() -> dict[str, Program]:
         "rollback after a race": b.program(
             b.branches("race", b.step("undoable"), b.seq(b.step("undoable"), b.sleep(1.0)), **race), ending="rollback"
         ),
+    }
+
+
+def _shown(b: _Builder) -> dict[str, Program]:
+    join = {"on_error": "wait_all"}
+    race = {"first": "success"}
+    return {
         "emits": b.program(
             b.node("emit", event="blue"),
             b.step("flaky", events=2, emits="blue"),

@@ -43,11 +43,16 @@ def sqlite_record_apart_from_rows() -> Patches:
 
 def sqlite_rows_before_the_fence() -> Patches:
     """A worker that has lost its run writes the author's rows all the same."""
+    return _works_in_spite_of(Verdict.FENCED)
+
+
+def _works_in_spite_of(verdict: Verdict) -> Patches:
+    """The work is done although the store answers so."""
     original = performs._find_refusal
 
     def perform(tx: Any, database: SqliteDatabase, commit: Commit, work: Any) -> Performed:
         refused = original(tx, commit)
-        if refused is not None and refused.verdict is not Verdict.FENCED:
+        if refused is not None and refused.verdict is not verdict:
             return Performed(refused)
         try:
             full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
@@ -69,19 +74,7 @@ def sqlite_failed_rows_stay() -> Patches:
 
 def sqlite_repetition_works_again() -> Patches:
     """An acknowledgement that was lost lets the body write its rows again."""
-    original = performs._find_refusal
-
-    def perform(tx: Any, database: SqliteDatabase, commit: Commit, work: Any) -> Performed:
-        refused = original(tx, commit)
-        if refused is not None and refused.verdict is not Verdict.APPLIED:
-            return Performed(refused)
-        try:
-            full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
-        except Exception as error:
-            return Performed(error=error)
-        return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
-
-    return [(performs, "perform", perform)]
+    return _works_in_spite_of(Verdict.APPLIED)
 
 
 def sqlite_result_not_adopted() -> Patches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, assert_never, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
 
 from stepwell.codec.base import ANY, Codec
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
@@ -141,6 +141,15 @@ class LiveReads:
     _store: Store
     _codec: Codec
 
+    # --- what the rest of the engine lends ---
+
+    if TYPE_CHECKING:
+
+        async def _get(self, target: str) -> Run: ...
+        async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
+
+    # --- reading ---
+
     @overload
     async def state(self, target: str, name: str = "") -> Any: ...
     @overload
@@ -178,9 +187,3 @@ class LiveReads:
 
     def _decode(self, run: Run, one: Published, hint: Any) -> Any:
         return self._codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))
-
-    async def _get(self, target: str) -> Run:
-        raise NotImplementedError
-
-    async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T:
-        raise NotImplementedError

@@ -56,6 +56,17 @@ class Host(Protocol):
 class Owning:
     """The state of one claim, and what follows from that alone."""
 
+    # --- what the whole execution lends to its parts ---
+
+    if TYPE_CHECKING:
+
+        def _commit_or_start(self) -> None: ...
+        def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None: ...
+        def _send(self, commit: Commit) -> None: ...
+        def _answered(self, applied: Applied) -> None: ...
+        def _begin_stop(self) -> None: ...
+        def _body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
+
     def __init__(self, host: Host, workflow: Workflow[Any, Any], claimed: Claimed, history: History) -> None:
         self._host = host
         self.workflow = workflow
@@ -126,23 +137,3 @@ class Owning:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    # --- what the parts of an execution ask of the whole ---
-
-    def _commit_or_start(self) -> None:
-        raise NotImplementedError
-
-    def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
-        raise NotImplementedError
-
-    def _send(self, commit: Commit) -> None:
-        raise NotImplementedError
-
-    def _answered(self, applied: Applied) -> None:
-        raise NotImplementedError
-
-    def _begin_stop(self) -> None:
-        raise NotImplementedError
-
-    def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
-        raise NotImplementedError
