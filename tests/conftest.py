@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 # The same examples every time: a failure on one machine is a failure on all. Speed is not a property.
 settings.register_profile("stepwell", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("stepwell")
