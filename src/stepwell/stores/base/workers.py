@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation
 from stepwell.model.workers import NewWorker, Renewed, Worker
 
@@ -27,3 +28,12 @@ class WorkerStore(Protocol):
         """Remove the worker and free the runs that it still owns, without counting a stall. What it had taken from the
         outbox is due."""
         ...
+
+
+def lease_lost(incarnation: str) -> LeaseLostError:
+    """A worker without a live lease."""
+    return LeaseLostError(
+        f"the lease of worker {incarnation} is over",
+        why="it was not renewed in time, so others may own its runs",
+        fix="start a new worker; a lost lease is never revived",
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.starts import postponed_to
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.base.workers import lease_lost
 from stepwell.stores.sqlite.histories import read_inbox, read_signals
 from stepwell.stores.sqlite.rows import encode_texts, to_run
 from stepwell.stores.sqlite.texts import SQL
@@ -157,12 +157,3 @@ def wake(tx: Transaction, run: int, run_id: RunId) -> None:
     """Make a run due now; one that is due already keeps its place."""
     tx.run("runs.wake", id=run, now=tx.now)
     tx.hint(HintKind.READY, run_id)
-
-
-def lease_lost(incarnation: Incarnation) -> LeaseLostError:
-    """A worker without a live lease."""
-    return LeaseLostError(
-        f"the lease of worker {incarnation} is over",
-        why="it was not renewed in time, so others may own its runs",
-        fix="start a new worker; a lost lease is never revived",
-    )

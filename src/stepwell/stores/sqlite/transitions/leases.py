@@ -5,9 +5,10 @@ from __future__ import annotations
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation
 from stepwell.model.workers import NewWorker, Renewed, Worker
+from stepwell.stores.base.workers import lease_lost
 from stepwell.stores.sqlite.rows import encode_texts
 from stepwell.stores.sqlite.transaction import Transaction
-from stepwell.stores.sqlite.transitions.claims import find_live, lease_lost
+from stepwell.stores.sqlite.transitions.claims import find_live
 
 
 def register(tx: Transaction, new: NewWorker) -> Worker:

@@ -1,0 +1,213 @@
+"""How functions of the database are called: through lines that are shared, or at once in the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+from stepwell.environment import Environment
+from stepwell.errors import StoreUnavailableError
+from stepwell.stores.postgres.calls import Call, Value
+from stepwell.stores.postgres.connecting import connect, connect_now
+from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.urls import Address
+
+_PATIENCE_SECONDS = 5.0
+_PAUSE_SECONDS = 0.05
+
+
+class Caller(Protocol):
+    """Calls functions, one after the other on each line."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether everybody who uses this database has the same caller."""
+        ...
+
+    async def open(self) -> None:
+        """Get the first line."""
+        ...
+
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+        """Call a function. An urgent call never waits for another one.
+
+        Raises `StoreUnavailableError` if the answer did not come, `ConflictError` if it has to be asked again.
+        """
+        ...
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        """`call`, for a caller that cannot wait."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all lines."""
+        ...
+
+
+class InlineCaller:
+    """One line, and every call is done at once in the caller: for simulations and tests in virtual time."""
+
+    is_alone = True
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._line: Line | None = None
+        self.uses = 0
+        self.calls = 0
+
+    async def open(self) -> None:
+        self.uses += 1
+        self._use()
+
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+        return self.call_now(call, values)
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        self.calls += 1
+        return self._use().call_now(call, values)
+
+    async def close(self) -> None:
+        self.uses -= 1
+        if self.uses <= 0:
+            self.end()
+
+    def end(self) -> None:
+        """Close the connection."""
+        if self._line is not None:
+            self._line.finish()
+            self._line = None
+
+    def _use(self) -> Line:
+        if self._line is None or not self._line.is_usable:
+            self._line = connect_now(self._address)
+        return self._line
+
+
+class PooledCaller:
+    """A few lines for everybody, and one for calls that must not wait; opened when they are needed."""
+
+    is_alone = False
+
+    def __init__(self, address: Address, environment: Environment) -> None:
+        self._address = address
+        self._environment = environment
+        self._lines = _Lines(address.lines_max, self._connect)
+        self._urgent = _Lines(1, self._connect)
+        self._now: Line | None = None
+        self.calls = 0
+
+    async def open(self) -> None:
+        self._lines.give(await connect(self._address))
+
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+        lines = self._urgent if is_urgent else self._lines
+        line = lines.find() or await lines.take()
+        self.calls += 1
+        try:
+            return await line.call(call, values)
+        finally:
+            lines.give(line)
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        if self._now is None or not self._now.is_usable or not self._now.is_silent():
+            self._now = connect_now(self._address)
+        self.calls += 1
+        return self._now.call_now(call, values)
+
+    async def close(self) -> None:
+        self._lines.close()
+        self._urgent.close()
+        if self._now is not None:
+            self._now.finish()
+            self._now = None
+
+    async def _connect(self) -> Line:
+        """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe."""
+        clock = self._environment.clock
+        until = clock.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return await connect(self._address)
+            except StoreUnavailableError:
+                if clock.monotonic() >= until:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+
+class _Lines:
+    """A bounded number of lines. The one used last is used first: the others may rest."""
+
+    def __init__(self, size: int, open_line: Callable[[], Any]) -> None:
+        self._size = size
+        self._open = open_line
+        self._idle: list[Line] = []
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_closed = False
+
+    def find(self) -> Line | None:
+        """A line that is there and free, unless somebody waits for one already."""
+        if self._waiting:
+            return None
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_usable:
+                self._taken += 1
+                return line
+            line.finish()
+        return None
+
+    async def take(self) -> Line:
+        """A line of one's own, until it is given back."""
+        while self._taken >= self._size:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except BaseException:
+                if turn.done() and not turn.cancelled():
+                    self._next()
+                raise
+            finally:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+        self._taken += 1
+        try:
+            while self._idle:
+                line = self._idle.pop()
+                if line.is_usable:
+                    return line
+                line.finish()
+            opened: Line = await self._open()
+            return opened
+        except BaseException:
+            self._taken -= 1
+            self._next()
+            raise
+
+    def give(self, line: Line) -> None:
+        """A line comes back, or a new one is added; one that is broken is thrown away."""
+        self._taken = max(0, self._taken - 1)
+        if line.is_usable and not self._is_closed:
+            self._idle.append(line)
+        else:
+            line.finish()
+        self._next()
+
+    def close(self) -> None:
+        """Close what is idle, and what comes back."""
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().finish()
+
+    def _next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+

@@ -1,0 +1,121 @@
+"""A database as one process has it: its time, its hints, and asking again what met another one's transition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stepwell.clock import SECOND, Clock, Instant
+from stepwell.environment import Environment
+from stepwell.errors import StoreUnavailableError
+from stepwell.ids import RunId
+from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.stores.postgres.blobs import NewBlobs
+from stepwell.stores.postgres.callers import Caller
+from stepwell.stores.postgres.calls import READ_TIME, STORE_BLOBS, Call, Hints
+from stepwell.stores.postgres.faults import ConflictError, unavailable
+
+T = TypeVar("T")
+
+_CONFLICTS_MAX = 60
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.002, 0.2
+
+
+class PostgresDatabase:
+    """Calls transitions and readings, and keeps what the answers say of the time.
+
+    With a `told` clock that is the time, as tests want it; without, the server's own is.
+    """
+
+    def __init__(self, caller: Caller, environment: Environment, where: str, told: Clock | None = None) -> None:
+        self.caller = caller
+        self.where = where
+        self.environment = environment
+        self.blobs = NewBlobs()
+        self.tell: Callable[[Hint], None] = lambda _: None
+        self._told = told
+        self._clock = environment.clock
+        self._seen = Instant(0)  # the latest instant that the server has shown
+        self._seen_at = 0.0  # and when that was, by our monotonic clock
+        self._shown = Instant(0)
+
+    def now(self) -> Instant:
+        """The server's clock, as far as this process knows it."""
+        if self._told is not None:
+            passed = self._told.now()
+        else:
+            passed = Instant(self._seen + int((self._clock.monotonic() - self._seen_at) * SECOND))
+        self._shown = max(self._shown, self._seen, passed)
+        return self._shown
+
+    async def open(self) -> None:
+        """Connect, and learn what time it is."""
+        await self.caller.open()
+        self._note_time(await self.read(READ_TIME))
+
+    async def read(self, call: Call[T], *arguments: Any) -> T:
+        """Ask a function that only reads."""
+        return call.decode(await self._surely(call, arguments, is_urgent=False))
+
+    async def write(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any, is_urgent: bool = False) -> T:
+        """Carry out a transition. When this returns it is durable, and its hints have been told."""
+        if not self.blobs.is_empty:
+            await self._store_blobs()
+        now, result, hints = call.decode(await self._surely(call, arguments, is_urgent=is_urgent))
+        self._note_time(now)
+        if hints:
+            self.tell_all(hints)
+        return result
+
+    def look(self, call: Call[T], *arguments: Any) -> T:
+        """`read`, for a caller that cannot wait."""
+        return call.decode(self.caller.call_now(call, self.values(call, arguments)))
+
+    def values(self, call: Call[Any], arguments: tuple[Any, ...]) -> list[bytes | None]:
+        """The parameters of a call at this moment."""
+        told = None if self._told is None else self._told.now()
+        try:
+            return call.values(told, max(self._shown, self._seen), arguments)
+        except UnicodeEncodeError as error:
+            raise ValueError(f"a text cannot be stored: {error.reason}") from error
+
+    def note(self, answer: tuple[Instant, T, Hints]) -> tuple[T, Hints]:
+        """What an answer that came by another way says; its hints are for when it is durable."""
+        now, result, hints = answer
+        self._note_time(now)
+        return result, hints
+
+    def tell_all(self, hints: Hints) -> None:
+        """Tell what may have changed, each kind once."""
+        kinds: dict[HintKind, dict[RunId, None]] = {}
+        for kind, run_id in hints:
+            kinds.setdefault(kind, {})[run_id] = None
+        for kind, runs in kinds.items():
+            self.tell(Hint(kind, tuple(runs)))
+
+    async def _store_blobs(self) -> None:
+        """Before anything that may refer to them."""
+        names, rows = self.blobs.take()
+        STORE_BLOBS.decode(await self._surely(STORE_BLOBS, (rows,), is_urgent=False))
+        self.blobs.stored(names)
+
+    async def _surely(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:
+        """Ask until no other transition is in the way."""
+        pause = _PAUSE_SECONDS
+        for _ in range(_CONFLICTS_MAX):
+            try:
+                return await self.caller.call(call, self.values(call, arguments), is_urgent=is_urgent)
+            except ConflictError:
+                # Not all at the same moment again.
+                await asyncio.sleep(pause * self.environment.random.random())
+                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+        raise _overrun(self.where)
+
+    def _note_time(self, now: Instant) -> None:
+        if now > self._seen:
+            self._seen, self._seen_at = now, self._clock.monotonic()
+
+
+def _overrun(where: str) -> StoreUnavailableError:
+    return unavailable(where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")

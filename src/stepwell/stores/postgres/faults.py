@@ -1,0 +1,138 @@
+"""The driver's errors in our words; none of them leaves this folder as it is."""
+
+from __future__ import annotations
+
+import msgspec
+import psycopg
+from psycopg import errors as pg
+
+from stepwell.errors import (
+    InvalidMoveError,
+    NotFoundError,
+    StepwellError,
+    StoreError,
+    StoreFullError,
+    StoreNotWritableError,
+    StoreUnavailableError,
+)
+from stepwell.ids import RunId
+from stepwell.model.runs import NewRun, OnConflict
+from stepwell.model.starts import check_replaceable
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.workers import lease_lost
+
+_TAKEN = msgspec.json.Decoder(tuple[str, OnConflict, str, RunStatus])
+
+# Two transitions met, and the database undid one of them: it is asked again, and sees what the other did.
+_CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
+# Classes of states that pass: connections, resources, operators at work, the system below.
+_PASSING = frozenset({"08", "53", "57", "58"})
+# Constraints by which two that do the same at once meet, each with the table that it guards.
+_RACES = frozenset(
+    {
+        "runs_run_id_key",
+        "runs_active_key",
+        "runs_debounced",
+        "signals_signal_id_key",
+        "signals_dedup",
+        "events_event_id_key",
+        "definitions_workflow_version_priority_key",
+        "workers_incarnation_key",
+        "receipts_run_event_key",
+    }
+)
+
+
+class ConflictError(Exception):
+    """Nothing was written: another transaction was in the way. Asking again is all there is to do."""
+
+
+def translate(error: psycopg.Error, where: str) -> Exception:
+    """What an error of the driver means for who uses the store."""
+    state = error.sqlstate or ""
+    detail = error.diag.message_detail or ""
+    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    match error:
+        case pg.UniqueViolation() if error.diag.constraint_name in _RACES:
+            return ConflictError(words)
+        case pg.UniqueViolation() if error.diag.constraint_name == "entries_pkey":
+            return ValueError(f"the run has an entry at one of these locations already: {detail}")
+        case pg.IntegrityError() | pg.DataError():
+            return ValueError(f"the database refuses this: {words}")
+        case _ if isinstance(error, _CONFLICTS):
+            return ConflictError(words)
+        case _ if state.startswith("SW"):
+            return _ours(state, words, detail)
+        case _:
+            return _environment(error, state, words, where)
+
+
+def _ours(state: str, words: str, detail: str) -> Exception:
+    """What our own functions refuse."""
+    match state:
+        case "SW001":
+            return lease_lost(detail)
+        case "SW003":
+            key, on_conflict, holder, status = _TAKEN.decode(detail)
+            try:
+                check_replaceable(_starting(key, on_conflict), RunId(holder), status)
+            except StepwellError as refused:
+                return refused
+            return StoreError(words)
+        case "SW004":
+            return InvalidMoveError(words)
+        case "SW005":
+            return NotFoundError("run", detail)
+        case _:
+            return ValueError(words)
+
+
+def _starting(key: str, on_conflict: OnConflict) -> NewRun:
+    return NewRun(RunId(""), "", 0, b"", key, on_conflict=on_conflict)
+
+
+def _environment(error: psycopg.Error, state: str, words: str, where: str) -> StepwellError:
+    match state:
+        case "53100":
+            return StoreFullError(
+                f"there is no space left for {where}",
+                where=where,
+                why=f"PostgreSQL says: {words}",
+                fix="make space on the server's disk; work goes on by itself",
+            )
+        case "25006":
+            # A standby, or a primary that is being stopped: another host of the DSN may be the one that writes.
+            return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+        case "42501":
+            return StoreNotWritableError(
+                f"this role may not use {where}",
+                where=where,
+                why=f"PostgreSQL says: {words}",
+                fix="grant the rights that docs/postgres.md lists, or connect as the role that migrated",
+            )
+        case "42P01" | "42883" | "3F000" | "42703":
+            return StoreError(
+                f"the tables or functions of stepwell are gone from {where}",
+                where=where,
+                why=f"PostgreSQL says: {words}",
+                fix="put the database back from a backup, or migrate it: `stepwell migrate`",
+            )
+        case _ if not state or state[:2] in _PASSING:
+            return unavailable(where, words)
+        case _:
+            return StoreError(
+                f"{where} refuses what it was asked: {words}",
+                where=where,
+                why=f"PostgreSQL's state is {state}",
+                fix="look at the server's log; asking again would be refused again",
+            )
+
+
+def unavailable(where: str, words: str) -> StoreUnavailableError:
+    """The server did not answer, or not with what was asked."""
+    return StoreUnavailableError(
+        f"{where} did not answer: {words}",
+        where=where,
+        why="the server is starting, stopping, out of reach, or ended the connection",
+        fix="nothing, if it comes back: work goes on by itself; else look at the server and at the DSN",
+    )

@@ -1,0 +1,177 @@
+-- How much a claimant may still take within one transition; without a live lease, nothing.
+create type {f}.quota as (owner bigint, room int, served text[], is_ranked boolean);
+
+create function {f}.offer(p_now bigint, p_claimant jsonb) returns {f}.quota language plpgsql stable as $$
+declare
+    q {f}.quota;
+begin
+    if jsonb_typeof(p_claimant) = 'array' then
+        select w.id, (p_claimant->>1)::int, {f}.texts(p_claimant->2),
+            exists (select 1 from {t}.definitions where priority <> 0)
+        into q
+        from {t}.workers as w
+        where w.incarnation = p_claimant->>0 and w.lease_until > p_now;
+    end if;
+    q.room := coalesce(q.room, 0);
+    return q;
+end $$;
+
+-- Whether another run of this definition may be taken, and no run that is due is more urgent.
+create function {f}.may_take(q {f}.quota, p_now bigint, p_workflow text, p_version bigint, p_priority bigint)
+returns boolean language plpgsql stable as $$
+begin
+    if q.room <= 0 or not (p_workflow || '@' || p_version) = any (q.served) then
+        return false;
+    end if;
+    return not (q.is_ranked or p_priority <> 0) or not exists (
+        select 1
+        from {t}.definitions as d
+        where d.priority > p_priority and d.workflow || '@' || d.version = any (q.served)
+            and exists (
+                select 1 from {t}.runs as r
+                where r.definition = d.id and r.wake_at is not null and r.wake_at <= p_now
+            )
+    );
+end $$;
+
+-- A run that was just claimed. Without an applied commit there can be no waits, so no child to hear of either, and no event but
+-- what a predecessor left.
+create function {f}.read_claimed(p_run bigint) returns json language sql stable as $$
+    select json_build_array(
+        {f}.read_run(r.id),
+        case
+            when r.revision = 0 and r.previous is null
+                then json_build_array({f}.list_signals(r.id), '[]'::json, '[]'::json)
+            else {f}.read_inbox(r.id, r.run_id)
+        end,
+        r.revision = 0
+    )
+    from {t}.runs as r
+    where r.id = p_run
+$$;
+
+create function {f}.own(p_now bigint, p_run bigint, p_owner bigint) returns json language plpgsql volatile as $$
+begin
+    update {t}.runs
+    set status = case when status in ('pending', 'waiting') then 'running' else status end,
+        epoch = epoch + 1, number = 0, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
+    where id = p_run;
+    return {f}.read_claimed(p_run);
+end $$;
+
+-- Claim runs that were woken, each if it is served and the limit allows.
+create function {f}.take_woken(p_now bigint, p_runs bigint[], p_claimant jsonb) returns text language plpgsql volatile as $$
+declare
+    q {f}.quota;
+    v_run record;
+    v_claimed text[] := '{}';
+begin
+    if cardinality(p_runs) = 0 or p_claimant is null then
+        return '[]';
+    end if;
+    q := {f}.offer(p_now, p_claimant);
+    if q.room > 0 then
+        for v_run in
+            select r.id, d.workflow, d.version, d.priority
+            from unnest(p_runs) with ordinality as woken (id, place)
+            join {t}.runs as r on r.id = woken.id
+            join {t}.definitions as d on d.id = r.definition
+            order by woken.place
+        loop
+            if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then
+                q.room := q.room - 1;
+                v_claimed := v_claimed || {f}.own(p_now, v_run.id, q.owner)::text;
+            end if;
+        end loop;
+    end if;
+    return '[' || array_to_string(v_claimed, ',') || ']';
+end $$;
+
+-- Let a debounced run have its key; false if another run has it, whose end will wake this one.
+create function {f}.begin_debounced(p_now bigint, p_run bigint) returns boolean language plpgsql volatile as $$
+declare
+    v_key text;
+    v_until bigint;
+begin
+    select key, debounced_until into strict v_key, v_until from {t}.runs where id = p_run;
+    perform {f}.lock_key(v_key);
+    if exists (
+        select 1 from {t}.runs
+        where key = v_key and ended_at is null and replaced_by is null and debounced_until is null
+    ) then
+        update {t}.runs set wake_at = greatest(p_now, v_until) + 3600000000 where id = p_run;
+        return false;
+    end if;
+    update {t}.runs set debounced_until = null where id = p_run;
+    perform {f}.take_over_held(p_run, v_key);
+    return true;
+end $$;
+
+create function {f}.claim(p_now bigint, p_seen bigint, p_claimant jsonb) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_owner bigint;
+    v_left int := (p_claimant->>1)::int;
+    v_served text[] := {f}.texts(p_claimant->2);
+    v_lane record;
+    v_due record;
+    v_is_complete boolean;
+    v_claimed text[] := '{}';
+begin
+    select id into v_owner from {t}.workers where incarnation = p_claimant->>0 and lease_until > v_now;
+    if v_owner is null then
+        perform {f}.refuse_lease(p_claimant->>0);
+    end if;
+    for v_lane in
+        select d.priority, array_agg(d.id) as ids
+        from {t}.definitions as d
+        where d.workflow || '@' || d.version = any (v_served)
+        group by d.priority
+        order by d.priority desc
+    loop
+        loop
+            exit when v_left <= 0;
+            v_is_complete := true;
+            for v_due in
+                select due.id, due.debounced_until
+                from unnest(v_lane.ids) as lane (definition)
+                cross join lateral (
+                    select r.id, r.wake_at, r.debounced_until
+                    from {t}.runs as r
+                    where r.definition = lane.definition and r.wake_at is not null and r.wake_at <= v_now
+                    order by r.wake_at, r.id
+                    limit v_left
+                    for no key update skip locked
+                ) as due
+                order by due.wake_at, due.id
+                limit v_left
+            loop
+                if v_due.debounced_until is null or {f}.begin_debounced(v_now, v_due.id) then
+                    v_claimed := v_claimed || {f}.own(v_now, v_due.id, v_owner)::text;
+                    v_left := v_left - 1;
+                else
+                    v_is_complete := false;  -- it made room for another one of this priority
+                end if;
+            end loop;
+            exit when v_is_complete;
+        end loop;
+    end loop;
+    return {f}.answer(v_now, '[' || array_to_string(v_claimed, ',') || ']');
+end $$;
+
+-- Take a run from its owner; anybody may claim it at once.
+create function {f}.free(p_now bigint, p_run bigint, p_run_id text, p_stalls bigint) returns void
+language plpgsql volatile as $$
+begin
+    update {t}.runs
+    set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now, stalls = p_stalls
+    where id = p_run;
+    perform {f}.hint('ready', p_run_id);
+end $$;
+
+-- Make a run due now; one that is due already keeps its place.
+create function {f}.wake(p_now bigint, p_run bigint, p_run_id text) returns void language plpgsql volatile as $$
+begin
+    update {t}.runs set wake_at = p_now where id = p_run and (wake_at is null or wake_at > p_now);
+    perform {f}.hint('ready', p_run_id);
+end $$;

@@ -1,0 +1,421 @@
+-- A commit is [run_id, [incarnation, epoch], number, names, entries, attempts, cursors, ended_cursors, trims, consumed, children,
+-- waits, move, refused, replies, received, emits, announce, published, appends, progress, ended_progress]. One that has nothing
+-- behind its entries ends there: that is what nearly every commit is.
+
+-- Everything that a batch will need, locked in the one order.
+create function {f}.lock_for(p_commits jsonb) returns void language plpgsql volatile as $$
+declare
+    v_name text;
+    v_ending text[];
+begin
+    for v_name in
+        select distinct child->>4
+        from jsonb_array_elements(p_commits) as c, jsonb_array_elements(c->10) as child
+        where jsonb_array_length(c) > 5 and child->>4 is not null
+        order by 1
+    loop
+        perform {f}.lock_key(v_name);
+    end loop;
+    select array_agg(c->>0) into v_ending from jsonb_array_elements(p_commits) as c where c->12->>0 = 'end';
+    for v_name in
+        select distinct topic
+        from (
+            select w->4->>0 as topic
+            from jsonb_array_elements(p_commits) as c,
+                jsonb_array_elements(case when jsonb_typeof(c->11) = 'array' then c->11 else '[]' end) as w
+            where w->>1 = 'topic'
+            union all
+            select e.topic
+            from {t}.runs as r
+            join {t}.receipts as got on got.run = r.id and not got.is_read
+            join {t}.events as e on e.number = got.event and e.deliver = 'one'
+            where r.run_id = any (v_ending)
+        ) as topics
+        order by 1
+    loop
+        perform {f}.lock_topic(v_name);
+    end loop;
+    if v_ending is null and jsonb_array_length(p_commits) = 1 then
+        return;
+    end if;
+    perform 1
+    from {t}.runs
+    where run_id = any (
+        array(select c->>0 from jsonb_array_elements(p_commits) as c)
+        || array(select r.parent from {t}.runs as r where r.run_id = any (v_ending) and r.parent is not null)
+    )
+    order by id
+    for no key update;
+end $$;
+
+-- The seq of the last entry. They must go on where the history ends: a gap would be a lost result.
+create function {f}.append_entries(p_run bigint, p_run_id text, p_entries jsonb, p_last_seq bigint) returns bigint
+language plpgsql volatile as $$
+declare
+    e jsonb;
+    v_last bigint := p_last_seq;
+begin
+    for e in select one from jsonb_array_elements(p_entries) as one loop
+        v_last := v_last + 1;
+        if (e->>0)::bigint <> v_last then
+            perform {f}.refuse_value('run ' || p_run_id || ' expects entry ' || v_last || ', not ' || (e->>0));
+        end if;
+        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        values (
+            p_run, {f}.unb64(e->>1), v_last, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
+            (e->>7)::bigint, {f}.unb64(e->>8)
+        );
+    end loop;
+    return v_last;
+end $$;
+
+create function {f}.append_names(p_run bigint, p_names jsonb) returns void language sql volatile as $$
+    insert into {t}.names (run, number, name)
+    select p_run, (select coalesce(max(number), -1) from {t}.names where run = p_run) + place, name
+    from jsonb_array_elements_text(p_names) with ordinality as x (name, place)
+$$;
+
+-- Forget a range of locations, but what may still have to be undone, and cancel the children started there.
+create function {f}.trim(p_now bigint, p_run bigint, p_run_id text, p_low bytea, p_high bytea, p_announce jsonb) returns void
+language plpgsql volatile as $$
+declare
+    v_child bigint;
+begin
+    delete from {t}.entries where run = p_run and location >= p_low and location < p_high and undo is null;
+    delete from {t}.attempts where run = p_run and location >= p_low and location < p_high;
+    delete from {t}.cursors where run = p_run and location >= p_low and location < p_high;
+    for v_child in
+        select id from {t}.runs
+        where parent = p_run_id and parent_location >= p_low and parent_location < p_high and not detached
+            and ended_at is null
+        order by id
+    loop
+        perform {f}.cancel_family(p_now, v_child, true, 'its parent no longer needs it', p_announce);
+    end loop;
+end $$;
+
+-- Signals that the run read, would not take, or answered.
+create function {f}.settle_signals(p_now bigint, p_run bigint, p_run_id text, c jsonb) returns void
+language plpgsql volatile as $$
+declare
+    v_number bigint;
+    v_reason text;
+begin
+    for v_number in select one::bigint from jsonb_array_elements_text(c->9) as one loop
+        update {t}.signals set payload = null where number = v_number and run = p_run and payload is not null;
+        if not found then
+            perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);
+        end if;
+    end loop;
+    for v_number, v_reason in select (one->>0)::bigint, one->>1 from jsonb_array_elements(c->13) as one loop
+        update {t}.signals set refused = v_reason
+        where number = v_number and run = p_run and payload is not null and refused is null;
+        if not found then
+            perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);
+        end if;
+    end loop;
+    if jsonb_array_length(c->14) > 0 then
+        insert into {t}.replies (number, status, value, at)
+        select (one->>0)::bigint, one->>1, {f}.unb64(one->>2), p_now
+        from jsonb_array_elements(c->14) with ordinality as x (one, place)
+        order by place
+        on conflict do nothing;
+        perform {f}.hint('replied', p_run_id);
+    end if;
+end $$;
+
+-- A child has a failure in words for the case that its key belongs to another active run.
+create function {f}.start_child(
+    p_now bigint, p_run bigint, p_child jsonb, inout q {f}.quota, p_announce jsonb, out claimed json
+) language plpgsql volatile as $$
+declare
+    v_holder text;
+    v_failure text;
+    v_added record;
+begin
+    if exists (select 1 from {t}.runs where run_id = p_child->>0) then
+        return;
+    end if;
+    if p_child->>4 is not null then
+        select run_id into v_holder from {t}.runs where id = {f}.find_active(p_child->>4);
+    end if;
+    if v_holder is null then
+        select * into v_added from {f}.insert_run(p_now, p_child, q);
+        q := v_added.q;
+        claimed := v_added.claimed;
+        return;
+    end if;
+    v_failure := replace(convert_from({f}.unb64(p_child->>16), 'utf8'), '@holder@', v_holder);
+    if p_child->5->>1 is not null then
+        v_failure := replace(
+            v_failure, '@path@', trim('"' from to_json({f}.spell({f}.unb64(p_child->5->>1), {f}.names_of(p_run)))::text)
+        );
+    end if;
+    perform {f}.announce_end(
+        p_now, {f}.insert_failed(p_now, p_child, convert_to(v_failure, 'utf8')), p_announce
+    );
+end $$;
+
+-- Append to streams; the first line of a part withdraws what other parts of its source wrote.
+create function {f}.append_chunks(p_run bigint, p_run_id text, p_appends jsonb) returns void language plpgsql volatile as $$
+declare
+    a record;
+    v_first bigint;
+    v_last bigint;
+begin
+    for a in
+        select one->>0 as stream, one->>1 as kind, {f}.unb64(one->>2) as value, one->>3 as source,
+            (one->>4)::bigint as part, (one->>5)::boolean as begins
+        from jsonb_array_elements(p_appends) with ordinality as x (one, place)
+        order by place
+    loop
+        select coalesce(max(number), 0) into v_last from {t}.chunks where run = p_run and stream = a.stream;
+        if a.begins then
+            select min(number) into v_first from {t}.chunks
+            where run = p_run and stream = a.stream and source = a.source and part <> a.part and kind = 'd';
+            if v_first is not null then
+                -- Before they go: the reset must have an offset above all of them.
+                v_last := v_last + 1;
+                insert into {t}.chunks (run, stream, number, kind, source, part, value)
+                values (p_run, a.stream, v_last, 'r', a.source, a.part, convert_to(v_first::text, 'utf8'));
+                delete from {t}.chunks
+                where run = p_run and stream = a.stream and number >= v_first and source = a.source
+                    and part <> a.part and kind = 'd';
+            end if;
+        end if;
+        insert into {t}.chunks (run, stream, number, kind, source, part, value)
+        values (p_run, a.stream, v_last + 1, a.kind, a.source, a.part, a.value);
+    end loop;
+    perform {f}.hint('stream', p_run_id);
+end $$;
+
+-- Store how far bodies have come; whether one of them is further than before.
+create function {f}.keep_progress(p_run bigint, p_progress jsonb, p_ended jsonb) returns boolean
+language plpgsql volatile as $$
+declare
+    one jsonb;
+    v_state bytea;
+    v_is_further boolean := false;
+begin
+    for one in select p from jsonb_array_elements(p_progress) as p loop
+        select state into v_state from {t}.progress where run = p_run and location = {f}.unb64(one->>0);
+        v_is_further := v_is_further or v_state is distinct from {f}.unb64(one->>2);
+        insert into {t}.progress (run, location, at, state, done, total, unit, note, turns)
+        values (
+            p_run, {f}.unb64(one->>0), (one->>1)::bigint, {f}.unb64(one->>2), (one->>3)::bigint, (one->>4)::bigint,
+            one->>5, one->>6, (one->>7)::bigint
+        )
+        on conflict (run, location) do update
+        set at = excluded.at, state = excluded.state, done = excluded.done, total = excluded.total,
+            unit = excluded.unit, note = excluded.note, turns = excluded.turns;
+    end loop;
+    delete from {t}.progress
+    where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(p_ended) as l);
+    return v_is_further;
+end $$;
+
+-- Everything behind the entries but the move, in the order of the contract; the children that were claimed, and whether there
+-- was progress.
+create function {f}.write_rest(
+    p_now bigint, p_run bigint, c jsonb, inout q {f}.quota, out claimed text, out has_progress boolean
+) language plpgsql volatile as $$
+declare
+    v_run_id text := c->>0;
+    one jsonb;
+    v_started record;
+    v_claimed text[] := '{}';
+begin
+    has_progress := jsonb_array_length(c->5) > 0 or jsonb_array_length(c->6) > 0;
+    if has_progress then
+        -- The start of an at-most-once step is replaced by its outcome.
+        insert into {t}.attempts (run, location, number, at, failure, next_at)
+        select p_run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3), (a->>4)::bigint
+        from jsonb_array_elements(c->5) as a
+        on conflict (run, location, number) do update
+        set at = excluded.at, failure = excluded.failure, next_at = excluded.next_at;
+        insert into {t}.cursors (run, location, iteration, trimmed, state)
+        select p_run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3)
+        from jsonb_array_elements(c->6) as a
+        on conflict (run, location) do update
+        set iteration = excluded.iteration, trimmed = excluded.trimmed, state = excluded.state;
+    end if;
+    if jsonb_array_length(c->7) > 0 then
+        delete from {t}.cursors
+        where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(c->7) as l);
+    end if;
+    for one in select a from jsonb_array_elements(c->8) as a loop
+        perform {f}.trim(p_now, p_run, v_run_id, {f}.unb64(one->>0), {f}.unb64(one->>1), c->17);
+    end loop;
+    if jsonb_array_length(c->9) > 0 or jsonb_array_length(c->13) > 0 or jsonb_array_length(c->14) > 0 then
+        perform {f}.settle_signals(p_now, p_run, v_run_id, c);
+    end if;
+    for one in select a from jsonb_array_elements(c->15) as a loop
+        perform {f}.receive_event(p_run, v_run_id, (one#>>'{}')::bigint);
+    end loop;
+    for one in select a from jsonb_array_elements(c->10) as a loop
+        select * into v_started from {f}.start_child(p_now, p_run, one, q, c->17);
+        q := v_started.q;
+        if v_started.claimed is not null then
+            v_claimed := v_claimed || v_started.claimed::text;
+        end if;
+    end loop;
+    claimed := '[' || array_to_string(v_claimed, ',') || ']';
+    if jsonb_array_length(c->18) > 0 then
+        -- One by one: a name may be there twice. A value of an earlier position comes from a replay, and is older.
+        for one in select a from jsonb_array_elements(c->18) as a loop
+            insert into {t}.published as p (run, name, position, value)
+            values (p_run, one->>0, (one->>1)::bigint, {f}.unb64(one->>2))
+            on conflict (run, name) do update set position = excluded.position, value = excluded.value
+            where excluded.position >= p.position;
+        end loop;
+    end if;
+    if jsonb_array_length(c->19) > 0 then
+        perform {f}.append_chunks(p_run, v_run_id, c->19);
+    end if;
+    if jsonb_typeof(c->11) = 'array' then
+        perform {f}.replace_waits(p_now, p_run, v_run_id, c->11);
+    end if;
+    if jsonb_array_length(c->16) > 0 then
+        perform {f}.store_emits(p_now, p_run, v_run_id, c->16);
+    end if;
+    if jsonb_array_length(c->20) > 0 or jsonb_array_length(c->21) > 0 then
+        has_progress := {f}.keep_progress(p_run, c->20, c->21) or has_progress;
+    end if;
+end $$;
+
+-- Whether a commit may be applied; else what is answered instead of it.
+create function {f}.judge(
+    p_now bigint, c jsonb, p_status text, p_owner text, p_epoch bigint, p_number bigint, p_revision bigint,
+    p_wake_at bigint, p_deadline_at bigint
+) returns text language plpgsql immutable as $$
+declare
+    v_number bigint := (c->>2)::bigint;
+    v_move text := c->12->>0;
+begin
+    if p_epoch <> (c->1->>1)::bigint or v_number < 1 then
+        return '["fenced"]';
+    end if;
+    if v_number = p_number then
+        return '["applied",' || (p_status = 'cancelling')::text || ',' || p_revision || ','
+            || coalesce(v_move = 'park' and p_wake_at <= p_now, false)::text || ',[]]';
+    end if;
+    if p_owner is distinct from c->1->>0 or v_number <> p_number + 1 then
+        return '["fenced"]';
+    end if;
+    if p_status = 'cancelling' and v_move is not null and not (
+        v_move = 'release' or v_move = 'rollback' and c->12->>1 = 'cancelled' or v_move = 'end' and c->12->>1 = 'cancelled'
+    ) then
+        return '["cancelling"]';
+    end if;
+    if p_status = 'running' and p_deadline_at <= p_now and v_move = 'end' and c->12->>1 in ('completed', 'continued') then
+        return '["expired"]';
+    end if;
+    return null;
+end $$;
+
+create function {f}.apply_one(
+    p_now bigint, c jsonb, inout q {f}.quota, out applied text
+) language plpgsql volatile as $$
+declare
+    r record;
+    v_last bigint;
+    v_number bigint := (c->>2)::bigint;
+    v_claimed text := '[]';
+    v_has_progress boolean;
+    v_rest record;
+    v_is_awake boolean := false;
+begin
+    select run.id, run.status, w.incarnation, run.epoch, run.number, run.revision, run.last_seq, run.wake_at, run.deadline_at
+    into r
+    from {t}.runs as run
+    left join {t}.workers as w on w.id = run.owner
+    where run.run_id = c->>0
+    for no key update of run;
+    if not found then
+        applied := '["fenced"]';
+        return;
+    end if;
+    applied := {f}.judge(
+        p_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, r.wake_at, r.deadline_at
+    );
+    if applied is not null then
+        return;
+    end if;
+    if c->12->>0 is not null then
+        perform {f}.check_move(r.status, c->12);
+    end if;
+    if jsonb_array_length(c->3) > 0 then
+        perform {f}.append_names(r.id, c->3);
+    end if;
+    v_has_progress := jsonb_array_length(c->4) > 0;
+    v_last := r.last_seq;
+    if v_has_progress then
+        v_last := {f}.append_entries(r.id, c->>0, c->4, r.last_seq);
+    end if;
+    if jsonb_array_length(c) > 5 then
+        select * into v_rest from {f}.write_rest(p_now, r.id, c, q);
+        q := v_rest.q;
+        v_claimed := v_rest.claimed;
+        v_has_progress := v_has_progress or v_rest.has_progress;
+        if c->12->>0 is not null then
+            v_is_awake := {f}.move_run(
+                p_now, r.id, c, r.revision + 1, v_last, v_has_progress,
+                case when r.status = 'running' then r.deadline_at end
+            );
+            applied := '["applied",' || (r.status = 'cancelling' and c->12->>0 = 'release')::text || ','
+                || (r.revision + 1) || ',' || v_is_awake::text || ',' || v_claimed || ']';
+            return;
+        end if;
+    end if;
+    -- The hot path: one row, and no column of any index.
+    update {t}.runs
+    set number = v_number, revision = r.revision + 1, last_seq = v_last,
+        stalls = case when v_has_progress then 0 else stalls end
+    where id = r.id;
+    applied := '["applied",' || (r.status = 'cancelling')::text || ',' || (r.revision + 1) || ',false,' || v_claimed || ']';
+end $$;
+
+create function {f}.apply(p_now bigint, p_seen bigint, p_commits jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    q {f}.quota;
+    c jsonb;
+    v_made record;
+    v_applied text := '';
+begin
+    if jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > 5 then
+        perform {f}.lock_for(p_commits);
+    end if;
+    v_now := {f}.begin_at(p_now, p_seen);
+    q := {f}.offer(v_now, p_claimant);
+    for c in select one from jsonb_array_elements(p_commits) as one loop
+        select * into v_made from {f}.apply_one(v_now, c, q);
+        q := v_made.q;
+        v_applied := v_applied || v_made.applied || ',';
+    end loop;
+    return {f}.answer(v_now, '[' || rtrim(v_applied, ',') || ']');
+end $$;
+
+-- What `apply` would answer without writing, of a commit that is made inside its own transaction; null if it is next.
+create function {f}.find_refusal(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
+declare
+    v_now bigint;
+    r record;
+    v_answer text;
+begin
+    select run.status, w.incarnation, run.epoch, run.number, run.revision into r
+    from {t}.runs as run
+    left join {t}.workers as w on w.id = run.owner
+    where run.run_id = c->>0
+    for no key update of run;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if not found then
+        return {f}.answer(v_now, '["fenced"]');
+    end if;
+    v_answer := {f}.judge(v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, null, null);
+    if v_answer is null and r.status = 'cancelling' then
+        v_answer := '["cancelling"]';
+    end if;
+    return {f}.answer(v_now, coalesce(v_answer, 'null'));
+end $$;

@@ -1,0 +1,246 @@
+-- A new signal is [signal_id, target, name, payload, dedup_key, hold, asks].
+
+-- The active run that a target means, locked, and whether the target is the id of a run at all.
+create function {f}.find_target(p_target text, out run bigint, out run_id text, out status text, out owner bigint,
+    out is_known_id boolean
+) language plpgsql volatile as $$
+declare
+    r record;
+    v_id text := p_target;
+begin
+    loop
+        select t.id, t.run_id, t.status, t.owner, t.successor, t.ended_at into r
+        from {t}.runs as t where t.run_id = v_id for no key update;
+        exit when not found or r.status <> 'continued';
+        v_id := r.successor;
+    end loop;
+    is_known_id := r.id is not null or v_id <> p_target;
+    if not is_known_id then
+        select t.id, t.run_id, t.status, t.owner, t.successor, t.ended_at into r
+        from {t}.runs as t where t.id = {f}.find_active(p_target) for no key update;
+        -- It may have ended, or lost the key, while somebody else had the lock; then another one may have it.
+        while r.id is not null and r.id is distinct from {f}.find_active(p_target) loop
+            select t.id, t.run_id, t.status, t.owner, t.successor, t.ended_at into r
+            from {t}.runs as t where t.id = {f}.find_active(p_target) for no key update;
+        end loop;
+    end if;
+    if r.id is not null and r.ended_at is null then
+        run := r.id;
+        run_id := r.run_id;
+        status := r.status;
+        owner := r.owner;
+    end if;
+end $$;
+
+create function {f}.insert_signal(p_now bigint, p_new jsonb, p_run bigint, p_key text) returns void
+language sql volatile as $$
+    insert into {t}.signals (signal_id, run, key, name, dedup_key, payload, sent_at, asks)
+    values (
+        p_new->>0, p_run, p_key, p_new->>2, p_new->>4, {f}.unb64(p_new->>3), p_now, (p_new->>6)::boolean
+    )
+$$;
+
+create function {f}.hold_signal(p_now bigint, p_new jsonb, p_key text) returns text language plpgsql volatile as $$
+begin
+    if p_new->>4 is not null and exists (
+        select 1 from {t}.signals where key = p_key and name = p_new->>2 and dedup_key = p_new->>4
+    ) then
+        return 'duplicate';
+    end if;
+    perform {f}.insert_signal(p_now, p_new, null, p_key);
+    return 'held';
+end $$;
+
+-- Wake the run that has just got a signal, if it waits for it.
+create function {f}.tell_run(p_now bigint, p_run bigint, p_run_id text, p_status text, p_owner bigint, p_name text)
+returns boolean language plpgsql volatile as $$
+begin
+    if p_owner is not null then
+        perform {f}.hint('mail', p_run_id);
+        return false;
+    end if;
+    if p_status not in ('waiting', 'compensating') or not exists (
+        select 1 from {t}.waits
+        where run = p_run and kind = 'signal' and (cardinality(names) = 0 or p_name = any (names))
+    ) then
+        return false;
+    end if;
+    perform {f}.wake(p_now, p_run, p_run_id);
+    return true;
+end $$;
+
+create function {f}.deliver_one(p_now bigint, p_new jsonb, inout woken bigint[], out delivered json)
+language plpgsql volatile as $$
+declare
+    v_known text;
+    v record;
+    v_woke boolean;
+begin
+    select r.run_id into v_known
+    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_new->>0;
+    if found then
+        delivered := json_build_array('duplicate', v_known, false);
+        return;
+    end if;
+    select * into v from {f}.find_target(p_new->>1);
+    if v.run is null then
+        delivered := json_build_array(
+            case
+                when v.is_known_id or not (p_new->>5)::boolean then 'missing'
+                else {f}.hold_signal(p_now, p_new, p_new->>1)
+            end,
+            null, false
+        );
+        return;
+    end if;
+    if p_new->>4 is not null and exists (
+        select 1 from {t}.signals where run = v.run and name = p_new->>2 and dedup_key = p_new->>4
+    ) then
+        delivered := json_build_array('duplicate', v.run_id, false);
+        return;
+    end if;
+    perform {f}.insert_signal(p_now, p_new, v.run, null);
+    v_woke := {f}.tell_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>2);
+    if v_woke and not v.run = any (woken) then
+        woken := woken || v.run;
+    end if;
+    delivered := json_build_array('delivered', v.run_id, v_woke);
+end $$;
+
+create function {f}.deliver_all(p_now bigint, p_signals jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_new jsonb;
+    v_made record;
+    v_delivered text[] := '{}';
+    v_woken bigint[] := '{}';
+begin
+    for v_new in select one from jsonb_array_elements(p_signals) as one loop
+        select * into v_made from {f}.deliver_one(p_now, v_new, v_woken);
+        v_woken := v_made.woken;
+        v_delivered := v_delivered || v_made.delivered::text;
+    end loop;
+    return '[[' || array_to_string(v_delivered, ',') || '],' || {f}.take_woken(p_now, v_woken, p_claimant) || ']';
+end $$;
+
+-- The name that a signal is sent to is locked as a key only if it would be held: others find their run by its row.
+create function {f}.deliver(p_now bigint, p_seen bigint, p_signals jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_key text;
+begin
+    for v_key in
+        select distinct one->>1 from jsonb_array_elements(p_signals) as one where (one->>5)::boolean order by 1
+    loop
+        perform {f}.lock_key(v_key);
+    end loop;
+    if jsonb_array_length(p_signals) > 1 then
+        perform 1
+        from {t}.runs
+        where run_id in (select one->>1 from jsonb_array_elements(p_signals) as one)
+        order by id
+        for no key update;
+    end if;
+    v_now := {f}.begin_at(p_now, p_seen);
+    return {f}.answer(v_now, {f}.deliver_all(v_now, p_signals, p_claimant));
+end $$;
+
+-- Deliver to the active run of a key, or create it: it takes over what is held for its key, so the signal comes first.
+create function {f}.deliver_or_create(p_now bigint, p_seen bigint, p_signal jsonb, p_new jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_known text;
+    v record;
+    v_answer jsonb;
+    v_held text;
+    v_made record;
+begin
+    perform {f}.lock_key(p_new->>4);
+    v_now := {f}.begin_at(p_now, p_seen);
+    select r.run_id into v_known
+    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_signal->>0;
+    if found then
+        return {f}.answer(v_now, json_build_array(
+            json_build_array(v_known, v_known is not distinct from p_new->>0, true, false, null, null),
+            json_build_array('duplicate', v_known, false), '[]'::json
+        )::text);
+    end if;
+    select r.id, r.run_id, p.input into v
+    from {t}.runs as r join {t}.payloads as p on p.run = r.id
+    where r.id = {f}.find_active(p_new->>4)
+    for no key update of r;
+    if v.id is not null and v.id is distinct from {f}.find_active(p_new->>4) then
+        v.id := null;  -- it ended while this waited for it; nobody can have taken the key since
+    end if;
+    if v.id is not null then
+        v_answer := {f}.deliver_all(v_now, jsonb_build_array(jsonb_set(p_signal, '{1}', p_new->4)), p_claimant)::jsonb;
+        return {f}.answer(v_now, json_build_array(
+            json_build_array(v.run_id, false, v.input = {f}.unb64(p_new->>3), false, null, null),
+            v_answer->0->0, v_answer->1
+        )::text);
+    end if;
+    v_held := {f}.hold_signal(v_now, p_signal, p_new->>4);
+    select * into v_made
+    from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>0]);
+    return {f}.answer(v_now, json_build_array(
+        v_made.created,
+        json_build_array(
+            case v_held when 'held' then 'delivered' else v_held end, v_made.created->>0, false
+        ),
+        case when v_made.created->>4 is null then '[]'::json else json_build_array(v_made.created->4) end
+    )::text);
+end $$;
+
+-- Move strays to runs that may read them: [number, target, payload].
+create function {f}.redeliver(p_now bigint, p_seen bigint, p_letters jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_letter jsonb;
+    v_stray record;
+    v record;
+    v_woke boolean;
+    v_delivered text[] := '{}';
+    v_woken bigint[] := '{}';
+    v_number bigint;
+begin
+    for v_letter in select one from jsonb_array_elements(p_letters) as one loop
+        v_number := (v_letter->>0)::bigint;
+        select * into v from {f}.find_target(v_letter->>1);
+        -- A signal that no run will read where it is: held, refused, or left by a run that has ended.
+        select s.name, s.dedup_key into v_stray
+        from {t}.signals as s
+        left join {t}.runs as r on r.id = s.run
+        where s.number = v_number and s.payload is not null and (
+            s.key is not null or s.refused is not null or (r.ended_at is not null and r.status <> 'continued')
+        )
+        for update of s;
+        if not found or v.run is null then
+            v_delivered := v_delivered || '["missing",null,false]'::text;
+            continue;
+        end if;
+        if v_stray.dedup_key is not null and exists (
+            select 1 from {t}.signals
+            where run = v.run and name = v_stray.name and dedup_key = v_stray.dedup_key and number <> v_number
+        ) then
+            update {t}.signals set run = v.run, key = null, dedup_key = null, payload = null where number = v_number;
+            v_delivered := v_delivered || json_build_array('duplicate', v.run_id, false)::text;
+            continue;
+        end if;
+        -- A new number: a run that is at work has passed the old ones already.
+        update {t}.signals
+        set number = nextval(pg_get_serial_sequence('{t}.signals', 'number')), run = v.run, key = null, refused = null,
+            payload = {f}.unb64(v_letter->>2)
+        where number = v_number;
+        v_woke := {f}.tell_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
+        if v_woke and not v.run = any (v_woken) then
+            v_woken := v_woken || v.run;
+        end if;
+        v_delivered := v_delivered || json_build_array('delivered', v.run_id, v_woke)::text;
+    end loop;
+    return {f}.answer(
+        v_now, '[[' || array_to_string(v_delivered, ',') || '],' || {f}.take_woken(v_now, v_woken, p_claimant) || ']'
+    );
+end $$;

@@ -1,0 +1,126 @@
+-- Cancelling runs, and telling parents that a child has ended.
+
+-- The run's key is free: a debounced start that waits for it may begin.
+create function {f}.wake_debounced(p_now bigint, p_key text) returns void language plpgsql volatile as $$
+declare
+    v_run_id text;
+begin
+    if p_key is null then
+        return;
+    end if;
+    for v_run_id in
+        update {t}.runs
+        set wake_at = p_now
+        where key = p_key and debounced_until is not null and ended_at is null
+            and wake_at > greatest(debounced_until, p_now)
+        returning run_id
+    loop
+        perform {f}.hint('ready', v_run_id);
+    end loop;
+end $$;
+
+-- Wake a parent that is parked on this child, or let its worker know. The lock orders this with the parent's own parking: one of
+-- the two sees what the other did.
+create function {f}.tell_parent(p_now bigint, p_parent text, p_location bytea) returns void language plpgsql volatile as $$
+declare
+    v_parent record;
+begin
+    select id, status, owner into v_parent from {t}.runs where run_id = p_parent for no key update;
+    if not found then
+        return;
+    end if;
+    if v_parent.owner is not null then
+        perform {f}.hint('mail', p_parent);
+    elsif v_parent.status in ('waiting', 'compensating')
+        and exists (select 1 from {t}.waits where run = v_parent.id and kind = 'child' and location = p_location)
+    then
+        perform {f}.wake(p_now, v_parent.id, p_parent);
+    end if;
+end $$;
+
+-- Cancel one run; whether it was not too late. What becomes of it is decided as in model/cancels.py.
+create function {f}.cancel_one(p_now bigint, p_run bigint, p_compensate boolean, p_reason text, p_announce jsonb)
+returns boolean language plpgsql volatile as $$
+declare
+    r record;
+begin
+    select run_id, status, owner, cause, parent, parent_location, key, discards into strict r
+    from {t}.runs where id = p_run for no key update;
+    if r.status not in ('pending', 'running', 'waiting', 'paused') or r.status = 'paused' and r.cause is not null then
+        return false;
+    end if;
+    if r.owner is not null then
+        perform {f}.hint('mail', r.run_id);
+    end if;
+    if p_compensate and (
+        r.owner is not null or exists (select 1 from {t}.entries where run = p_run and undo is not null)
+    ) then
+        update {t}.runs set status = 'cancelling', reason = p_reason where id = p_run;
+        if r.owner is null then
+            perform {f}.wake(p_now, p_run, r.run_id);
+        end if;
+        return true;
+    end if;
+    -- The raised epoch fences a worker that is in the middle of a turn.
+    update {t}.runs
+    set status = 'cancelled', reason = p_reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = p_now
+    where id = p_run;
+    delete from {t}.waits where run = p_run;
+    delete from {t}.cursors where run = p_run;
+    perform {f}.wake_debounced(p_now, r.key);
+    if r.discards then
+        update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
+    end if;
+    perform {f}.give_back(p_now, p_run);
+    if r.owner is null then  -- else a worker that does not know of the cancel yet could begin a long step anew
+        delete from {t}.progress where run = p_run;
+    end if;
+    perform {f}.hint('ended', r.run_id);
+    if r.parent is not null then
+        perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+    end if;
+    perform {f}.announce_end(p_now, p_run, p_announce);
+    return true;
+end $$;
+
+-- Cancel a run and its attached descendants, root first; nothing if it is too late for the root. Which ones changed.
+create function {f}.cancel_family(p_now bigint, p_root bigint, p_compensate boolean, p_reason text, p_announce jsonb)
+returns text[] language plpgsql volatile as $$
+declare
+    v_family bigint[] := array[p_root];
+    v_changed text[];
+    v_at int := 1;
+    v_child record;
+begin
+    if not {f}.cancel_one(p_now, p_root, p_compensate, p_reason, p_announce) then
+        return '{}';
+    end if;
+    select array[run_id] into v_changed from {t}.runs where id = p_root;
+    while v_at <= cardinality(v_family) loop
+        for v_child in
+            select c.id, c.run_id
+            from {t}.runs as c
+            where c.parent = (select p.run_id from {t}.runs as p where p.id = v_family[v_at]) and (not c.detached or c.tied)
+            order by c.id
+        loop
+            v_family := v_family || v_child.id;
+            if {f}.cancel_one(p_now, v_child.id, p_compensate, p_reason, p_announce) then
+                v_changed := v_changed || v_child.run_id;
+            end if;
+        end loop;
+        v_at := v_at + 1;
+    end loop;
+    return v_changed;
+end $$;
+
+-- Cancel the children that end with this run, and theirs.
+create function {f}.cancel_tied(p_now bigint, p_run_id text, p_announce jsonb) returns void language plpgsql volatile as $$
+declare
+    v_child bigint;
+begin
+    for v_child in
+        select id from {t}.runs where parent = p_run_id and tied and ended_at is null order by id
+    loop
+        perform {f}.cancel_family(p_now, v_child, true, 'its parent ended', p_announce);
+    end loop;
+end $$;

@@ -1,0 +1,150 @@
+-- What is recorded of runs, and what reached them, as JSON. Read by transitions and by people alike.
+
+create function {f}.list_signals(p_run bigint) returns json language sql stable as $$
+    select coalesce(
+        json_agg(
+            json_build_array(number, name, {f}.b64(payload), sent_at, case when asks then signal_id end) order by number
+        ),
+        '[]'
+    )
+    from {t}.signals
+    where run = p_run and payload is not null and refused is null
+$$;
+
+create function {f}.list_outcomes(p_run bigint, p_run_id text) returns json language sql stable as $$
+    select coalesce(
+        json_agg(
+            json_build_array({f}.b64(c.parent_location), c.run_id, c.status, {f}.b64(p.output), {f}.b64(p.failure))
+            order by c.id
+        ),
+        '[]'
+    )
+    from {t}.runs as c
+    join {t}.payloads as p on p.run = c.id
+    where c.parent = p_run_id and c.ended_at is not null and c.status <> 'continued'
+        and c.parent_location in (select w.location from {t}.waits as w where w.run = p_run and w.kind = 'child')
+$$;
+
+create function {f}.b64s(p_list bytea[]) returns json language sql immutable as $$
+    select coalesce(json_agg({f}.b64(one) order by place), '[]') from unnest(p_list) with ordinality as x (one, place)
+$$;
+
+create function {f}.list_events(p_run bigint) returns json language sql stable as $$
+    select coalesce(
+        json_agg(
+            json_build_array(
+                r.number, e.event_id, e.topic, {f}.b64(e.payload), e.facets, e.published_at, {f}.b64s(r.locations)
+            )
+            order by r.number
+        ),
+        '[]'
+    )
+    from {t}.receipts as r
+    join {t}.events as e on e.number = r.event
+    where r.run = p_run and not r.is_read
+$$;
+
+create function {f}.read_inbox(p_run bigint, p_run_id text) returns json language sql stable as $$
+    select json_build_array({f}.list_signals(p_run), {f}.list_outcomes(p_run, p_run_id), {f}.list_events(p_run))
+$$;
+
+create function {f}.list_waits(p_run bigint) returns json language sql stable as $$
+    select coalesce(
+        json_agg(
+            json_build_array(
+                {f}.b64(location), kind, token, due_at, names, coalesce(facets, '{}'), coalesce(since, 'wait'), limit_at
+            )
+            order by position
+        ),
+        '[]'
+    )
+    from {t}.waits
+    where run = p_run
+$$;
+
+create function {f}.read_history(p_run bigint) returns json language sql stable as $$
+    select json_build_array(
+        to_json({f}.names_of(p_run)),
+        (
+            select coalesce(
+                json_agg(
+                    json_build_array(
+                        seq, {f}.b64(location), kind, status, {f}.b64(value), at, took, attempts, {f}.b64(undo)
+                    )
+                    order by seq
+                ),
+                '[]'
+            )
+            from {t}.entries
+            where run = p_run
+        ),
+        (
+            select coalesce(
+                json_agg(
+                    json_build_array({f}.b64(location), number, at, {f}.b64(failure), next_at) order by location, number
+                ),
+                '[]'
+            )
+            from {t}.attempts
+            where run = p_run
+        ),
+        (
+            select coalesce(
+                json_agg(json_build_array({f}.b64(location), iteration, trimmed, {f}.b64(state)) order by location), '[]'
+            )
+            from {t}.cursors
+            where run = p_run
+        ),
+        {f}.list_waits(p_run),
+        (
+            select coalesce(
+                json_agg(
+                    json_build_array({f}.b64(location), at, {f}.b64(state), done, total, unit, note, turns)
+                    order by location
+                ),
+                '[]'
+            )
+            from {t}.progress
+            where run = p_run
+        )
+    )
+$$;
+
+create function {f}.read_run(p_run bigint) returns json language sql stable as $$
+    select json_build_array(
+        r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, r.revision, r.last_seq, r.created_at,
+        r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
+        case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
+        case
+            when r.previous is not null
+                then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
+        end,
+        r.successor, r.cause, r.reason, r.undo_floor, r.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
+        d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until
+    )
+    from {t}.runs as r
+    join {t}.definitions as d on d.id = r.definition
+    join {t}.payloads as p on p.run = r.id
+    left join {t}.workers as w on w.id = r.owner
+    where r.id = p_run
+$$;
+
+-- In the order of the ids asked for; a run that is not there has no history.
+create function {f}.load(p_now bigint, p_seen bigint, p_ids jsonb) returns text language plpgsql stable as $$
+declare
+    v_result json;
+begin
+    select json_agg(
+        case when r.id is null then '[[],[],[],[],[],[]]'::json else {f}.read_history(r.id) end order by wanted.place
+    )
+    into v_result
+    from jsonb_array_elements_text(p_ids) with ordinality as wanted (run_id, place)
+    left join {t}.runs as r on r.run_id = wanted.run_id;
+    return coalesce(v_result, '[]');
+end $$;
+
+create function {f}.inbox(p_now bigint, p_seen bigint, p_run_id text) returns text language sql stable as $$
+    select coalesce(
+        (select {f}.read_inbox(r.id, r.run_id)::text from {t}.runs as r where r.run_id = p_run_id), '[[],[],[]]'
+    )
+$$;

@@ -1,0 +1,190 @@
+-- Workers, their leases, and runs of workers that died, left, or do not know of them.
+
+-- A new worker is [incarnation, name, lease, definitions]. Registering again lengthens a live lease; one that is over is refused.
+create function {f}.register(p_now bigint, p_seen bigint, p_worker jsonb) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_until bigint := v_now + (p_worker->>2)::bigint;
+    v_started_at bigint;
+begin
+    insert into {t}.workers as w (incarnation, name, started_at, lease_until, definitions)
+    values (p_worker->>0, p_worker->>1, v_now, v_until, {f}.texts(p_worker->3))
+    on conflict (incarnation) do update
+    set name = excluded.name, lease_until = excluded.lease_until, definitions = excluded.definitions
+    where w.lease_until > v_now
+    returning w.started_at into v_started_at;
+    if v_started_at is null then
+        perform {f}.refuse_lease(p_worker->>0);
+    end if;
+    return {f}.answer(
+        v_now, json_build_array(p_worker->>0, p_worker->>1, v_started_at, v_until, (p_worker->3)::json)::text
+    );
+end $$;
+
+create function {f}.renew(p_now bigint, p_seen bigint, p_incarnation text, p_lease bigint) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_worker bigint;
+begin
+    update {t}.workers set lease_until = v_now + p_lease
+    where incarnation = p_incarnation and lease_until > v_now
+    returning id into v_worker;
+    if v_worker is null then
+        perform {f}.refuse_lease(p_incarnation);
+    end if;
+    -- A server that takes over with a clock that is behind begins where this one was.
+    update {t}.meta set value = v_now where name = 'floor' and value < v_now - 500000;
+    return {f}.answer(v_now, json_build_array(
+        v_now + p_lease,
+        (
+            select coalesce(json_agg(run_id order by id), '[]')
+            from {t}.runs where owner = v_worker and status = 'cancelling'
+        )
+    )::text);
+end $$;
+
+-- What a worker that is gone had taken from the outbox is due.
+create function {f}.free_taken(p_now bigint, p_owner bigint) returns void language plpgsql volatile as $$
+declare
+    v_run_id text;
+begin
+    for v_run_id in
+        with freed as (
+            update {t}.outbox set owner = null, next_at = p_now where owner = p_owner returning number, run
+        )
+        select r.run_id from freed join {t}.runs as r on r.id = freed.run order by freed.number
+    loop
+        perform {f}.hint('owed', v_run_id);
+    end loop;
+end $$;
+
+-- Free what an incarnation owns but does not know of; which runs.
+create function {f}.free_owned(p_now bigint, p_owner bigint, p_keep text[]) returns text[] language plpgsql volatile as $$
+declare
+    r record;
+    v_freed text[] := '{}';
+begin
+    for r in
+        select id, run_id, stalls from {t}.runs
+        where owner = p_owner and not run_id = any (p_keep)
+        order by id
+        for no key update
+    loop
+        perform {f}.free(p_now, r.id, r.run_id, r.stalls);
+        v_freed := v_freed || r.run_id;
+    end loop;
+    return v_freed;
+end $$;
+
+create function {f}.relinquish(p_now bigint, p_seen bigint, p_incarnation text, p_keep jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_worker bigint := (select id from {t}.workers where incarnation = p_incarnation);
+begin
+    if v_worker is null then
+        return {f}.answer(v_now, '[]');
+    end if;
+    return {f}.answer(v_now, to_json({f}.free_owned(v_now, v_worker, {f}.texts(p_keep)))::text);
+end $$;
+
+create function {f}.retire(p_now bigint, p_seen bigint, p_incarnation text) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_worker bigint := (select id from {t}.workers where incarnation = p_incarnation);
+begin
+    if v_worker is not null then
+        perform {f}.free_owned(v_now, v_worker, '{}');
+        perform {f}.free_taken(v_now, v_worker);
+        delete from {t}.workers where id = v_worker;
+    end if;
+    return {f}.answer(v_now, 'null');
+end $$;
+
+-- Owners without a live lease. Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs
+-- they own. A worker without a row is as dead as one whose lease is over.
+create function {f}.dead_owners(p_now bigint) returns setof bigint language sql stable as $$
+    with recursive owners (id) as (
+        select min(owner) from {t}.runs where owner is not null
+        union all
+        select (select min(r.owner) from {t}.runs as r where r.owner is not null and r.owner > owners.id)
+        from owners
+        where owners.id is not null
+    )
+    select owners.id
+    from owners
+    where owners.id is not null
+        and not exists (select 1 from {t}.workers as w where w.id = owners.id and w.lease_until > p_now)
+$$;
+
+-- Take runs from owners without a live lease. Those that stalled too often are only named, with what a failure says of them:
+-- [freed, [[run_id, epoch, stalls, path, own failure], ...]].
+create function {f}.rescue(p_now bigint, p_seen bigint, p_stalls_max bigint) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_owner bigint;
+    r record;
+    v_freed text[] := '{}';
+    v_poison text[] := '{}';
+begin
+    for v_owner in select * from {f}.dead_owners(v_now) loop
+        for r in
+            select id, run_id, epoch, stalls, cause from {t}.runs where owner = v_owner order by id for no key update skip locked
+        loop
+            if r.stalls + 1 < p_stalls_max then
+                perform {f}.free(v_now, r.id, r.run_id, r.stalls + 1);
+                v_freed := v_freed || r.run_id;
+            else
+                v_poison := v_poison || json_build_array(
+                    r.run_id, r.epoch, r.stalls + 1, {f}.latest_place(r.id),
+                    case when r.cause is not null then (select {f}.b64(failure) from {t}.payloads where run = r.id) end
+                )::text;
+            end if;
+        end loop;
+    end loop;
+    for v_owner in select id from {t}.workers where lease_until <= v_now order by id for update skip locked loop
+        perform {f}.free_taken(v_now, v_owner);
+        delete from {t}.workers where id = v_owner;
+    end loop;
+    return {f}.answer(v_now, '[' || to_json(v_freed)::text || ',[' || array_to_string(v_poison, ',') || ']]');
+end $$;
+
+-- The place recorded last; a failed attempt counts as one.
+create function {f}.latest_place(p_run bigint) returns text language sql stable as $$
+    select coalesce(
+        (
+            select {f}.spell(location, {f}.names_of(p_run))
+            from (
+                select at, seq, location from {t}.entries where run = p_run
+                union all
+                select at, 0, location from {t}.attempts where run = p_run
+            ) as places
+            order by at desc, seq desc, location desc
+            limit 1
+        ),
+        ''
+    )
+$$;
+
+-- Set a run aside that takes its workers down, if it is still as it was found. A cancel must outlive the pause: with a cause, a
+-- resume goes on undoing instead of running forwards.
+create function {f}.quarantine(p_now bigint, p_seen bigint, p_run_id text, p_epoch bigint, p_stalls bigint, p_failure text)
+returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_run bigint;
+begin
+    update {t}.runs as r
+    set status = 'paused', owner = null, wake_at = null, stalls = p_stalls,
+        cause = case when status = 'cancelling' then 'cancelled' else cause end
+    where r.run_id = p_run_id and r.epoch = p_epoch and r.owner is not null and r.stalls = p_stalls - 1
+        and not exists (select 1 from {t}.workers as w where w.id = r.owner and w.lease_until > v_now)
+    returning r.id into v_run;
+    if v_run is null then
+        return {f}.answer(v_now, 'false');
+    end if;
+    update {t}.payloads set failure = {f}.unb64(p_failure) where run = v_run;
+    perform {f}.hint('ended', p_run_id);
+    return {f}.answer(v_now, 'true');
+end $$;

@@ -1,0 +1,163 @@
+-- What a commit's move makes of a run. A move is ["park", wake_at], ["release"], ["pause", failure],
+-- ["rollback", cause, failure, undo_floor] or ["end", status, output, failure, successor].
+
+-- Refuse before anything is written if the run cannot move there. An owned run is running, cancelling or compensating.
+create function {f}.check_move(p_status text, p_move jsonb) returns void language plpgsql immutable as $$
+declare
+    v_to text := p_move->>1;
+    v_allowed boolean;
+begin
+    if p_move->>0 <> 'end' then
+        return;
+    end if;
+    if v_to not in (
+        'completed', 'failed', 'compensated', 'cancelled', 'continued', 'compensation_failed'
+    ) then
+        perform {f}.refuse_value(v_to || ' is no end');
+    end if;
+    if (v_to = 'continued') <> (p_move->4->>0 is not null) then
+        perform {f}.refuse_value('a run that continues has a successor, and no other has one');
+    end if;
+    v_allowed := case p_status
+        when 'running' then v_to in ('completed', 'failed', 'cancelled', 'continued')
+        when 'cancelling' then v_to = 'cancelled'
+        when 'compensating' then v_to in ('compensated', 'cancelled', 'failed', 'compensation_failed')
+        else false
+    end;
+    if not v_allowed then
+        raise exception using errcode = 'SW004', message = 'a run that is ' || p_status || ' cannot become ' || v_to;
+    end if;
+end $$;
+
+-- Whether one of the stored waits has what it waits for: nothing is lost between looking and parking.
+create function {f}.is_satisfied(p_run bigint, p_run_id text) returns boolean language sql stable as $$
+    select exists (
+        select 1
+        from {t}.waits as w
+        join {t}.signals as s on s.run = w.run
+        where w.run = p_run and w.kind = 'signal' and s.payload is not null and s.refused is null
+            and (cardinality(w.names) = 0 or s.name = any (w.names))
+    ) or exists (
+        select 1
+        from {t}.waits as w
+        join {t}.runs as c on c.parent = p_run_id and c.parent_location = w.location
+        where w.run = p_run and w.kind = 'child' and c.ended_at is not null and c.status <> 'continued'
+    ) or {f}.has_receiver(p_run)
+$$;
+
+create function {f}.end_run(
+    p_now bigint, p_run bigint, c jsonb, p_revision bigint, p_last_seq bigint
+) returns void language plpgsql volatile as $$
+declare
+    r record;
+    v_run_id text := c->>0;
+    v_status text := c->12->>1;
+    v_is_end boolean := c->12->>1 <> 'compensation_failed';
+    v_heir jsonb := c->12->4;
+    v_heir_run bigint;
+begin
+    select parent, parent_location, detached, tied, key, generation, coalesce(started_at, created_at) as began_at, discards
+    into strict r from {t}.runs where id = p_run;
+    if v_heir->>0 is not null and exists (select 1 from {t}.runs where run_id = v_heir->>0) then
+        perform {f}.refuse_value('the successor''s id ' || (v_heir->>0) || ' is taken');
+    end if;
+    update {t}.runs
+    set number = (c->>2)::bigint, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = v_status,
+        ended_at = case when v_is_end then p_now end, owner = null, wake_at = null, successor = v_heir->>0
+    where id = p_run;
+    if c->12->>2 is not null or c->12->>3 is not null then
+        -- An end without a failure keeps the one that is stored: of a rollback, its cause.
+        update {t}.payloads
+        set output = {f}.unb64(c->12->>2), failure = coalesce({f}.unb64(c->12->>3), failure)
+        where run = p_run;
+    end if;
+    delete from {t}.waits where run = p_run;
+    if v_status not in ('failed', 'compensation_failed') then
+        delete from {t}.cursors where run = p_run;
+    end if;
+    if r.discards and v_status in ('completed', 'compensated', 'cancelled') then
+        update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
+    end if;
+    perform {f}.hint('ended', v_run_id);
+    perform {f}.announce_end(p_now, p_run, c->17);
+    if v_is_end then
+        perform {f}.cancel_tied(p_now, v_run_id, c->17);
+    end if;
+    if v_heir->>0 is not null then
+        v_heir := jsonb_set(jsonb_set(v_heir, '{4}', coalesce(to_jsonb(r.key), 'null')), '{5}',
+            case
+                when r.parent is null then 'null'
+                else jsonb_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied)
+            end
+        );
+        v_heir_run := (
+            select made.run
+            from {f}.insert_run(
+                p_now, v_heir, {f}.offer(p_now, null), r.generation + 1, v_run_id, r.began_at
+            ) as made
+        );
+        update {t}.signals set run = v_heir_run where run = p_run and payload is not null and refused is null;
+        -- No wait of the successor is at those places.
+        update {t}.receipts set run = v_heir_run, locations = '{}' where run = p_run;
+        return;
+    end if;
+    if v_is_end then
+        perform {f}.wake_debounced(p_now, r.key);
+        perform {f}.give_back(p_now, p_run);
+        if r.parent is not null then
+            perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+        end if;
+    end if;
+end $$;
+
+-- Carry out a move that is allowed; whether the run is parked and due already.
+create function {f}.move_run(
+    p_now bigint, p_run bigint, c jsonb, p_revision bigint, p_last_seq bigint, p_has_progress boolean, p_deadline_at bigint
+) returns boolean language plpgsql volatile as $$
+declare
+    v_run_id text := c->>0;
+    v_number bigint := (c->>2)::bigint;
+    m jsonb := c->12;
+    v_wake_at bigint;
+begin
+    case m->>0
+        when 'end' then
+            perform {f}.end_run(p_now, p_run, c, p_revision, p_last_seq);
+        when 'park' then
+            v_wake_at := least((m->>1)::bigint, p_deadline_at);
+            if (v_wake_at is null or v_wake_at > p_now) and {f}.is_satisfied(p_run, v_run_id) then
+                v_wake_at := p_now;
+            end if;
+            update {t}.runs
+            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0,
+                status = case status when 'running' then 'waiting' else status end, owner = null, wake_at = v_wake_at
+            where id = p_run;
+            if v_wake_at is not null then
+                perform {f}.hint('ready', v_run_id);
+                return v_wake_at <= p_now;
+            end if;
+        when 'release' then
+            update {t}.runs
+            set number = v_number, revision = p_revision, last_seq = p_last_seq,
+                stalls = case when p_has_progress then 0 else stalls end,
+                status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
+            where id = p_run;
+            perform {f}.hint('ready', v_run_id);
+        when 'pause' then
+            update {t}.runs
+            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = 'paused', owner = null,
+                wake_at = null
+            where id = p_run;
+            update {t}.payloads set failure = {f}.unb64(m->>1) where run = p_run;
+            perform {f}.hint('ended', v_run_id);
+        when 'rollback' then
+            update {t}.runs
+            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = 'compensating',
+                cause = m->>1, undo_floor = (m->>3)::bigint
+            where id = p_run;
+            update {t}.payloads set failure = {f}.unb64(m->>2) where run = p_run;
+            delete from {t}.waits where run = p_run;
+            perform {f}.cancel_tied(p_now, v_run_id, c->17);
+    end case;
+    return false;
+end $$;

@@ -1,0 +1,128 @@
+-- What operators do to runs; each act leaves an audit row.
+
+create function {f}.cancel(
+    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_announce jsonb
+) returns text language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_run bigint;
+    v_before text;
+    v_changed text[];
+begin
+    select id, status into v_run, v_before from {t}.runs where run_id = p_run_id for no key update;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if v_run is null then
+        raise exception using errcode = 'SW005', message = 'no such run', detail = p_run_id;
+    end if;
+    v_changed := {f}.cancel_family(v_now, v_run, p_compensate, p_reason, p_announce);
+    if cardinality(v_changed) > 0 then
+        perform {f}.note(v_now, v_run, 'cancel', '', v_before, p_reason);
+    end if;
+    return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
+end $$;
+
+create function {f}.resume(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text language plpgsql volatile as $$
+declare
+    v_now bigint;
+    r record;
+begin
+    select id, cause into r from {t}.runs where run_id = p_run_id and status = 'paused' for no key update;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if r.id is null then
+        return {f}.answer(v_now, 'false');
+    end if;
+    update {t}.runs
+    set status = case when r.cause is null then 'pending' else 'compensating' end, wake_at = v_now, stalls = 0
+    where id = r.id;
+    if r.cause is null then
+        update {t}.payloads set failure = null where run = r.id;
+    end if;
+    perform {f}.note(v_now, r.id, 'resume', p_by, 'paused', '');
+    perform {f}.hint('ready', p_run_id);
+    return {f}.answer(v_now, 'true');
+end $$;
+
+create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_run bigint;
+begin
+    select id into v_run from {t}.runs where run_id = p_run_id and status = 'compensation_failed' for no key update;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if v_run is null then
+        return {f}.answer(v_now, 'false');
+    end if;
+    update {t}.runs set status = 'compensating', wake_at = v_now, retried_at = v_now where id = v_run;
+    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '');
+    perform {f}.hint('ready', p_run_id);
+    return {f}.answer(v_now, 'true');
+end $$;
+
+-- Whether a failure, or one that caused it, happened at a path or somewhere below it. A child's own failure (SW454) speaks of the
+-- child's paths.
+create function {f}.concerns(p_failure json, p_path text) returns boolean language plpgsql immutable as $$
+begin
+    return starts_with(coalesce(p_failure->>'path', '') || '/', p_path || '/')
+        or coalesce(p_failure->>'code', '') <> 'SW454' and exists (
+            select 1
+            from json_each(coalesce(p_failure->'causes', '{}')) as cause
+            where {f}.concerns(cause.value, p_path)
+        );
+end $$;
+
+-- Let a failed run try again what failed, and a failed child that stood there likewise.
+create function {f}.retry_one(p_now bigint, p_run_id text, p_by text) returns boolean language plpgsql volatile as $$
+declare
+    r record;
+    v_failure json;
+    v_names text[];
+    v_failed_at bytea[] := '{}';
+    v_child text;
+begin
+    select id, key into r from {t}.runs where run_id = p_run_id and status = 'failed' for no key update;
+    if not found then
+        return false;
+    end if;
+    if r.key is not null then
+        perform {f}.lock_key(r.key);
+        if {f}.find_active(r.key) is not null then
+            return false;
+        end if;
+    end if;
+    select convert_from(failure, 'utf8')::json into v_failure from {t}.payloads where run = r.id;
+    if v_failure is not null then
+        v_names := {f}.names_of(r.id);
+        with forgotten as (
+            delete from {t}.entries
+            where run = r.id and status = 'f' and {f}.concerns(v_failure, {f}.spell(location, v_names))
+            returning location
+        )
+        select coalesce(array_agg(location), '{}') into v_failed_at from forgotten;
+    end if;
+    update {t}.runs
+    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = p_now, wake_at = p_now, stalls = 0,
+        deadline_at = case when deadline_at > p_now then deadline_at end
+    where id = r.id;
+    update {t}.payloads set failure = null where run = r.id;
+    if r.key is not null then
+        perform {f}.take_over_held(r.id, r.key);
+    end if;
+    perform {f}.note(p_now, r.id, 'retry', p_by, 'failed', '');
+    perform {f}.hint('ready', p_run_id);
+    for v_child in
+        select run_id from {t}.runs
+        where parent = p_run_id and status = 'failed' and parent_location = any (v_failed_at)
+        order by id
+    loop
+        perform {f}.retry_one(p_now, v_child, p_by);
+    end loop;
+    return true;
+end $$;
+
+create function {f}.retry(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+begin
+    return {f}.answer(v_now, {f}.retry_one(v_now, p_run_id, p_by)::text);
+end $$;

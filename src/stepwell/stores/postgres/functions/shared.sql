@@ -1,0 +1,125 @@
+-- {t} holds the tables and {f} these functions. A function that the store calls takes the time of a test's clock (null: the
+-- server's own) and the latest instant that its process has seen; it answers with one JSON text: the time, the result, and the
+-- hints. Values come and go as arrays in the order of the model's fields, bytes as base64.
+--
+-- Locks are taken in one order, so that transitions rarely stop each other: keys, then topics (both by name), then runs by
+-- number. What still ends in a deadlock is ended by the server, and asked again by the store.
+
+create function {f}.b64(p_bytes bytea) returns text language sql immutable strict parallel safe
+return translate(encode(p_bytes, 'base64'), e'\n', '');
+
+create function {f}.unb64(p_text text) returns bytea language sql immutable strict parallel safe
+return decode(p_text, 'base64');
+
+create function {f}.texts(p_list jsonb) returns text[] language sql immutable parallel safe
+return array(select jsonb_array_elements_text(p_list));
+
+-- Never behind an instant that the caller has seen, nor behind the floor that workers raise while they live.
+create function {f}.read_clock(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
+declare
+    v_floor bigint := (select value from {t}.meta where name = 'floor');
+    v_now bigint := greatest(coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen, v_floor);
+begin
+    -- A clock that is told by hand may be set back between any two calls.
+    if p_now is not null and v_now > v_floor then
+        update {t}.meta set value = v_now where name = 'floor' and value < v_now;
+    end if;
+    return v_now;
+end $$;
+
+-- The beginning of every transition: the time, and no hints yet.
+create function {f}.begin_at(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
+begin
+    perform set_config('stepwell.hints', '', true);
+    return {f}.read_clock(p_now, p_seen);
+end $$;
+
+create function {f}.hint(p_kind text, p_run_id text) returns void language plpgsql volatile as $$
+begin
+    perform set_config(
+        'stepwell.hints',
+        current_setting('stepwell.hints') || '["' || p_kind || '",' || to_json(p_run_id)::text || '],',
+        true
+    );
+end $$;
+
+create function {f}.answer(p_now bigint, p_result text) returns text language sql volatile
+return '[' || p_now || ',' || p_result || ',[' || rtrim(current_setting('stepwell.hints'), ',') || ']]';
+
+-- Locks of this library among all advisory locks: a class for each kind of name.
+create function {f}.lock_key(p_key text) returns void language sql volatile
+begin atomic
+    select pg_advisory_xact_lock(1398034251, hashtext(p_key));
+end;
+
+create function {f}.lock_topic(p_topic text) returns void language sql volatile
+begin atomic
+    select pg_advisory_xact_lock(1398034260, hashtext(p_topic));
+end;
+
+create function {f}.refuse_lease(p_incarnation text) returns void language plpgsql as $$
+begin
+    raise exception using errcode = 'SW001', message = 'lease lost', detail = coalesce(p_incarnation, '');
+end $$;
+
+create function {f}.refuse_value(p_text text) returns void language plpgsql as $$
+begin
+    raise exception using errcode = 'SW002', message = p_text;
+end $$;
+
+create function {f}.define(p_workflow text, p_version bigint, p_priority bigint) returns int language plpgsql volatile as $$
+declare
+    v_id int;
+begin
+    select id into v_id from {t}.definitions
+    where workflow = p_workflow and version = p_version and priority = p_priority;
+    if v_id is null then
+        insert into {t}.definitions (workflow, version, priority) values (p_workflow, p_version, p_priority)
+        on conflict do nothing returning id into v_id;
+        if v_id is null then
+            select id into strict v_id from {t}.definitions
+            where workflow = p_workflow and version = p_version and priority = p_priority;
+        end if;
+    end if;
+    return v_id;
+end $$;
+
+-- A packed location as people read it; see model/locations.py.
+create function {f}.spell(p_location bytea, p_names text[]) returns text language plpgsql immutable as $$
+declare
+    v_at int := 0;
+    v_tag int;
+    v_size int;
+    v_number bigint;
+    v_parts text[] := '{}';
+    v_count int := 0;
+begin
+    while v_at < length(p_location) loop
+        v_tag := get_byte(p_location, v_at) & 240;
+        v_size := get_byte(p_location, v_at) & 15;
+        v_number := 0;
+        for i in 1..v_size loop
+            v_number := v_number * 256 + get_byte(p_location, v_at + i);
+        end loop;
+        v_at := v_at + 1 + v_size;
+        case v_tag
+            when 16 then v_parts := v_parts || p_names[v_number + 1];
+            when 32 then v_parts := v_parts || ('~' || v_number);
+            when 48 then v_parts[v_count] := v_parts[v_count] || '#' || v_number;
+            when 64 then v_parts[v_count] := v_parts[v_count] || '~undo';
+            else perform {f}.refuse_value('location ' || encode(p_location, 'hex') || ' cannot be read');
+        end case;
+        v_count := cardinality(v_parts);
+    end loop;
+    return array_to_string(v_parts, '/');
+end $$;
+
+create function {f}.names_of(p_run bigint) returns text[] language sql stable as $$
+    select array(select name from {t}.names where run = p_run order by number)
+$$;
+
+create function {f}.note(p_now bigint, p_run bigint, p_verb text, p_by text, p_before text, p_reason text) returns void
+language sql volatile as $$
+    insert into {t}.audit (run, at, verb, by, before, after, reason)
+    select p_run, p_now, p_verb, p_by, p_before, r.status, p_reason from {t}.runs as r where r.id = p_run
+$$;

@@ -1,0 +1,208 @@
+-- A new run is [run_id, workflow, version, input, key, parent, delay, dedup, own_id, priority, tags, deadline_at, max_suspend,
+-- on_conflict, discards, announce].
+
+create function {f}.find_active(p_key text) returns bigint language sql stable as $$
+    select id from {t}.runs
+    where key = p_key and ended_at is null and replaced_by is null and debounced_until is null
+$$;
+
+-- Add a run, which takes over what was held for its key, and claim it if that is possible.
+create function {f}.insert_run(
+    p_now bigint, p_new jsonb, inout q {f}.quota, out run bigint, out claimed json,
+    p_generation bigint default 1, p_previous text default null, p_previous_started_at bigint default null,
+    p_debounced_until bigint default null
+) language plpgsql volatile as $$
+declare
+    v_key text := p_new->>4;
+    v_delay bigint := (p_new->>6)::bigint;
+    v_deadline bigint := (p_new->>11)::bigint;
+    v_is_claimed boolean;
+begin
+    v_is_claimed := v_delay <= 0
+        and {f}.may_take(q, p_now, p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint);
+    insert into {t}.runs (
+        run_id, definition, status, epoch, number, revision, last_seq, stalls, owner, wake_at, created_at, started_at, key,
+        generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
+        deadline_at, max_suspend, debounced_until, reason, undo_floor, discards
+    ) values (
+        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
+        case when v_is_claimed then 'running' else 'pending' end,
+        case when v_is_claimed then 1 else 0 end, 0, 0, 0, 0,
+        case when v_is_claimed then q.owner end,
+        case when not v_is_claimed then least(p_now + v_delay, v_deadline) end,
+        p_now, case when v_is_claimed then p_now end, v_key, p_generation,
+        p_new->5->>0, {f}.unb64(p_new->5->>1), coalesce((p_new->5->>2)::boolean, false),
+        coalesce((p_new->5->>3)::boolean, false),
+        p_previous, p_previous_started_at, case when p_previous is not null then p_now end,
+        v_deadline, (p_new->>12)::bigint, p_debounced_until, '', 0, (p_new->>14)::boolean
+    )
+    returning id into run;
+    insert into {t}.payloads (run, input, tags) values (run, {f}.unb64(p_new->>3), (p_new->10)::json);
+    if v_key is not null and p_debounced_until is null then
+        update {t}.signals set run = insert_run.run, key = null where key = v_key;
+    end if;
+    if v_is_claimed then
+        q.room := q.room - 1;
+        claimed := {f}.read_claimed(run);
+    else
+        perform {f}.hint('ready', p_new->>0);
+    end if;
+end $$;
+
+-- Add a run that could not be started: it has ended already, and has no key.
+create function {f}.insert_failed(p_now bigint, p_new jsonb, p_failure bytea) returns bigint language plpgsql volatile as $$
+declare
+    v_run bigint;
+begin
+    insert into {t}.runs (
+        run_id, definition, status, epoch, number, revision, last_seq, stalls, created_at, ended_at, generation, parent,
+        parent_location, detached, tied, deadline_at, max_suspend, reason, undo_floor, discards
+    ) values (
+        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint), 'failed', 0, 0, 0, 0, 0, p_now, p_now,
+        1, p_new->5->>0, {f}.unb64(p_new->5->>1), coalesce((p_new->5->>2)::boolean, false),
+        coalesce((p_new->5->>3)::boolean, false), (p_new->>11)::bigint, (p_new->>12)::bigint, '', 0,
+        (p_new->>14)::boolean
+    )
+    returning id into v_run;
+    insert into {t}.payloads (run, input, failure, tags)
+    values (v_run, {f}.unb64(p_new->>3), p_failure, (p_new->10)::json);
+    perform {f}.hint('ended', p_new->>0);
+    return v_run;
+end $$;
+
+-- Signals held for a key go to the run that has it now. Those that the run knows already count as consumed.
+create function {f}.take_over_held(p_run bigint, p_key text) returns void language plpgsql volatile as $$
+begin
+    update {t}.signals as s
+    set run = p_run, key = null, dedup_key = null, payload = null
+    where s.key = p_key and s.dedup_key is not null and exists (
+        select 1 from {t}.signals as known
+        where known.run = p_run and known.name = s.name and known.dedup_key = s.dedup_key
+    );
+    update {t}.signals set run = p_run, key = null where key = p_key;
+end $$;
+
+-- What a start answers: [run_id, is_new, same_input, is_duplicate_id, claimed, replaced].
+create function {f}.create_one(p_now bigint, p_new jsonb, inout q {f}.quota, p_together text[], out created json)
+language plpgsql volatile as $$
+declare
+    v_input bytea;
+    v_met record;
+    v_replaced text;
+    v_added record;
+begin
+    select p.input into v_input from {t}.runs as r join {t}.payloads as p on p.run = r.id where r.run_id = p_new->>0;
+    if found then
+        created := json_build_array(
+            p_new->>0, (p_new->>8)::boolean, v_input = {f}.unb64(p_new->>3), not (p_new->>8)::boolean, null, null
+        );
+        return;
+    end if;
+    if p_new->>4 is not null then
+        select r.id, r.run_id, r.status, p.input into v_met
+        from {t}.runs as r join {t}.payloads as p on p.run = r.id
+        where r.id = {f}.find_active(p_new->>4);
+        if not found and (p_new->>7)::bigint > 0 and p_new->>13 <> 'replace' then
+            select r.id, r.run_id, r.status, p.input into v_met
+            from {t}.runs as r join {t}.payloads as p on p.run = r.id
+            where r.key = p_new->>4 and r.ended_at > p_now - (p_new->>7)::bigint and r.status <> 'continued'
+                and r.replaced_by is null and r.debounced_until is null
+            order by r.ended_at desc, r.id desc
+            limit 1;
+        end if;
+        if v_met.id is not null and (p_new->>13 = 'get' or v_met.run_id = any (p_together)) then
+            created := json_build_array(v_met.run_id, false, v_met.input = {f}.unb64(p_new->>3), false, null, null);
+            return;
+        end if;
+        if v_met.id is not null then
+            -- What its worker is doing right now may change what it is.
+            select status into v_met.status from {t}.runs where id = v_met.id for no key update;
+            if p_new->>13 <> 'replace' or v_met.status = 'compensation_failed' then
+                raise exception using errcode = 'SW003', message = 'the key is taken',
+                    detail = json_build_array(p_new->>4, p_new->>13, v_met.run_id, v_met.status)::text;
+            end if;
+            if (select r.ended_at is null from {t}.runs as r where r.id = v_met.id) then
+                v_replaced := v_met.run_id;
+                perform {f}.cancel_family(p_now, v_met.id, true, 'replaced by run ' || (p_new->>0), p_new->15);
+                update {t}.runs set replaced_by = p_new->>0 where id = v_met.id;
+            end if;
+        end if;
+    end if;
+    select * into v_added from {f}.insert_run(p_now, p_new, q);
+    q := v_added.q;
+    created := json_build_array(p_new->>0, true, true, false, v_added.claimed, v_replaced);
+end $$;
+
+create function {f}.create_runs(p_now bigint, p_seen bigint, p_runs jsonb, p_claimant jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    q {f}.quota;
+    v_key text;
+    v_new jsonb;
+    v_made record;
+    v_created text[] := '{}';
+    v_together text[];
+    v_claimant jsonb := p_claimant;
+begin
+    for v_key in
+        select distinct new->>4 from jsonb_array_elements(p_runs) as new where new->>4 is not null order by 1
+    loop
+        perform {f}.lock_key(v_key);
+    end loop;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if jsonb_array_length(p_runs) > 1 then
+        select array_agg(new->>0) into v_together from jsonb_array_elements(p_runs) as new;
+        if (select count(distinct new->>9) > 1 from jsonb_array_elements(p_runs) as new) then
+            v_claimant := null;  -- those that come later may be more urgent: the next claim sorts them
+        end if;
+    else
+        v_together := array[p_runs->0->>0];
+    end if;
+    q := {f}.offer(v_now, v_claimant);
+    for v_new in select new from jsonb_array_elements(p_runs) as new loop
+        select * into v_made from {f}.create_one(v_now, v_new, q, v_together);
+        q := v_made.q;
+        v_created := v_created || v_made.created::text;
+    end loop;
+    return {f}.answer(v_now, '[' || array_to_string(v_created, ',') || ']');
+end $$;
+
+create function {f}.debounce(p_now bigint, p_seen bigint, p_new jsonb, p_quiet bigint, p_max_wait bigint) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_planned record;
+    v_input bytea;
+begin
+    perform {f}.lock_key(p_new->>4);
+    v_now := {f}.begin_at(p_now, p_seen);
+    select id, run_id, debounced_until into v_planned
+    from {t}.runs
+    where key = p_new->>4 and debounced_until is not null and ended_at is null
+    for no key update;
+    if not found then
+        select p.input into v_input
+        from {t}.runs as r join {t}.payloads as p on p.run = r.id where r.run_id = p_new->>0;
+        if found then
+            return {f}.answer(
+                v_now, json_build_array(p_new->>0, false, v_input <> {f}.unb64(p_new->>3))::text
+            );
+        end if;
+        perform {f}.insert_run(
+            v_now, jsonb_set(p_new, '{6}', to_jsonb(least(p_quiet, p_max_wait))), {f}.offer(v_now, null),
+            p_debounced_until => v_now + p_max_wait
+        );
+        return {f}.answer(v_now, json_build_array(p_new->>0, true, false)::text);
+    end if;
+    if v_planned.run_id <> p_new->>0 then
+        return {f}.answer(v_now, json_build_array(v_planned.run_id, false, true)::text);
+    end if;
+    update {t}.runs
+    set definition = {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
+        wake_at = least(v_now + p_quiet, v_planned.debounced_until)
+    where id = v_planned.id;
+    update {t}.payloads set input = {f}.unb64(p_new->>3) where run = v_planned.id;
+    perform {f}.hint('ready', v_planned.run_id);
+    return {f}.answer(v_now, json_build_array(v_planned.run_id, false, false)::text);
+end $$;

@@ -1,0 +1,197 @@
+"""One connection each: a statement goes out, and its answer comes back without a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from stepwell.stores.postgres.calls import Call, Value
+from stepwell.stores.postgres.faults import translate, unavailable
+
+_FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+_IDLE = pq.TransactionStatus.IDLE
+
+
+class Line:
+    """A connection to the server, used by one caller at a time.
+
+    An answer that nobody waited for makes a line unusable: it is thrown away, so that nobody ever gets the answer to
+    another one's question.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str) -> None:
+        self.connection = connection
+        self._pgconn = connection.pgconn
+        self._schema = schema
+        self._where = where
+        self._prepared: dict[str, bytes] = {}
+        self._waiting: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.on_input: Callable[[], None] | None = None  # something came from the server
+        self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
+        self.is_broken = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the next call may use it."""
+        return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
+
+    # --- on the event loop ---
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hear of answers on this loop."""
+        self._loop = loop
+        loop.add_reader(self._pgconn.socket, self._readable)
+
+    def detach(self) -> None:
+        """Hear of nothing more. Before the socket is closed: its number may be given to another one."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._pgconn.socket)
+            self._loop.remove_writer(self._pgconn.socket)
+            self._loop = None
+
+    async def call(self, call: Call[Any], values: list[Value]) -> bytes:
+        """Call a function; its answer. A caller that is cancelled leaves a broken line behind."""
+        is_done = False
+        try:
+            if self.prepares:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = await self._prepare(call)
+                self._pgconn.send_query_prepared(name, values)
+            else:
+                self._pgconn.send_query_params(self._statement(call), values)
+            answer = await self._answer()
+            is_done = True
+            return answer
+        except psycopg.Error as error:
+            is_done = self._pgconn.transaction_status == _IDLE
+            raise translate(error, self._where) from error
+        finally:
+            if not is_done:
+                self.is_broken = True
+
+    async def _prepare(self, call: Call[Any]) -> bytes:
+        name = self._prepared[call.name] = call.name.encode()
+        try:
+            self._pgconn.send_prepare(name, self._statement(call))
+            await self._results()
+        except BaseException:
+            del self._prepared[call.name]
+            raise
+        return name
+
+    async def _answer(self) -> bytes:
+        return _value(await self._results())
+
+    async def _results(self) -> pq.PGresult:
+        pgconn = self._pgconn
+        if pgconn.flush():
+            await self._flush()
+        while True:
+            if not pgconn.is_busy():
+                found = pgconn.get_result()
+                if found is not None:
+                    break
+            await self._wait()
+        while pgconn.is_busy():
+            await self._wait()
+        while pgconn.get_result() is not None:
+            pass  # one statement has one result; what follows is only the end
+        return _checked(found)
+
+    async def _wait(self) -> None:
+        assert self._loop is not None
+        self._waiting = self._loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    async def _flush(self) -> None:
+        """Send what did not fit into the socket, taking in what the server says meanwhile."""
+        assert self._loop is not None
+        self._loop.add_writer(self._pgconn.socket, self._wake)
+        try:
+            while self._pgconn.flush():
+                await self._wait()
+        finally:
+            self._loop.remove_writer(self._pgconn.socket)
+
+    def _readable(self) -> None:
+        try:
+            self._pgconn.consume_input()
+        except psycopg.Error as error:
+            self.is_broken = True
+            self.detach()
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_exception(error)
+            return
+        if self.on_input is not None:
+            self.on_input()
+        if self._waiting is None:
+            # Nobody asked: the server says goodbye, or a notice. A notice leaves the connection as it was.
+            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # --- for callers that cannot wait ---
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        """`call`, in the caller's own thread."""
+        pgconn = self._pgconn
+        try:
+            if not self.prepares:
+                return _value(pgconn.exec_params(self._statement(call), values))
+            name = self._prepared.get(call.name)
+            if name is None:
+                name = call.name.encode()
+                _checked(pgconn.prepare(name, self._statement(call)))
+                self._prepared[call.name] = name
+            return _value(pgconn.exec_prepared(name, values))
+        except psycopg.Error as error:
+            self.is_broken |= pgconn.status != pq.ConnStatus.OK
+            raise translate(error, self._where) from error
+
+    def execute_now(self, text: str) -> None:
+        """Run statements without parameters or rows, in the caller's own thread."""
+        try:
+            _checked(self._pgconn.exec_(text.encode()))
+        except psycopg.Error as error:
+            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+            raise translate(error, self._where) from error
+
+    def is_silent(self) -> bool:
+        """Whether the server has said nothing since the last answer: an idle line that it closed has something to read."""
+        return not select.select([self._pgconn.socket], [], [], 0)[0]
+
+    def finish(self) -> None:
+        """Close it, whatever it is doing."""
+        self.is_broken = True
+        self.detach()
+        self._pgconn.finish()
+
+    def _statement(self, call: Call[Any]) -> bytes:
+        return f"select {self._schema}.{call.name}({call.placeholders})".encode()
+
+
+def _checked(result: pq.PGresult) -> pq.PGresult:
+    if result.status in _FINE:
+        return result
+    raise psycopg.errors.error_from_result(result)
+
+
+def _value(result: pq.PGresult) -> bytes:
+    value = _checked(result).get_value(0, 0)
+    if value is None:
+        raise unavailable("the database", "a function answered nothing")
+    return value

@@ -1,0 +1,211 @@
+"""The PostgreSQL store: each method is one function of the database, in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any
+
+from stepwell.clock import Clock, Instant, Span
+from stepwell.environment import Environment
+from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.cancels import Cancelled
+from stepwell.model.commits import Applied, Commit
+from stepwell.model.events import NewEvent, Published
+from stepwell.model.failures import poisoned
+from stepwell.model.outbox import Announce, Owed, Settled
+from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
+from stepwell.model.signals import Delivered, NewSignal, Redelivery
+from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.outbox import Batch
+from stepwell.stores.base.store import Capabilities
+from stepwell.stores.postgres import calls
+from stepwell.stores.postgres.blobs import PostgresBlobs
+from stepwell.stores.postgres.callers import Caller, PooledCaller
+from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.database import PostgresDatabase
+from stepwell.stores.postgres.migrating import check_server, prepare
+from stepwell.stores.postgres.transactions import PostgresTransactions
+from stepwell.stores.postgres.urls import parse_address
+from stepwell.stores.postgres.views import PostgresViews
+from stepwell.stores.postgres.wakeups import PostgresWakeups
+
+
+class PostgresStore:
+    """A handle on a database, as one process has it; any number of processes on any number of machines may have one.
+
+    The time is the server's. With a `told` clock that is the time instead, and with a `caller` of your own calls go
+    through it: both are for tests.
+    """
+
+    def __init__(
+        self, environment: Environment, url: str, *, told: Clock | None = None, caller: Caller | None = None
+    ) -> None:
+        self.address = parse_address(url)
+        self._environment = environment
+        self._database = PostgresDatabase(
+            caller or PooledCaller(self.address, environment), environment, self.address.where, told
+        )
+        self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
+        self.wakeups = PostgresWakeups()
+        self._database.tell = self.wakeups.tell
+        self.runs = PostgresRuns(self._database)
+        self.signals = PostgresSignals(self._database)
+        self.events = PostgresEvents(self._database)
+        self.outbox = PostgresOutbox(self._database)
+        self.workers = PostgresWorkers(self._database)
+        self.transactions = PostgresTransactions(self._database, self.address, environment.executor)
+        self.views = PostgresViews(self._database)
+        self.blobs = PostgresBlobs(self._database)
+
+    def now(self) -> Instant:
+        """The server's clock, as far as this process knows it; never going back."""
+        return self._database.now()
+
+    async def open(self) -> None:
+        """Connect, and create or migrate what is missing."""
+        await self._environment.executor.call_blocking(self._prepare)
+        await self._database.open()
+        self.wakeups.open()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.wakeups.close()
+        self.transactions.close()
+        await self._database.caller.close()
+
+    def _prepare(self) -> None:
+        connection = open_connection(self.address)
+        try:
+            check_server(connection, self.address.where)
+            self.transactions.identity = prepare(connection, self.address.schema, self.address.where).identity
+        finally:
+            connection.close()
+
+
+class PostgresRuns:
+    """`RunStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+        self._read = database.read
+
+    async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
+        return await self._write(calls.CREATE, list(runs), claimant)
+
+    async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
+        return await self._write(calls.DEBOUNCE, new, quiet, max_wait)
+
+    async def claim(self, claimant: Claimant) -> list[Claimed]:
+        return await self._write(calls.CLAIM, claimant)
+
+    async def load(self, run_ids: Sequence[RunId]) -> list[History]:
+        return await self._read(calls.LOAD, list(run_ids))
+
+    async def inbox(self, run_id: RunId) -> Inbox:
+        return await self._read(calls.INBOX, run_id)
+
+    def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
+        return self._write(calls.APPLY, calls.commits_out(commits), claimant)
+
+    async def cancel(
+        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+    ) -> Cancelled:
+        return await self._write(calls.CANCEL, run_id, compensate, reason, announce)
+
+    async def resume(self, run_id: RunId, *, by: str) -> bool:
+        return await self._write(calls.RESUME, run_id, by)
+
+    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
+        return await self._write(calls.RESUME_ROLLBACK, run_id, by)
+
+    async def retry(self, run_id: RunId, *, by: str) -> bool:
+        return await self._write(calls.RETRY, run_id, by)
+
+    async def rescue(self, *, stalls_max: int) -> list[RunId]:
+        freed, poison = await self._write(calls.RESCUE, stalls_max)
+        for run_id, epoch, stalls, path, own in poison:
+            failure = calls.base64(poisoned(run_id, stalls, path, own))
+            if await self._write(calls.QUARANTINE, run_id, epoch, stalls, failure):
+                freed.append(run_id)
+        return freed
+
+    async def relinquish(self, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
+        return await self._write(calls.RELINQUISH, incarnation, list(keep))
+
+
+class PostgresSignals:
+    """`SignalStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+
+    async def deliver(
+        self, signals: Sequence[NewSignal], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return await self._write(calls.DELIVER, list(signals), claimant)
+
+    async def deliver_or_create(
+        self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None
+    ) -> tuple[Created, Delivered, list[Claimed]]:
+        return await self._write(calls.DELIVER_OR_CREATE, signal, run, claimant)
+
+    async def redeliver(
+        self, letters: Sequence[Redelivery], claimant: Claimant | None = None
+    ) -> tuple[list[Delivered], list[Claimed]]:
+        return await self._write(calls.REDELIVER, list(letters), claimant)
+
+
+class PostgresEvents:
+    """`EventStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+
+    async def publish(
+        self, events: Sequence[NewEvent], claimant: Claimant | None = None
+    ) -> tuple[list[Published], list[Claimed]]:
+        return await self._write(calls.PUBLISH, list(events), claimant)
+
+
+class PostgresOutbox:
+    """`OutboxStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+        self._read = database.read
+
+    async def take(
+        self, incarnation: Incarnation, sink: str, *, limit: int, batch_max: int, keep: Collection[int] = ()
+    ) -> list[Batch]:
+        return await self._write(calls.TAKE, incarnation, sink, limit, batch_max, list(keep))
+
+    async def settle(self, incarnation: Incarnation, settled: Sequence[Settled]) -> list[bool]:
+        return await self._write(calls.SETTLE, incarnation, list(settled))
+
+    async def next_due(self, sink: str) -> Instant | None:
+        return await self._read(calls.NEXT_DUE, sink)
+
+    async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:
+        return await self._read(calls.LIST_OWED, is_dead, limit, after)
+
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return await self._write(calls.REPLAY, event_id, sink, by)
+
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+        return await self._write(calls.DROP, event_id, sink, by)
+
+
+class PostgresWorkers:
+    """`WorkerStore` on PostgreSQL. A lease is renewed on a line of its own: it never waits behind other calls."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+
+    async def register(self, worker: NewWorker) -> Worker:
+        return await self._write(calls.REGISTER, worker)
+
+    async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
+        return await self._write(calls.RENEW, incarnation, lease, is_urgent=True)
+
+    async def retire(self, incarnation: Incarnation) -> None:
+        await self._write(calls.RETIRE, incarnation)

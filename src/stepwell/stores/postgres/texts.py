@@ -1,0 +1,49 @@
+"""The migrations and functions, read once; both are templates over the names of their schemas."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from stepwell.stores.sql.migrations import load_migrations
+
+FOLDER = Path(__file__).parent
+MIGRATIONS = load_migrations(FOLDER / "migrations")
+
+# In the order in which they need each other when they are created: types first, and inlined functions before their users.
+_ORDER: Final = (
+    "shared",
+    "histories",
+    "claims",
+    "outbox",
+    "events",
+    "ends",
+    "starts",
+    "moves",
+    "commits",
+    "deliveries",
+    "leases",
+    "operators",
+    "views",
+    "blobs",
+)
+FUNCTIONS: Final = "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
+# Every release has its functions in a schema of its own, named by what they are: workers of two releases share the tables, and
+# none changes the functions under the other.
+DIGEST: Final = hashlib.sha256(FUNCTIONS.encode()).hexdigest()[:10]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def functions_schema(schema: str) -> str:
+    """The schema that holds this release's functions."""
+    return f"{schema}_{DIGEST}"
+
+
+def render(text: str, schema: str) -> str:
+    """A template with the names of the schemas in it."""
+    return text.replace("{t}", quoted(schema)).replace("{f}", quoted(functions_schema(schema)))

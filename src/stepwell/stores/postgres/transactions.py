@@ -1,0 +1,185 @@
+"""Work of an author's inside our transaction, and starts inside an author's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq
+
+from stepwell.clock import Instant
+from stepwell.environment import Executor
+from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
+from stepwell.model.commits import Commit
+from stepwell.model.runs import Created, NewRun
+from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
+from stepwell.stores.postgres import calls
+from stepwell.stores.postgres.authors import Author
+from stepwell.stores.postgres.calls import Call, Hints
+from stepwell.stores.postgres.connecting import connect_now
+from stepwell.stores.postgres.database import PostgresDatabase
+from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
+from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.texts import functions_schema, quoted
+from stepwell.stores.postgres.urls import Address
+
+T = TypeVar("T")
+_CONFLICTS_MAX = 20
+
+
+class PostgresTransactions:
+    """`TransactionStore` on PostgreSQL. The work runs beside the event loop, on a line that nobody else has."""
+
+    def __init__(self, database: PostgresDatabase, address: Address, executor: Executor) -> None:
+        self._database = database
+        self._address = address
+        self._executor = executor
+        self._idle: list[Line] = []
+        self.identity = 0
+
+    async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
+        performed, hints = await self._executor.call_blocking(lambda: self._again(lambda line: self._perform(line, commit, work)))
+        self._database.tell_all(hints)
+        return performed
+
+    async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
+        def once(line: Line) -> T:
+            line.execute_now("begin")
+            result = self._let_write(line, work)
+            _commit(line, self._address.where)
+            return result
+
+        return await self._executor.call_blocking(lambda: self._again(once))
+
+    def close(self) -> None:
+        """Let go of all lines."""
+        while self._idle:
+            self._idle.pop().finish()
+
+    def _again(self, once: Callable[[Line], T]) -> T:
+        """Do it in a transaction, anew if another one was in the way."""
+        for _ in range(_CONFLICTS_MAX):
+            line = self._take()
+            try:
+                return once(line)
+            except ConflictError:
+                continue
+            finally:
+                self._give(line)
+        raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
+
+    def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
+        line.execute_now("begin")
+        refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commits_out([commit])[0])
+        if refused is not None:
+            line.execute_now("rollback")
+            return Performed(refused), ()
+        now = self._database.now()
+        try:
+            full = self._let_write(line, lambda author: work(author, now))
+        except (ConflictError, TransactionError, StoreUnavailableError):
+            raise
+        except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
+            line.execute_now("rollback")
+            return Performed(error=error), ()
+        [applied], hints = self._call(line, calls.APPLY, calls.commits_out([full]), None)
+        _commit(line, self._address.where)
+        return Performed(applied, full), hints
+
+    def _let_write(self, line: Line, work: Callable[[AuthorsTransaction], T]) -> T:
+        author = Author(line.connection, self._address.schema, self._address.where)
+        try:
+            return work(author)
+        finally:
+            author.close()
+
+    def _call(self, line: Line, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> tuple[T, Hints]:
+        values = self._database.values(call, arguments)
+        return self._database.note(call.decode(line.call_now(call, values)))
+
+    def _take(self) -> Line:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_usable and line.is_silent():
+                return line
+            line.finish()
+        return connect_now(self._address)
+
+    def _give(self, line: Line) -> None:
+        if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
+            try:
+                line.execute_now("rollback")
+            except Exception:  # noqa: BLE001  then it is of no use
+                line.is_broken = True
+        if line.is_usable:
+            self._idle.append(line)
+        else:
+            line.finish()
+
+    def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
+        pgconn = _open_transaction(connection)
+        schema = quoted(self._address.schema)
+        try:
+            found = pgconn.exec_params(
+                f"select case when to_regclass('{schema}.meta') is null then 0 else "  # noqa: S608
+                f"(xpath('/row/value/text()', query_to_xml('select value from {schema}.meta where name = ''identity''', "
+                "false, true, '')))[1]::text::bigint end".encode(),
+                [],
+            )
+            value = None if found.status != pq.ExecStatus.TUPLES_OK else found.get_value(0, 0)
+            if value is None or int(value) != self.identity:
+                raise _elsewhere(self._address)
+            call = calls.CREATE
+            statement = f"select {quoted(functions_schema(self._address.schema))}.{call.name}({call.placeholders})"
+            result = pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None)))
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                raise psycopg.errors.error_from_result(result)
+        except psycopg.Error as error:
+            problem = translate(error, self._address.where)
+            raise unavailable(self._address.where, str(problem)) if isinstance(problem, ConflictError) else problem from error
+        answer = result.get_value(0, 0)
+        assert answer is not None
+        created, _ = self._database.note(call.decode(answer))
+        return created
+
+
+def _commit(line: Line, where: str) -> None:
+    """Commit, and make sure that this was what happened: a transaction that failed before is rolled back instead."""
+    if line.connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
+        raise TransactionError(
+            "a transactional step ended its transaction",
+            where=where,
+            why="a statement in it failed and was swallowed: PostgreSQL refuses everything after that",
+            fix="let the error of a statement leave the body, or use a savepoint around it",
+        )
+    line.execute_now("commit")
+
+
+def _open_transaction(connection: Any) -> pq.abc.PGconn:
+    """Raise `InvalidOptionError` unless it is a connection of psycopg with an open transaction."""
+    if not isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
+        raise InvalidOptionError(
+            f"transaction is a {type(connection).__name__}",
+            where="transaction",
+            why="only a connection of psycopg is known here",
+            fix="hand over the driver's own connection, not a session or an engine around it",
+        )
+    if connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
+        raise InvalidOptionError(
+            "the connection has no open transaction",
+            where="transaction",
+            why="the run is to be committed with the caller's own rows, and there is nothing to commit",
+            fix="begin one first (`with connection.transaction():`), or leave out transaction=",
+        )
+    return connection.pgconn
+
+
+def _elsewhere(address: Address) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"transaction is of another database than {address.where}",
+        where="transaction",
+        why="rows of two databases cannot be committed together",
+        fix="connect to the database that the engine was opened with",
+    )

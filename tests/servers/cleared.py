@@ -1,0 +1,57 @@
+"""Databases that are made ready once and cleared between tests: a hundred times faster than new ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.urls import parse_address
+from tests.servers.shared import shared_server
+
+_CLEAR = """
+do $$
+declare
+    one record;
+begin
+    for one in
+        select c.oid::regclass as name, c.relname, c.relkind
+        from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+        where n.nspname in ('stepwell', 'public') and c.relkind in ('r', 'S')
+    loop
+        if one.relname = 'meta' then
+            update stepwell.meta set value = 0 where name = 'floor' and value <> 0;
+        elsif one.relkind = 'S' then
+            perform setval(one.name, 1, false);
+        else
+            execute format('delete from %s', one.name);
+        end if;
+    end loop;
+    for one in
+        select c.oid::regclass as name from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+        where n.nspname = 'public' and c.relkind = 'r'
+    loop
+        execute format('drop table %s cascade', one.name);
+    end loop;
+end $$
+"""
+
+_urls: dict[tuple[int | None, str], str] = {}
+_connections: dict[str, psycopg.Connection[Any]] = {}
+
+
+def cleared_url(version: int | None = None, query: str = "") -> str:
+    """The URL of this process' own database with nothing in it but the empty tables of stepwell.
+
+    It is the same one each time: what was in it before is gone, so only one test at a time may have it.
+    """
+    url = _urls.get((version, query))
+    if url is None:
+        url = _urls[version, query] = shared_server(version).create_database() + (f"?{query}" if query else "")
+        address = parse_address(url)
+        connection = _connections[url] = open_connection(address)
+        prepare(connection, address.schema, address.where)
+    _connections[url].execute(_CLEAR)
+    return url
