@@ -68,8 +68,15 @@ class Guard:
         self._owner = 0
 
     def watch(self, folder: Path) -> None:
-        """From now on the folder and the processes in it end with this process at the latest."""
-        self._tell("+", folder)
+        """From now on the folder and the processes in it end with this process at the latest.
+
+        When that cannot be had the folder, which must still be empty, is removed at once.
+        """
+        try:
+            self._tell("+", folder)
+        except BaseException:
+            folder.rmdir()
+            raise
 
     def forget(self, folder: Path) -> None:
         """The folder is gone already, or kept on purpose."""
