@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
+
+# A container has 64 MB by default; a server has up to 200 MB and some databases.
+_MEMORY_BYTES_MIN = 1 << 30
 
 
 class ProcessOwner(TypedDict, total=False):
@@ -66,8 +70,19 @@ def temporary_root(account: Account) -> Path:
     raise OSError("no temporary folder that the account of the test servers can enter; set TMPDIR to one")
 
 
-def make_folder(prefix: str, account: Account) -> Path:
-    """A new temporary folder that belongs to the account."""
-    folder = Path(tempfile.mkdtemp(prefix=f"stepwell-{prefix}-", dir=temporary_root(account))).resolve()
+def memory_root(account: Account) -> Path:
+    """A folder in memory with room for a small server; where there is none, the one for temporary files.
+
+    Files are made there ten times as fast as on a disk, and a new database is 300 files.
+    """
+    memory = Path("/dev/shm")
+    if memory.is_dir() and account.can_enter(memory) and shutil.disk_usage(memory).free >= _MEMORY_BYTES_MIN:
+        return memory
+    return temporary_root(account)
+
+
+def make_folder(prefix: str, account: Account, *, root: Path) -> Path:
+    """A new folder below the root that belongs to the account."""
+    folder = Path(tempfile.mkdtemp(prefix=f"stepwell-{prefix}-", dir=root)).resolve()
     account.give(folder)
     return folder

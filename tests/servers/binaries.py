@@ -1,4 +1,4 @@
-"""Where the programs of a PostgreSQL server are: in a wheel, else in the distribution, else a clear failure; no skip."""
+"""Where the programs of a PostgreSQL server are: a wheel's, else the distribution's, else a clear failure, no skip."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def wheel_folders(account: Account) -> Iterator[Path]:
         return
     package = Path(spec.origin).parent
     if not account.can_enter(package):
-        package = _reachable_copy(package, account)
-    for program in sorted(package.glob("pginstall*/bin/postgres")):
+        package = reachable_copy(package, account)
+    for program in sorted(package.glob("pginstall*/bin/postgres"), reverse=True):  # the newest, usually wanted, first
         yield program.parent
 
 
@@ -117,7 +117,7 @@ def distribution_folders() -> Iterator[Path]:
             yield folder
 
 
-def _reachable_copy(package: Path, account: Account) -> Path:
+def reachable_copy(package: Path, account: Account) -> Path:
     """The same wheel in a folder that everybody may enter: made once for all processes, made again if damaged."""
     root = temporary_root(account) / f"stepwell-{_WHEEL}-{importlib.metadata.version(_WHEEL)}"
     root.mkdir(mode=0o755, exist_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.binaries import VERSIONS
-from tests.servers.databases import Databases
+from tests.servers.databases import DatabaseServer
 from tests.servers.shared import close_shared_servers, shared_server
 
 
@@ -18,13 +18,13 @@ def _shared_servers() -> Iterator[None]:
 
 
 @pytest.fixture
-def postgres(_shared_servers: None) -> Databases:
+def postgres(_shared_servers: None) -> DatabaseServer:
     """The server that the tests of this process share; make databases in it, never stop it."""
     return shared_server()
 
 
 @pytest.fixture
-def postgres_url(postgres: Databases) -> Iterator[str]:
+def postgres_url(postgres: DatabaseServer) -> Iterator[str]:
     """The URL of a new and empty database, which is removed afterwards."""
     url = postgres.create_database()
     yield url

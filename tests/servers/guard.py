@@ -1,9 +1,9 @@
 """Nothing outlives the process that started it: a watcher ends a dead owner's servers and removes their folders.
 
-A server belongs to the folder that its processes work in, so a folder is all that has to be watched: there is no list of
-process ids that could be incomplete or out of date. The watcher is a process of its own, because it has to survive
-whatever ends its owner, SIGKILL included; it learns of that from the end of its standard input. The parent-death signal of
-Linux would not do: it is sent when the starting *thread* ends, cannot remove a folder, and exists nowhere else.
+A server belongs to the folder that its processes work in, so a folder is all that has to be watched: there is no list
+of process ids that could be incomplete or out of date. The watcher is a process of its own, because it has to survive
+whatever ends its owner, SIGKILL included; it learns of that from the end of its standard input. The parent-death signal
+of Linux would not do: it is sent when the starting *thread* ends, cannot remove a folder, and exists nowhere else.
 """
 
 from __future__ import annotations
@@ -68,8 +68,15 @@ class Guard:
         self._owner = 0
 
     def watch(self, folder: Path) -> None:
-        """From now on the folder and the processes in it end with this process at the latest."""
-        self._tell("+", folder)
+        """From now on the folder and the processes in it end with this process at the latest.
+
+        When that cannot be had the folder, which must still be empty, is removed at once.
+        """
+        try:
+            self._tell("+", folder)
+        except BaseException:
+            folder.rmdir()
+            raise
 
     def forget(self, folder: Path) -> None:
         """The folder is gone already, or kept on purpose."""
@@ -88,7 +95,7 @@ class Guard:
         with self._lock:
             if self._watcher is None or self._owner != os.getpid():
                 self._watcher = subprocess.Popen(
-                    [sys.executable, str(Path(__file__).resolve())],
+                    [sys.executable, "-P", str(Path(__file__).resolve())],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     cwd="/",

@@ -6,14 +6,14 @@ import atexit
 import threading
 
 from tests.servers.binaries import VERSIONS, running_url
-from tests.servers.databases import Databases
+from tests.servers.databases import DatabaseServer
 from tests.servers.postgres import PostgresServer
 
 _servers: dict[int, PostgresServer] = {}
 _lock = threading.Lock()
 
 
-def shared_server(version: int | None = None) -> Databases:
+def shared_server(version: int | None = None) -> DatabaseServer:
     """A server to make databases in. It is fast and not durable, and shared: never stop or kill it.
 
     Without a version it is the one that STEPWELL_TEST_POSTGRES names, or else the newest. A version is taken at its
@@ -21,7 +21,7 @@ def shared_server(version: int | None = None) -> Databases:
     """
     url = running_url()
     if url is not None:
-        named = Databases(url)
+        named = DatabaseServer(url)
         if version is None or named.major_version() == version:
             return named
     version = VERSIONS[0] if version is None else version
