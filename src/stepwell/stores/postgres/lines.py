@@ -89,24 +89,24 @@ class Line:
     async def _answer(self) -> bytes:
         return _value(await self._results())
 
-    async def _results(self) -> pq.PGresult:
+    async def _results(self) -> pq.abc.PGresult:
         pgconn = self._pgconn
         if pgconn.flush():
             await self._flush()
+        last: pq.abc.PGresult | None = None
         while True:
-            if not pgconn.is_busy():
-                found = pgconn.get_result()
-                if found is not None:
-                    break
-            await self._wait()
-        while pgconn.is_busy():
-            await self._wait()
-        while pgconn.get_result() is not None:
-            pass  # one statement has one result; what follows is only the end
-        return _checked(found)
+            while pgconn.is_busy():
+                await self._wait()
+            found = pgconn.get_result()
+            if found is None and last is not None:
+                return _checked(last)
+            # A commit that fails is told behind the rows of what it would have committed: the first error counts.
+            if found is not None and (last is None or last.status in _FINE):
+                last = found
 
     async def _wait(self) -> None:
-        assert self._loop is not None
+        if self._loop is None:
+            raise psycopg.OperationalError("the connection is closed")
         self._waiting = self._loop.create_future()
         try:
             await self._waiting
@@ -115,13 +115,14 @@ class Line:
 
     async def _flush(self) -> None:
         """Send what did not fit into the socket, taking in what the server says meanwhile."""
-        assert self._loop is not None
-        self._loop.add_writer(self._pgconn.socket, self._wake)
+        if self._loop is not None:
+            self._loop.add_writer(self._pgconn.socket, self._wake)
         try:
             while self._pgconn.flush():
                 await self._wait()
         finally:
-            self._loop.remove_writer(self._pgconn.socket)
+            if self._loop is not None:
+                self._loop.remove_writer(self._pgconn.socket)
 
     def _readable(self) -> None:
         try:
@@ -184,13 +185,13 @@ class Line:
         return f"select {self._schema}.{call.name}({call.placeholders})".encode()
 
 
-def _checked(result: pq.PGresult) -> pq.PGresult:
+def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status in _FINE:
         return result
     raise psycopg.errors.error_from_result(result)
 
 
-def _value(result: pq.PGresult) -> bytes:
+def _value(result: pq.abc.PGresult) -> bytes:
     value = _checked(result).get_value(0, 0)
     if value is None:
         raise unavailable("the database", "a function answered nothing")

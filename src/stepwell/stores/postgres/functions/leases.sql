@@ -130,7 +130,7 @@ declare
 begin
     for v_owner in select * from {f}.dead_owners(v_now) loop
         for r in
-            select id, run_id, epoch, stalls, cause from {t}.runs where owner = v_owner order by id for no key update skip locked
+            select id, run_id, epoch, stalls, cause from {t}.runs where owner = v_owner order by id for no key update
         loop
             if r.stalls + 1 < p_stalls_max then
                 perform {f}.free(v_now, r.id, r.run_id, r.stalls + 1);
