@@ -55,6 +55,29 @@ class SqliteBackend:
         self._database.close()
 
 
+class PostgresBackend:
+    """A real PostgreSQL server, over one connection, without threads."""
+
+    def __init__(self) -> None:
+        from stepwell.stores.postgres.callers import InlineCaller
+        from stepwell.stores.postgres.urls import parse_address
+        from tests.servers.cleared import cleared_url
+
+        self._url = cleared_url()
+        self._caller: Any = InlineCaller(parse_address(self._url))
+
+    def handle(self, environment: Environment) -> Store:
+        from stepwell.stores.postgres.store import PostgresStore
+
+        return PostgresStore(environment, self._url, told=environment.clock, caller=self._caller)
+
+    def close(self) -> None:
+        self._caller.end()
+
+
+_BACKENDS = {"memory": MemoryBackend, "sqlite": SqliteBackend, "postgres": PostgresBackend}
+
+
 def open_backend(store: str) -> Backend:
     """A fresh database of that kind."""
-    return SqliteBackend() if store == "sqlite" else MemoryBackend()
+    return _BACKENDS[store]()

@@ -85,7 +85,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.started: list[Process] = []  # all, also those that are no more
         self.closed: set[Process] = set()  # left in order, at the end
-        maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=store == "sqlite")
+        maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=store != "memory")
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders

@@ -104,7 +104,9 @@ def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path 
 
 
 def open_store(url: str, environment: Environment) -> Store:
-    """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `memory:`."""
+    """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
+    `memory:`.
+    """
     parts = urlsplit(url)
     if parts.scheme == "memory":
         from stepwell.stores.memory.store import MemoryStore
@@ -114,4 +116,18 @@ def open_store(url: str, environment: Environment) -> Store:
         from stepwell.stores.sqlite.store import SqliteStore
 
         return SqliteStore(environment, Path(unquote(parts.path[1:])))
-    raise InvalidOptionError(f"cannot open a store at {url!r}", fix='write "sqlite:///shop.db" or "memory:"')
+    if parts.scheme in ("postgresql", "postgres"):
+        return _open_postgres(url, environment)
+    raise InvalidOptionError(f"cannot open a store at {url!r}", fix='write "sqlite:///shop.db", "postgresql://user@host/database" or "memory:"')
+
+
+def _open_postgres(url: str, environment: Environment) -> Store:
+    try:
+        from stepwell.stores.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise InvalidOptionError(
+            "the driver for PostgreSQL is not installed", where="url", fix='pip install "stepwell[postgres]"'
+        ) from None
+    return PostgresStore(environment, url)

@@ -6,10 +6,17 @@ from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteStore
 from tests.cases.harness import OpenStore
+from tests.servers.cleared import cleared_url
+
+
+_callers: list[InlineCaller] = []  # of the test before: processes that were killed in it closed nothing
 
 
 def memory() -> OpenStore:
@@ -28,4 +35,14 @@ def sqlite() -> OpenStore:
     return open_store
 
 
-STORES = {"memory": memory, "sqlite": sqlite}
+def postgres() -> OpenStore:
+    """One real PostgreSQL database, over one connection."""
+    url = cleared_url()
+    while _callers:
+        _callers.pop().end()
+    caller = InlineCaller(parse_address(url))
+    _callers.append(caller)
+    return lambda environment: PostgresStore(environment, url, told=environment.clock, caller=caller)
+
+
+STORES = {"memory": memory, "sqlite": sqlite, "postgres": postgres}

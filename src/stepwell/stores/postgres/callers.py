@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from stepwell.environment import Environment
 from stepwell.errors import StoreUnavailableError
+from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connecting import connect, connect_now
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
+
+Tell = Callable[[Hint], None]
 
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
@@ -22,10 +25,7 @@ _PAUSE_SECONDS = 0.05
 class Caller(Protocol):
     """Calls functions, one after the other on each line."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether everybody who uses this database has the same caller."""
-        ...
+    listeners: list[Tell]  # the handles that use this caller: each hears of what any of them did
 
     async def open(self) -> None:
         """Get the first line."""
@@ -50,9 +50,8 @@ class Caller(Protocol):
 class InlineCaller:
     """One line, and every call is done at once in the caller: for simulations and tests in virtual time."""
 
-    is_alone = True
-
     def __init__(self, address: Address) -> None:
+        self.listeners: list[Tell] = []
         self._address = address
         self._line: Line | None = None
         self.uses = 0
@@ -89,9 +88,8 @@ class InlineCaller:
 class PooledCaller:
     """A few lines for everybody, and one for calls that must not wait; opened when they are needed."""
 
-    is_alone = False
-
     def __init__(self, address: Address, environment: Environment) -> None:
+        self.listeners: list[Tell] = []
         self._address = address
         self._environment = environment
         self._lines = _Lines(address.lines_max, self._connect)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stepwell.clock import SECOND, Clock, Instant
@@ -33,7 +32,6 @@ class PostgresDatabase:
         self.where = where
         self.environment = environment
         self.blobs = NewBlobs()
-        self.tell: Callable[[Hint], None] = lambda _: None
         self._told = told
         self._clock = environment.clock
         self._seen = Instant(0)  # the latest instant that the server has shown
@@ -92,7 +90,9 @@ class PostgresDatabase:
         for kind, run_id in hints:
             kinds.setdefault(kind, {})[run_id] = None
         for kind, runs in kinds.items():
-            self.tell(Hint(kind, tuple(runs)))
+            hint = Hint(kind, tuple(runs))
+            for tell in tuple(self.caller.listeners):
+                tell(hint)
 
     async def _store_blobs(self) -> None:
         """Before anything that may refer to them."""

@@ -47,7 +47,6 @@ class PostgresStore:
         )
         self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
         self.wakeups = PostgresWakeups()
-        self._database.tell = self.wakeups.tell
         self.runs = PostgresRuns(self._database)
         self.signals = PostgresSignals(self._database)
         self.events = PostgresEvents(self._database)
@@ -65,10 +64,13 @@ class PostgresStore:
         """Connect, and create or migrate what is missing."""
         await self._environment.executor.call_blocking(self._prepare)
         await self._database.open()
+        self._database.caller.listeners.append(self.wakeups.tell_own)
         self.wakeups.open()
 
     async def close(self) -> None:
         """Let go of all connections."""
+        if self.wakeups.tell_own in self._database.caller.listeners:
+            self._database.caller.listeners.remove(self.wakeups.tell_own)
         await self.wakeups.close()
         self.transactions.close()
         await self._database.caller.close()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from stepwell.stores.base.wakeups import Hub
+from stepwell.stores.base.wakeups import Hint, Hub
 
 
 class PostgresWakeups(Hub):
     """A hub that also hears of other processes."""
+
+    def tell_own(self, hint: Hint) -> None:
+        """Something was committed here."""
+        self.tell(hint)
 
     def open(self) -> None:
         """The store is open."""
