@@ -93,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--store", choices=("memory", "sqlite", "postgres", "both"), default=os.environ.get("STORE") or "both")
+    parser.add_argument(
+        "--store", choices=("memory", "sqlite", "postgres", "both"), default=os.environ.get("STORE") or "both"
+    )
     parser.add_argument("--mode", choices=("live", "yield", "both"), default=os.environ.get("MODE") or "both")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sabotage", choices=("all", "rare", *EVERY), help="break the engine on purpose")

@@ -118,7 +118,10 @@ def open_store(url: str, environment: Environment) -> Store:
         return SqliteStore(environment, Path(unquote(parts.path[1:])))
     if parts.scheme in ("postgresql", "postgres"):
         return _open_postgres(url, environment)
-    raise InvalidOptionError(f"cannot open a store at {url!r}", fix='write "sqlite:///shop.db", "postgresql://user@host/database" or "memory:"')
+    raise InvalidOptionError(
+        f"cannot open a store at {url!r}",
+        fix='write "sqlite:///shop.db", "postgresql://user@host/database" or "memory:"',
+    )
 
 
 def _open_postgres(url: str, environment: Environment) -> Store:

@@ -15,7 +15,6 @@ from stepwell.stores.sqlite.store import SqliteStore
 from tests.cases.harness import OpenStore
 from tests.servers.cleared import cleared_url
 
-
 _callers: list[InlineCaller] = []  # of the test before: processes that were killed in it closed nothing
 
 

@@ -25,7 +25,9 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ENDING = re.compile(r"\s*(?:begin|start\s+transaction|commit|end|abort|rollback|prepare\s+transaction|set\s+transaction)\b", re.I)
+_ENDING = re.compile(
+    r"\s*(?:begin|start\s+transaction|commit|end|abort|rollback|prepare\s+transaction|set\s+transaction)\b", re.I
+)
 _PARTIAL = re.compile(r"\s*rollback\s+(?:work\s+|transaction\s+)?to\b", re.I)
 _SAVEPOINT = re.compile(r"\bstepwell_\w*", re.I)
 
@@ -132,7 +134,9 @@ def translated(sql: str) -> str:
 
 def _check(sql: str, schema: str) -> None:
     if _ENDING.match(sql) and not _PARTIAL.match(sql):
-        raise _refusal(sql, "ends or begins the transaction itself", "leave it out: return to commit, raise to roll back")
+        raise _refusal(
+            sql, "ends or begins the transaction itself", "leave it out: return to commit, raise to roll back"
+        )
     bare = _TOKENS.sub(lambda found: found[0] if found[0].startswith('"') else " ", sql)
     if re.match(r"\s*(?:savepoint|release|rollback)\b", sql, re.I) and _SAVEPOINT.search(bare):
         raise _refusal(sql, "uses a savepoint of stepwell", "give the savepoint another name")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-
+from stepwell.clock import Instant
 from stepwell.environment import Environment
 from stepwell.errors import StoreUnavailableError
 from stepwell.stores.base.wakeups import Hint
@@ -16,19 +16,35 @@ from stepwell.stores.postgres.connecting import connect, connect_now
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
+T = TypeVar("T")
 Tell = Callable[[Hint], None]
 
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
 
 
+class Times:
+    """What is known of the server's clock: the latest instants that it showed us, and that we showed others."""
+
+    def __init__(self) -> None:
+        self.seen = Instant(0)
+        self.seen_at = 0.0  # when that was, by our monotonic clock
+        self.shown = Instant(0)
+
+
 class Caller(Protocol):
     """Calls functions, one after the other on each line."""
 
+    times: Times
+
     listeners: list[Tell]  # the handles that use this caller: each hears of what any of them did
 
-    async def open(self) -> None:
-        """Get the first line."""
+    async def beside(self, work: Callable[[], T]) -> T:
+        """Do work that blocks."""
+        ...
+
+    async def open(self, prepare: Callable[[], None]) -> None:
+        """Prepare the database, which blocks, and get the first line."""
         ...
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
@@ -52,14 +68,18 @@ class InlineCaller:
 
     def __init__(self, address: Address) -> None:
         self.listeners: list[Tell] = []
+        self.times = Times()
         self._address = address
         self._line: Line | None = None
         self.uses = 0
         self.calls = 0
 
-    async def open(self) -> None:
+    async def beside(self, work: Callable[[], T]) -> T:
+        return work()
+
+    async def open(self, prepare: Callable[[], None]) -> None:
         self.uses += 1
-        self._use()
+        prepare()
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         return self.call_now(call, values)
@@ -90,6 +110,7 @@ class PooledCaller:
 
     def __init__(self, address: Address, environment: Environment) -> None:
         self.listeners: list[Tell] = []
+        self.times = Times()
         self._address = address
         self._environment = environment
         self._lines = _Lines(address.lines_max, self._connect)
@@ -97,7 +118,11 @@ class PooledCaller:
         self._now: Line | None = None
         self.calls = 0
 
-    async def open(self) -> None:
+    async def beside(self, work: Callable[[], T]) -> T:
+        return await self._environment.executor.call_blocking(work)
+
+    async def open(self, prepare: Callable[[], None]) -> None:
+        await self.beside(prepare)
         self._lines.give(await connect(self._address))
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
@@ -207,5 +232,3 @@ class _Lines:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-

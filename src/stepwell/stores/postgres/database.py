@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stepwell.clock import SECOND, Clock, Instant
@@ -34,22 +35,21 @@ class PostgresDatabase:
         self.blobs = NewBlobs()
         self._told = told
         self._clock = environment.clock
-        self._seen = Instant(0)  # the latest instant that the server has shown
-        self._seen_at = 0.0  # and when that was, by our monotonic clock
-        self._shown = Instant(0)
+        self._times = caller.times
 
     def now(self) -> Instant:
         """The server's clock, as far as this process knows it."""
+        times = self._times
         if self._told is not None:
-            passed = self._told.now()
+            estimate = self._told.now()
         else:
-            passed = Instant(self._seen + int((self._clock.monotonic() - self._seen_at) * SECOND))
-        self._shown = max(self._shown, self._seen, passed)
-        return self._shown
+            estimate = Instant(times.seen + int((self._clock.monotonic() - times.seen_at) * SECOND))
+        times.shown = max(times.shown, times.seen, estimate)
+        return times.shown
 
-    async def open(self) -> None:
-        """Connect, and learn what time it is."""
-        await self.caller.open()
+    async def open(self, prepare: Callable[[], None]) -> None:
+        """Prepare the database, connect, and learn what time it is."""
+        await self.caller.open(prepare)
         self._note_time(await self.read(READ_TIME))
 
     async def read(self, call: Call[T], *arguments: Any) -> T:
@@ -72,9 +72,11 @@ class PostgresDatabase:
 
     def values(self, call: Call[Any], arguments: tuple[Any, ...]) -> list[bytes | None]:
         """The parameters of a call at this moment."""
-        told = None if self._told is None else self._told.now()
+        told, seen = None, self._times.seen
+        if self._told is not None:
+            told, seen = self._told.now(), max(self._times.shown, seen)
         try:
-            return call.values(told, max(self._shown, self._seen), arguments)
+            return call.values(told, seen, arguments)
         except UnicodeEncodeError as error:
             raise ValueError(f"a text cannot be stored: {error.reason}") from error
 
@@ -113,8 +115,8 @@ class PostgresDatabase:
         raise _overrun(self.where)
 
     def _note_time(self, now: Instant) -> None:
-        if now > self._seen:
-            self._seen, self._seen_at = now, self._clock.monotonic()
+        if now > self._times.seen:
+            self._times.seen, self._times.seen_at = now, self._clock.monotonic()
 
 
 def _overrun(where: str) -> StoreUnavailableError:

@@ -24,7 +24,9 @@ class Line:
     another one's question.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str
+    ) -> None:
         self.connection = connection
         self._pgconn = connection.pgconn
         self._schema = schema

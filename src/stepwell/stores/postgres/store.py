@@ -41,7 +41,6 @@ class PostgresStore:
         self, environment: Environment, url: str, *, told: Clock | None = None, caller: Caller | None = None
     ) -> None:
         self.address = parse_address(url)
-        self._environment = environment
         self._database = PostgresDatabase(
             caller or PooledCaller(self.address, environment), environment, self.address.where, told
         )
@@ -52,7 +51,7 @@ class PostgresStore:
         self.events = PostgresEvents(self._database)
         self.outbox = PostgresOutbox(self._database)
         self.workers = PostgresWorkers(self._database)
-        self.transactions = PostgresTransactions(self._database, self.address, environment.executor)
+        self.transactions = PostgresTransactions(self._database, self.address)
         self.views = PostgresViews(self._database)
         self.blobs = PostgresBlobs(self._database)
 
@@ -62,8 +61,7 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
-        await self._environment.executor.call_blocking(self._prepare)
-        await self._database.open()
+        await self._database.open(self._prepare)
         self._database.caller.listeners.append(self.wakeups.tell_own)
         self.wakeups.open()
 

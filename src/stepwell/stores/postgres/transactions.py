@@ -9,7 +9,6 @@ import psycopg
 from psycopg import pq
 
 from stepwell.clock import Instant
-from stepwell.environment import Executor
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit
 from stepwell.model.runs import Created, NewRun
@@ -32,15 +31,16 @@ _CONFLICTS_MAX = 20
 class PostgresTransactions:
     """`TransactionStore` on PostgreSQL. The work runs beside the event loop, on a line that nobody else has."""
 
-    def __init__(self, database: PostgresDatabase, address: Address, executor: Executor) -> None:
+    def __init__(self, database: PostgresDatabase, address: Address) -> None:
         self._database = database
         self._address = address
-        self._executor = executor
         self._idle: list[Line] = []
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
-        performed, hints = await self._executor.call_blocking(lambda: self._again(lambda line: self._perform(line, commit, work)))
+        performed, hints = await self._database.caller.beside(
+            lambda: self._again(lambda line: self._perform(line, commit, work))
+        )
         self._database.tell_all(hints)
         return performed
 
@@ -51,7 +51,7 @@ class PostgresTransactions:
             _commit(line, self._address.where)
             return result
 
-        return await self._executor.call_blocking(lambda: self._again(once))
+        return await self._database.caller.beside(lambda: self._again(once))
 
     def close(self) -> None:
         """Let go of all lines."""
@@ -123,7 +123,7 @@ class PostgresTransactions:
         schema = quoted(self._address.schema)
         try:
             found = pgconn.exec_params(
-                f"select case when to_regclass('{schema}.meta') is null then 0 else "  # noqa: S608
+                f"select case when to_regclass('{schema}.meta') is null then 0 else "
                 f"(xpath('/row/value/text()', query_to_xml('select value from {schema}.meta where name = ''identity''', "
                 "false, true, '')))[1]::text::bigint end".encode(),
                 [],
@@ -138,7 +138,9 @@ class PostgresTransactions:
                 raise psycopg.errors.error_from_result(result)
         except psycopg.Error as error:
             problem = translate(error, self._address.where)
-            raise unavailable(self._address.where, str(problem)) if isinstance(problem, ConflictError) else problem from error
+            raise (
+                unavailable(self._address.where, str(problem)) if isinstance(problem, ConflictError) else problem
+            ) from error
         answer = result.get_value(0, 0)
         assert answer is not None
         created, _ = self._database.note(call.decode(answer))
