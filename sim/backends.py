@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from stepwell.environment import Environment
@@ -75,7 +76,11 @@ class PostgresBackend:
         self._caller.end()
 
 
-_BACKENDS = {"memory": MemoryBackend, "sqlite": SqliteBackend, "postgres": PostgresBackend}
+_BACKENDS: dict[str, Callable[[], Backend]] = {
+    "memory": MemoryBackend,
+    "sqlite": SqliteBackend,
+    "postgres": PostgresBackend,
+}
 
 
 def open_backend(store: str) -> Backend:

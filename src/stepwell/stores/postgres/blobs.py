@@ -16,8 +16,8 @@ _KNOWN_MAX: Final = 10_000
 
 
 class NewBlobs:
-    """What was put and is not durable yet. Every transition is preceded by storing it, so a row that refers to a blob is
-    never durable before the blob is.
+    """What was put and is not durable yet. It is stored before every transition, so no row that refers to a blob is
+    durable before the blob is.
     """
 
     def __init__(self) -> None:

@@ -66,6 +66,8 @@ class Caller(Protocol):
 class InlineCaller:
     """One line, and every call is done at once in the caller: for simulations and tests in virtual time."""
 
+    is_alone = True
+
     def __init__(self, address: Address) -> None:
         self.listeners: list[Tell] = []
         self.times = Times()
@@ -107,6 +109,8 @@ class InlineCaller:
 
 class PooledCaller:
     """A few lines for everybody, and one for calls that must not wait; opened when they are needed."""
+
+    is_alone = False
 
     def __init__(self, address: Address, environment: Environment) -> None:
         self.listeners: list[Tell] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -61,7 +61,7 @@ _ENCODERS: dict[str, Callable[[Any], Value]] = {
 
 
 class Call(Generic[T]):
-    """One function of the database. Every call also carries the time, as `Transition` and `Reading` say."""
+    """One function of the database. Every call also carries the time, as `values` says."""
 
     __slots__ = ("_encoders", "decode", "name", "placeholders")
 
@@ -81,68 +81,76 @@ class Call(Generic[T]):
         ]
 
 
-def transition(name: str, parameters: str, result: type[T] | Any) -> Call[tuple[Instant, T, Hints]]:
+Transition: TypeAlias = Call[tuple[Instant, T, Hints]]
+
+
+def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
     """A function that writes: its answer has the time and the hints."""
     return Call(name, parameters, msgspec.json.Decoder(tuple[Instant, result, Hints]).decode)
 
 
-def reading(name: str, parameters: str, result: type[T] | Any) -> Call[T]:
+def reading(name: str, parameters: str, result: Any) -> Call[Any]:
     """A function that only reads."""
     return Call(name, parameters, msgspec.json.Decoder(result).decode)
 
 
 # What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
-Poisoned = tuple[RunId, int, int, str, bytes | None]
+Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
+Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
+Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
+MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
+News: TypeAlias = tuple[list[Publication], list[Claimed]]
 
-CREATE = transition("create_runs", "jsonb jsonb", list[Created])
-DEBOUNCE = transition("debounce", "jsonb bigint bigint", Debounced)
-CLAIM = transition("claim", "jsonb", list[Claimed])
-APPLY = transition("apply", "jsonb jsonb", list[Applied])
-FIND_REFUSAL = transition("find_refusal", "jsonb", Applied | None)
-CANCEL = transition("cancel", "text boolean text jsonb", Cancelled)
-RESUME = transition("resume", "text text", bool)
-RESUME_ROLLBACK = transition("resume_rollback", "text text", bool)
-RETRY = transition("retry", "text text", bool)
-RESCUE = transition("rescue", "bigint", tuple[list[RunId], list[Poisoned]])
-QUARANTINE = transition("quarantine", "text bigint bigint text", bool)
-RELINQUISH = transition("relinquish", "text jsonb", list[RunId])
-REGISTER = transition("register", "jsonb", Worker)
-RENEW = transition("renew", "text bigint", Renewed)
-RETIRE = transition("retire", "text", None)
-DELIVER = transition("deliver", "jsonb jsonb", tuple[list[Delivered], list[Claimed]])
-DELIVER_OR_CREATE = transition("deliver_or_create", "jsonb jsonb jsonb", tuple[Created, Delivered, list[Claimed]])
-REDELIVER = transition("redeliver", "jsonb jsonb", tuple[list[Delivered], list[Claimed]])
-PUBLISH = transition("publish", "jsonb jsonb", tuple[list[Publication], list[Claimed]])
-TAKE = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
-SETTLE = transition("settle", "text jsonb", list[bool])
-REPLAY = transition("replay", "text text text", int)
-DROP = transition("drop_event", "text text text", int)
-STORE_BLOBS = transition("store_blobs", "jsonb", None)
+CREATE: Transition[list[Created]] = transition("create_runs", "jsonb jsonb", list[Created])
+DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
+CLAIM: Transition[list[Claimed]] = transition("claim", "jsonb", list[Claimed])
+APPLY: Transition[list[Applied]] = transition("apply", "jsonb jsonb", list[Applied])
+FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
+CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text jsonb", Cancelled)
+RESUME: Transition[bool] = transition("resume", "text text", bool)
+RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", bool)
+RETRY: Transition[bool] = transition("retry", "text text", bool)
+RESCUE: Transition[Rescued] = transition("rescue", "bigint", Rescued)
+QUARANTINE: Transition[bool] = transition("quarantine", "text bigint bigint text", bool)
+RELINQUISH: Transition[list[RunId]] = transition("relinquish", "text jsonb", list[RunId])
+REGISTER: Transition[Worker] = transition("register", "jsonb", Worker)
+RENEW: Transition[Renewed] = transition("renew", "text bigint", Renewed)
+RETIRE: Transition[None] = transition("retire", "text", None)
+DELIVER: Transition[Mail] = transition("deliver", "jsonb jsonb", Mail)
+DELIVER_OR_CREATE: Transition[MailOrRun] = transition("deliver_or_create", "jsonb jsonb jsonb", MailOrRun)
+REDELIVER: Transition[Mail] = transition("redeliver", "jsonb jsonb", Mail)
+PUBLISH: Transition[News] = transition("publish", "jsonb jsonb", News)
+TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
+SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
+REPLAY: Transition[int] = transition("replay", "text text text", int)
+DROP: Transition[int] = transition("drop_event", "text text text", int)
+NOTIFY: Call[None] = reading("notify", "text jsonb", None)
+STORE_BLOBS: Transition[None] = transition("store_blobs", "jsonb", None)
 
-LOAD = reading("load", "jsonb", list[History])
-INBOX = reading("inbox", "text", Inbox)
-NEXT_DUE = reading("next_due", "text", Instant | None)
-LIST_OWED = reading("list_owed", "boolean bigint bigint", list[Owed])
-READ_BLOB = reading("read_blob", "text", bytes | None)
-READ_TIME = reading("read_time", "", Instant)
-FIND_MANY = reading("find_many", "jsonb", list[Run | None])
-FIND_BY_PREFIX = reading("find_by_prefix", "text bigint", list[RunId])
-DETAIL = reading("detail", "text", Detail | None)
-LIST_PUBLISHED = reading("list_published", "text", list[Published])
-LIST_STREAMS = reading("list_streams", "text", list[str])
-READ_STREAM = reading("read_stream", "text text bigint bigint", Page)
-LIST_PROGRESS = reading("list_progress", "jsonb", list[list[StepProgress]])
-LIST_RUNS = reading("list_runs", "jsonb bigint text", list[Run])
-LIST_WORKERS = reading("list_workers", "", list[Worker])
-LIST_HELD = reading("list_held", "bigint text", list[HeldSignal])
-LIST_UNREAD = reading("list_unread", "bigint text", list[UnreadSignal])
-FIND_QUESTION = reading("find_question", "text", Question | None)
-LIST_KEPT = reading("list_kept", "bigint text", list[KeptEvent])
-LIST_AUDIT = reading("list_audit", "text", list[Audit])
-LIST_DEFINITIONS = reading("list_definitions", "", list[str])
-NEXT_WAKE = reading("next_wake", "jsonb", Instant | None)
-HAS_STRANDED = reading("has_stranded", "", bool)
-ORPHANS = reading("orphans", "", list[RunId])
+LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
+INBOX: Call[Inbox] = reading("inbox", "text", Inbox)
+NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
+LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
+READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
+READ_TIME: Call[Instant] = reading("read_time", "", Instant)
+FIND_MANY: Call[list[Run | None]] = reading("find_many", "jsonb", list[Run | None])
+FIND_BY_PREFIX: Call[list[RunId]] = reading("find_by_prefix", "text bigint", list[RunId])
+DETAIL: Call[Detail | None] = reading("detail", "text", Detail | None)
+LIST_PUBLISHED: Call[list[Published]] = reading("list_published", "text", list[Published])
+LIST_STREAMS: Call[list[str]] = reading("list_streams", "text", list[str])
+READ_STREAM: Call[Page] = reading("read_stream", "text text bigint bigint", Page)
+LIST_PROGRESS: Call[list[list[StepProgress]]] = reading("list_progress", "jsonb", list[list[StepProgress]])
+LIST_RUNS: Call[list[Run]] = reading("list_runs", "jsonb bigint text", list[Run])
+LIST_WORKERS: Call[list[Worker]] = reading("list_workers", "", list[Worker])
+LIST_HELD: Call[list[HeldSignal]] = reading("list_held", "bigint text", list[HeldSignal])
+LIST_UNREAD: Call[list[UnreadSignal]] = reading("list_unread", "bigint text", list[UnreadSignal])
+FIND_QUESTION: Call[Question | None] = reading("find_question", "text", Question | None)
+LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[KeptEvent])
+LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
+LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
+NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
+HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
+ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
 _BEHIND_ENTRIES = 5
 
@@ -179,7 +187,7 @@ def _move_out(move: Move | None) -> tuple[Any, ...] | None:
 
 
 def _child_out(new: NewRun) -> tuple[Any, ...]:
-    """A child, with its failure for the case that another run has its key. Who that is, and the child's path, are filled
-    in there.
+    """A child, with its failure for the case that another run has its key: whose it is, and the child's path, are
+    filled in there.
     """
     return new if new.key is None else (*new, key_taken(new.key, "@holder@", "@path@"))

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from stepwell.errors import StepwellError, StoreNotWritableError
 from stepwell.stores.postgres.faults import unavailable
@@ -65,14 +64,14 @@ async def _is_pooled(connection: psycopg.AsyncConnection[Any]) -> bool:
     return row is not None and row[0] != connection.pgconn.backend_pid
 
 
-def _settings(address: Address, *, is_pooled: bool) -> sql.SQL | None:
+def _settings(address: Address, *, is_pooled: bool) -> bytes | None:
     """What every session is set to. Behind a pooler nothing: it would be set for whoever has the session next."""
     if is_pooled:
         return None
     text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off"
     if address.isolation is not None:
         text += f"; set default_transaction_isolation = '{address.isolation}'"
-    return sql.SQL(text)  # type: ignore[arg-type]
+    return text.encode()
 
 
 def _line(

@@ -56,6 +56,10 @@ class PostgresDatabase:
         """Ask a function that only reads."""
         return call.decode(await self._surely(call, arguments, is_urgent=False))
 
+    async def say(self, call: Call[Any], *arguments: Any) -> None:
+        """Ask once, whatever comes of it."""
+        await self.caller.call(call, self.values(call, arguments))
+
     async def write(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any, is_urgent: bool = False) -> T:
         """Carry out a transition. When this returns it is durable, and its hints have been told."""
         if not self.blobs.is_empty:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import pq
 
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.faults import translate, unavailable
+
+Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _IDLE = pq.TransactionStatus.IDLE
@@ -34,7 +36,9 @@ class Line:
         self._prepared: dict[str, bytes] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._socket = -1  # as it was attached: a connection that is lost does not know it any more
         self.on_input: Callable[[], None] | None = None  # something came from the server
+        self.on_loss: Callable[[], None] = lambda: None
         self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
         self.is_broken = False
 
@@ -47,14 +51,14 @@ class Line:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hear of answers on this loop."""
-        self._loop = loop
-        loop.add_reader(self._pgconn.socket, self._readable)
+        self._loop, self._socket = loop, self._pgconn.socket
+        loop.add_reader(self._socket, self._readable)
 
     def detach(self) -> None:
         """Hear of nothing more. Before the socket is closed: its number may be given to another one."""
         if self._loop is not None:
-            self._loop.remove_reader(self._pgconn.socket)
-            self._loop.remove_writer(self._pgconn.socket)
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
             self._loop = None
 
     async def call(self, call: Call[Any], values: list[Value]) -> bytes:
@@ -73,6 +77,19 @@ class Line:
             return answer
         except psycopg.Error as error:
             is_done = self._pgconn.transaction_status == _IDLE
+            raise translate(error, self._where) from error
+        finally:
+            if not is_done:
+                self.is_broken = True
+
+    async def execute(self, statement: str) -> None:
+        """Run a statement without parameters or rows."""
+        is_done = False
+        try:
+            self._pgconn.send_query(statement.encode())
+            await self._results()
+            is_done = True
+        except psycopg.Error as error:
             raise translate(error, self._where) from error
         finally:
             if not is_done:
@@ -118,13 +135,13 @@ class Line:
     async def _flush(self) -> None:
         """Send what did not fit into the socket, taking in what the server says meanwhile."""
         if self._loop is not None:
-            self._loop.add_writer(self._pgconn.socket, self._wake)
+            self._loop.add_writer(self._socket, self._wake)
         try:
             while self._pgconn.flush():
                 await self._wait()
         finally:
             if self._loop is not None:
-                self._loop.remove_writer(self._pgconn.socket)
+                self._loop.remove_writer(self._socket)
 
     def _readable(self) -> None:
         try:
@@ -132,6 +149,7 @@ class Line:
         except psycopg.Error as error:
             self.is_broken = True
             self.detach()
+            self.on_loss()
             if self._waiting is not None and not self._waiting.done():
                 self._waiting.set_exception(error)
             return
@@ -139,7 +157,10 @@ class Line:
             self.on_input()
         if self._waiting is None:
             # Nobody asked: the server says goodbye, or a notice. A notice leaves the connection as it was.
-            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+            if self._pgconn.status != pq.ConnStatus.OK:
+                self.is_broken = True
+                self.detach()
+                self.on_loss()
         else:
             self._wake()
 
@@ -160,7 +181,7 @@ class Line:
                 name = call.name.encode()
                 _checked(pgconn.prepare(name, self._statement(call)))
                 self._prepared[call.name] = name
-            return _value(pgconn.exec_prepared(name, values))
+            return _value(pgconn.exec_prepared(name, values))  # type: ignore[arg-type]  # None is null, as everywhere
         except psycopg.Error as error:
             self.is_broken |= pgconn.status != pq.ConnStatus.OK
             raise translate(error, self._where) from error
@@ -174,7 +195,7 @@ class Line:
             raise translate(error, self._where) from error
 
     def is_silent(self) -> bool:
-        """Whether the server has said nothing since the last answer: an idle line that it closed has something to read."""
+        """Whether the server has said nothing since the last answer; if it closed the line, it did."""
         return not select.select([self._pgconn.socket], [], [], 0)[0]
 
     def finish(self) -> None:

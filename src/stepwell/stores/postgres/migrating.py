@@ -41,7 +41,7 @@ def look(connection: Connection, schema: str, where: str) -> Found:
         raise _foreign(schema, where, "it has tables, and none of them is stepwell's")
     try:
         values: dict[Any, Any] = dict(
-            connection.execute(f"select name, value from {quoted(schema)}.meta").fetchall()  # type: ignore[arg-type]
+            connection.execute(f"select name, value from {quoted(schema)}.meta".encode()).fetchall()
         )
         return Found(int(values["schema"]), bool(has_functions), int(values["identity"]))
     except psycopg.errors.InsufficientPrivilege:
@@ -74,20 +74,20 @@ def prepare(connection: Connection, schema: str, where: str) -> Found:
 
 def _migrate(connection: Connection, schema: str, found: Found, where: str) -> None:
     if found.version == 0:
-        connection.execute(f"create schema if not exists {quoted(schema)}")  # type: ignore[arg-type]
+        connection.execute(f"create schema if not exists {quoted(schema)}".encode())
     for migration in pending_migrations(MIGRATIONS, found.version, where=where):
-        connection.execute(render(migration.text, schema))  # type: ignore[arg-type]
+        connection.execute(render(migration.text, schema).encode())
     if found.version == 0:
         identity = int.from_bytes(random_bytes(7), "big")
         insert = f"insert into {quoted(schema)}.meta (name, value) values ('schema', 0), ('identity', %s)"
-        connection.execute(insert, (identity,))  # type: ignore[arg-type]
+        connection.execute(insert.encode(), (identity,))
     connection.execute(
-        f"update {quoted(schema)}.meta set value = %s where name = 'schema'",  # type: ignore[arg-type]
+        f"update {quoted(schema)}.meta set value = %s where name = 'schema'".encode(),
         (MIGRATIONS[-1].number,),
     )
     if not found.has_functions:
-        connection.execute(f"create schema {quoted(functions_schema(schema))}")  # type: ignore[arg-type]
-        connection.execute(render(FUNCTIONS, schema))  # type: ignore[arg-type]
+        connection.execute(f"create schema {quoted(functions_schema(schema))}".encode())
+        connection.execute(render(FUNCTIONS, schema).encode())
 
 
 def check_server(connection: Connection, where: str) -> None:

@@ -45,7 +45,7 @@ class PostgresStore:
             caller or PooledCaller(self.address, environment), environment, self.address.where, told
         )
         self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
-        self.wakeups = PostgresWakeups()
+        self.wakeups = PostgresWakeups(self._database, self.address, environment)
         self.runs = PostgresRuns(self._database)
         self.signals = PostgresSignals(self._database)
         self.events = PostgresEvents(self._database)

@@ -11,7 +11,7 @@ from stepwell.stores.sql.migrations import load_migrations
 FOLDER = Path(__file__).parent
 MIGRATIONS = load_migrations(FOLDER / "migrations")
 
-# In the order in which they need each other when they are created: types first, and inlined functions before their users.
+# In the order in which they need each other when they are created: types first, and what is inlined before its users.
 _ORDER: Final = (
     "shared",
     "histories",
@@ -29,8 +29,8 @@ _ORDER: Final = (
     "blobs",
 )
 FUNCTIONS: Final = "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
-# Every release has its functions in a schema of its own, named by what they are: workers of two releases share the tables, and
-# none changes the functions under the other.
+# Every release has its functions in a schema of its own, named by what they are: workers of two releases share the
+# tables, and none changes the functions under the other.
 DIGEST: Final = hashlib.sha256(FUNCTIONS.encode()).hexdigest()[:10]
 
 

@@ -119,32 +119,41 @@ class PostgresTransactions:
             line.finish()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
-        pgconn = _open_transaction(connection)
-        schema = quoted(self._address.schema)
+        pgconn, call = _open_transaction(connection), calls.CREATE
         try:
-            found = pgconn.exec_params(
-                f"select case when to_regclass('{schema}.meta') is null then 0 else "
-                f"(xpath('/row/value/text()', query_to_xml('select value from {schema}.meta where name = ''identity''', "
-                "false, true, '')))[1]::text::bigint end".encode(),
-                [],
-            )
-            value = None if found.status != pq.ExecStatus.TUPLES_OK else found.get_value(0, 0)
-            if value is None or int(value) != self.identity:
-                raise _elsewhere(self._address)
-            call = calls.CREATE
+            self._check_identity(pgconn)
             statement = f"select {quoted(functions_schema(self._address.schema))}.{call.name}({call.placeholders})"
-            result = pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None)))
-            if result.status != pq.ExecStatus.TUPLES_OK:
-                raise psycopg.errors.error_from_result(result)
+            result = _fine(pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None))))
         except psycopg.Error as error:
             problem = translate(error, self._address.where)
-            raise (
-                unavailable(self._address.where, str(problem)) if isinstance(problem, ConflictError) else problem
-            ) from error
+            if isinstance(problem, ConflictError):
+                problem = unavailable(self._address.where, str(problem))
+            raise problem from error
         answer = result.get_value(0, 0)
         assert answer is not None
         created, _ = self._database.note(call.decode(answer))
         return created
+
+    def _check_identity(self, pgconn: pq.abc.PGconn) -> None:
+        """Raise unless it is this very database: its tables have a number of their own."""
+        meta = f"{quoted(self._address.schema)}.meta"
+        found = _fine(pgconn.exec_params(b"select to_regclass($1::text) is not null", [meta.encode()]))
+        if found.get_value(0, 0) == b"t":
+            found = _fine(pgconn.exec_params(f"select value from {meta} where name = 'identity'".encode(), []))
+            if found.ntuples == 1 and found.get_value(0, 0) == b"%d" % self.identity:
+                return
+        raise InvalidOptionError(
+            f"transaction is of another database than {self._address.where}",
+            where="transaction",
+            why="rows of two databases cannot be committed together",
+            fix="connect to the database that the engine was opened with",
+        )
+
+
+def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    return result
 
 
 def _commit(line: Line, where: str) -> None:
@@ -176,12 +185,3 @@ def _open_transaction(connection: Any) -> pq.abc.PGconn:
             fix="begin one first (`with connection.transaction():`), or leave out transaction=",
         )
     return connection.pgconn
-
-
-def _elsewhere(address: Address) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"transaction is of another database than {address.where}",
-        where="transaction",
-        why="rows of two databases cannot be committed together",
-        fix="connect to the database that the engine was opened with",
-    )

@@ -1,19 +1,187 @@
-"""Hints: our own after each commit, and those of other processes by LISTEN and NOTIFY."""
+"""Hints: our own after each commit, and those of other processes by LISTEN and NOTIFY.
+
+They are sent beside the commits they tell of, many at once: a NOTIFY inside a transaction makes all commits of the
+database wait in line. What is lost only costs time: workers look for themselves every second or so.
+"""
 
 from __future__ import annotations
 
-from stepwell.stores.base.wakeups import Hint, Hub
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from stepwell.environment import Environment
+from stepwell.errors import StoreError
+from stepwell.ids import RunId
+from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
+from stepwell.stores.postgres.calls import NOTIFY
+from stepwell.stores.postgres.connecting import connect
+from stepwell.stores.postgres.database import PostgresDatabase
+from stepwell.stores.postgres.faults import ConflictError, unavailable
+from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.texts import quoted
+from stepwell.stores.postgres.urls import Address
+
+_LOG = logging.getLogger("stepwell.postgres")
+
+_GAP_SECONDS = 0.002  # between two messages, so that a burst is told in a few
+_BEAT_SECONDS, _BEAT_PATIENCE = 10.0, 5.0
+_AGAIN_SECONDS, _AGAIN_SECONDS_MAX = 0.1, 5.0
+_PAYLOAD_MAX = 7_000  # bytes; the server takes 8,000
+_RUNS_MAX = 60  # of one kind in one message
+
+_DECODE = msgspec.json.Decoder(tuple[str, list[tuple[HintKind, list[RunId]]]]).decode
+_ENCODE = msgspec.json.Encoder().encode
 
 
 class PostgresWakeups(Hub):
-    """A hub that also hears of other processes."""
+    """A hub that tells other processes, and hears of them as long as anybody listens here.
+
+    `is_listening` says whether it does now; `losses` counts how often it was lost and found again.
+    """
+
+    def __init__(self, database: PostgresDatabase, address: Address, environment: Environment) -> None:
+        super().__init__()
+        self._database = database
+        self._address = address._replace(conninfo=address.listen_conninfo)
+        self._environment = environment
+        self._name = environment.ids.uuid()  # by which our own messages are known
+        self._channel = address.schema
+        self._outgoing: dict[HintKind, dict[RunId, None]] = {}
+        self._has_outgoing = asyncio.Event()
+        self._has_listeners = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._line: Line | None = None
+        self.is_listening = False
+        self.losses = 0
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear every hint from now on; call what is returned to stop."""
+        stop = super().listen(listener)
+        self._has_listeners.set()
+        return stop
 
     def tell_own(self, hint: Hint) -> None:
-        """Something was committed here."""
+        """Something was committed here: tell it here at once, and elsewhere soon."""
         self.tell(hint)
+        if self._tasks:
+            self._outgoing.setdefault(hint.kind, {}).update(dict.fromkeys(hint.runs))
+            self._has_outgoing.set()
 
     def open(self) -> None:
-        """The store is open."""
+        """The store is open: other processes may be told and heard."""
+        if not self._tasks and not self._database.caller.is_alone:
+            spawn = self._environment.executor.spawn
+            self._tasks = [
+                spawn(self._send_all(), name="stepwell-postgres-notify"),
+                spawn(self._hear_all(), name="stepwell-postgres-listen"),
+            ]
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Say what is left to say, and listen no more."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+            await self._send()
+
+    # --- telling ---
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._has_outgoing.wait()
+            await self._send()
+            await asyncio.sleep(_GAP_SECONDS)
+
+    async def _send(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        self._has_outgoing.clear()
+        payloads = [payload.decode() for payload in _spell(self._name, outgoing)]
+        if not payloads:
+            return
+        try:
+            await self._database.say(NOTIFY, self._channel, payloads)
+        except (StoreError, ConflictError):
+            return  # a hint that is lost only costs time
+
+    # --- hearing ---
+
+    async def _hear_all(self) -> None:
+        await self._has_listeners.wait()
+        pause = _AGAIN_SECONDS
+        while True:
+            try:
+                line = await connect(self._address)
+                try:
+                    if not line.prepares:
+                        _LOG.warning(
+                            "%s is behind a pooler, which LISTEN does not reach: other processes are looked for "
+                            "every second instead; name a direct way in the URL (listen=...)",
+                            self._address.where,
+                        )
+                        return
+                    await self._hear(line)
+                finally:
+                    self.is_listening = False
+                    line.finish()
+            except StoreError as error:
+                self.losses += 1
+                _LOG.warning("not listening: %s", error.title)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _AGAIN_SECONDS_MAX)
+
+    async def _hear(self, line: Line) -> None:
+        """Listen until the line is lost."""
+        lost = asyncio.Event()
+        line.on_input = lambda: self._take_in(line)
+        line.on_loss = lost.set
+        await line.execute(f"listen {quoted(self._channel)}")
+        self.is_listening = True
+        # Whatever was told while nobody listened is not told again.
+        self.tell(Hint(HintKind.CHANGED))
+        while not lost.is_set():
+            try:
+                await asyncio.wait_for(lost.wait(), _BEAT_SECONDS)
+            except TimeoutError:
+                # A line that only listens does not notice by itself that there is nobody at the other end.
+                try:
+                    await asyncio.wait_for(line.execute("select 1"), _BEAT_PATIENCE)
+                except TimeoutError:
+                    break
+        raise unavailable(self._address.where, "the connection that listens was lost")
+
+    def _take_in(self, line: Line) -> None:
+        while (notice := line.connection.pgconn.notifies()) is not None:
+            try:
+                sender, kinds = _DECODE(notice.extra)
+            except msgspec.MsgspecError:
+                self.tell(Hint(HintKind.CHANGED))  # somebody else's words, or a newer stepwell's
+                continue
+            if sender != self._name:
+                for kind, runs in kinds:
+                    self.tell(Hint(kind, tuple(runs)))
+
+
+def _spell(name: str, hints: dict[HintKind, dict[RunId, None]]) -> Iterator[bytes]:
+    """Hints as messages, none of them too long for the server."""
+    kinds: list[tuple[HintKind, list[RunId]]] = []
+    size = 0
+    for kind, found in hints.items():
+        # Who is told that something is ready looks for all that is.
+        runs = [] if kind is HintKind.READY else list(found)
+        for first in range(0, max(1, len(runs)), _RUNS_MAX):
+            part = runs[first : first + _RUNS_MAX]
+            length = sum(map(len, part)) * 2 + 50
+            if kinds and size + length > _PAYLOAD_MAX:
+                yield _ENCODE((name, kinds))
+                kinds, size = [], 0
+            if length > _PAYLOAD_MAX:
+                kind, part, length = HintKind.CHANGED, [], 50
+            kinds.append((kind, part))
+            size += length
+    if kinds:
+        yield _ENCODE((name, kinds))

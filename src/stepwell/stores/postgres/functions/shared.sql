@@ -123,3 +123,12 @@ language sql volatile as $$
     insert into {t}.audit (run, at, verb, by, before, after, reason)
     select p_run, p_now, p_verb, p_by, p_before, r.status, p_reason from {t}.runs as r where r.id = p_run
 $$;
+
+-- Tell other processes what may have changed. Nothing depends on it, so nobody waits for the disk.
+create function {f}.notify(p_now bigint, p_seen bigint, p_channel text, p_payloads jsonb) returns text
+language plpgsql volatile as $$
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    perform pg_notify(p_channel, payload) from jsonb_array_elements_text(p_payloads) as payload;
+    return 'null';
+end $$;
