@@ -36,7 +36,7 @@ class Caller(Protocol):
     """Calls functions, one after the other on each line."""
 
     times: Times
-
+    is_alone: bool  # everybody who uses this database does it by this caller
     listeners: list[Tell]  # the handles that use this caller: each hears of what any of them did
 
     async def beside(self, work: Callable[[], T]) -> T:
