@@ -22,6 +22,7 @@ from stepwell.model.signals import Delivered, Question
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.postgres.texts import SQL
 
 T = TypeVar("T")
 
@@ -63,11 +64,13 @@ _ENCODERS: dict[str, Callable[[Any], Value]] = {
 class Call(Generic[T]):
     """One function of the database. Every call also carries the time, as `values` says."""
 
-    __slots__ = ("_encoders", "decode", "name", "placeholders")
+    __slots__ = ("_encoders", "decode", "formats", "name", "placeholders", "text")
 
     def __init__(self, name: str, parameters: str, decode: Callable[[bytes], T]) -> None:
         types = parameters.split()
         self.name = name
+        self.text: str | None = None  # of a statement that is not a function
+        self.formats: list[int] | None = None  # of its parameters
         self.decode = decode
         self._encoders = tuple(_ENCODERS[one] for one in types)
         self.placeholders = ", ".join(f"${n}::{one}" for n, one in enumerate(("bigint", "bigint", *types), 1))
@@ -84,6 +87,19 @@ class Call(Generic[T]):
 Transition: TypeAlias = Call[tuple[Instant, T, Hints]]
 
 
+class Statement(Call[int | None]):
+    """A statement of its own, for where a function would cost too much. Its values are the driver's already."""
+
+    def __init__(self, name: str, text: str, formats: list[int]) -> None:
+        super().__init__(name, "", _revision)
+        self.text = text
+        self.formats = formats
+
+
+def _revision(answer: bytes) -> int | None:
+    return int(answer) if answer else None
+
+
 def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
     """A function that writes: its answer has the time and the hints."""
     return Call(name, parameters, msgspec.json.Decoder(tuple[Instant, result, Hints]).decode)
@@ -96,6 +112,7 @@ def reading(name: str, parameters: str, result: Any) -> Call[Any]:
 
 # What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
+AppliedAll: TypeAlias = tuple[list[tuple[RunId, int]], list[Applied]]  # plain ones by their revisions, and others
 Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
 Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
 MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
@@ -104,7 +121,10 @@ News: TypeAlias = tuple[list[Publication], list[Claimed]]
 CREATE: Transition[list[Created]] = transition("create_runs", "jsonb jsonb", list[Created])
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
 CLAIM: Transition[list[Claimed]] = transition("claim", "jsonb", list[Claimed])
-APPLY: Transition[list[Applied]] = transition("apply", "jsonb jsonb", list[Applied])
+APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb", AppliedAll)
+ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[RunId, int]])
+# Location, value and undo go as they are; all else as text.
+ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
 CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text jsonb", Cancelled)
 RESUME: Transition[bool] = transition("resume", "text text", bool)
@@ -155,17 +175,38 @@ ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 _BEHIND_ENTRIES = 5
 
 
-def commits_out(commits: Sequence[Commit]) -> list[Any]:
-    """Commits as `apply` reads them. Nearly every one has nothing behind its entries, and ends there."""
-    return [
-        commit[:_BEHIND_ENTRIES]
-        if commit.move is None and commit.waits is None and not any(commit[_BEHIND_ENTRIES:])
-        else commit._replace(
-            move=_move_out(commit.move),  # type: ignore[arg-type]
-            children=tuple(map(_child_out, commit.children)),  # type: ignore[arg-type]
-        )
-        for commit in commits
-    ]
+def is_plain(commit: Commit) -> bool:
+    """Whether a commit is nothing but entries in their order, of a run that stays as it is. Nearly every one is."""
+    if commit.move is not None or commit.waits is not None or not commit.entries or any(commit[_BEHIND_ENTRIES:]):
+        return False
+    seq = commit.entries[0].seq - 1
+    for entry in commit.entries:
+        seq += 1
+        if entry.seq != seq:
+            return False
+    return True
+
+
+def plain_out(commit: Commit) -> tuple[Any, ...]:
+    """A plain commit as `advance` reads it: it ends behind its entries."""
+    return commit[:_BEHIND_ENTRIES]
+
+
+def one_out(commit: Commit) -> list[Value]:
+    """A plain commit with one entry, as `ADVANCE_ONE` reads it."""
+    run_id, (incarnation, epoch), number, _, entries, *_ = commit
+    seq, location, kind, status, value, at, took, attempts, undo = entries[0]
+    times = b"%d" % at, b"%d" % took, b"%d" % attempts
+    fence = run_id.encode(), incarnation.encode(), b"%d" % epoch, b"%d" % number, b"%d" % seq
+    return [*fence, location, kind.encode(), status.encode(), value, *times, undo]
+
+
+def commit_out(commit: Commit) -> tuple[Any, ...]:
+    """A commit as `apply` reads it."""
+    if commit.move is None and commit.waits is None and not any(commit[_BEHIND_ENTRIES:]):
+        return commit[:_BEHIND_ENTRIES]
+    children = tuple(map(_child_out, commit.children))
+    return commit._replace(move=_move_out(commit.move), children=children)  # type: ignore[arg-type]
 
 
 def _move_out(move: Move | None) -> tuple[Any, ...] | None:

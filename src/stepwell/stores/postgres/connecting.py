@@ -10,7 +10,6 @@ import psycopg
 from stepwell.errors import StepwellError, StoreNotWritableError
 from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
-from stepwell.stores.postgres.texts import functions_schema, quoted
 from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
@@ -77,7 +76,7 @@ def _settings(address: Address, *, is_pooled: bool) -> bytes | None:
 def _line(
     connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, *, is_pooled: bool
 ) -> Line:
-    line = Line(connection, quoted(functions_schema(address.schema)), address.where)
+    line = Line(connection, address.schema, address.where)
     line.prepares = not is_pooled
     return line
 

@@ -13,7 +13,7 @@ from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.stores.postgres.blobs import NewBlobs
 from stepwell.stores.postgres.callers import Caller
-from stepwell.stores.postgres.calls import READ_TIME, STORE_BLOBS, Call, Hints
+from stepwell.stores.postgres.calls import READ_TIME, STORE_BLOBS, Call, Hints, Statement
 from stepwell.stores.postgres.faults import ConflictError, unavailable
 
 T = TypeVar("T")
@@ -55,6 +55,21 @@ class PostgresDatabase:
     async def read(self, call: Call[T], *arguments: Any) -> T:
         """Ask a function that only reads."""
         return call.decode(await self._surely(call, arguments, is_urgent=False))
+
+    async def put(self, call: Call[T], *arguments: Any) -> T:
+        """Carry out a transition that has no hints, and whose time is of no interest."""
+        if not self.blobs.is_empty:
+            await self._store_blobs()
+        return await self.read(call, *arguments)
+
+    async def put_one(self, statement: Statement, values: list[bytes | None]) -> int | None:
+        """`put` by a statement of its own."""
+        if not self.blobs.is_empty:
+            await self._store_blobs()
+        try:
+            return statement.decode(await self.caller.call(statement, values))
+        except ConflictError:
+            return None  # whoever judges it asks again
 
     async def say(self, call: Call[Any], *arguments: Any) -> None:
         """Ask once, whatever comes of it."""

@@ -11,7 +11,8 @@ import psycopg
 from psycopg import pq
 
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.faults import translate, unavailable
+from stepwell.stores.postgres.faults import translate
+from stepwell.stores.postgres.texts import render
 
 Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
@@ -69,9 +70,9 @@ class Line:
                 name = self._prepared.get(call.name)
                 if name is None:
                     name = await self._prepare(call)
-                self._pgconn.send_query_prepared(name, values)
+                self._pgconn.send_query_prepared(name, values, call.formats)
             else:
-                self._pgconn.send_query_params(self._statement(call), values)
+                self._pgconn.send_query_params(self._statement(call), values, None, call.formats)
             answer = await self._answer()
             is_done = True
             return answer
@@ -175,13 +176,13 @@ class Line:
         pgconn = self._pgconn
         try:
             if not self.prepares:
-                return _value(pgconn.exec_params(self._statement(call), values))
+                return _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
             name = self._prepared.get(call.name)
             if name is None:
                 name = call.name.encode()
                 _checked(pgconn.prepare(name, self._statement(call)))
                 self._prepared[call.name] = name
-            return _value(pgconn.exec_prepared(name, values))  # type: ignore[arg-type]  # None is null, as everywhere
+            return _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]  # None is null, as everywhere
         except psycopg.Error as error:
             self.is_broken |= pgconn.status != pq.ConnStatus.OK
             raise translate(error, self._where) from error
@@ -205,7 +206,8 @@ class Line:
         self._pgconn.finish()
 
     def _statement(self, call: Call[Any]) -> bytes:
-        return f"select {self._schema}.{call.name}({call.placeholders})".encode()
+        text = call.text or f"select {{f}}.{call.name}({call.placeholders})"
+        return render(text, self._schema).encode()
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
@@ -215,7 +217,5 @@ def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
 
 
 def _value(result: pq.abc.PGresult) -> bytes:
-    value = _checked(result).get_value(0, 0)
-    if value is None:
-        raise unavailable("the database", "a function answered nothing")
-    return value
+    """The one value of the answer; nothing, if there is no row."""
+    return (_checked(result).get_value(0, 0) or b"") if result.ntuples else b""

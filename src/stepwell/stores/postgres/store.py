@@ -21,6 +21,7 @@ from stepwell.stores.base.store import Capabilities
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.blobs import PostgresBlobs
 from stepwell.stores.postgres.callers import Caller, PooledCaller
+from stepwell.stores.postgres.commits import apply
 from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.migrating import check_server, prepare
@@ -86,6 +87,7 @@ class PostgresRuns:
     """`RunStore` on PostgreSQL."""
 
     def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
         self._write = database.write
         self._read = database.read
 
@@ -105,7 +107,7 @@ class PostgresRuns:
         return await self._read(calls.INBOX, run_id)
 
     def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
-        return self._write(calls.APPLY, calls.commits_out(commits), claimant)
+        return apply(self._database, commits, claimant)
 
     async def cancel(
         self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from stepwell.stores.sql.migrations import load_migrations
+from stepwell.stores.sql.statements import load_statements
 
 FOLDER = Path(__file__).parent
 MIGRATIONS = load_migrations(FOLDER / "migrations")
+SQL = load_statements(FOLDER / "statements")
 
 # In the order in which they need each other when they are created: types first, and what is inlined before its users.
 _ORDER: Final = (

@@ -72,7 +72,7 @@ class PostgresTransactions:
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         line.execute_now("begin")
-        refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commits_out([commit])[0])
+        refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
             return Performed(refused), ()
@@ -84,7 +84,7 @@ class PostgresTransactions:
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
             line.execute_now("rollback")
             return Performed(error=error), ()
-        [applied], hints = self._call(line, calls.APPLY, calls.commits_out([full]), None)
+        (_, [applied]), hints = self._call(line, calls.APPLY, None, [calls.commit_out(full)], None)
         _commit(line, self._address.where)
         return Performed(applied, full), hints
 

@@ -20,7 +20,7 @@ end $$;
 create function {f}.may_take(q {f}.quota, p_now bigint, p_workflow text, p_version bigint, p_priority bigint)
 returns boolean language plpgsql stable as $$
 begin
-    if q.room <= 0 or not (p_workflow || '@' || p_version) = any (q.served) then
+    if coalesce(q.room, 0) <= 0 or not (p_workflow || '@' || p_version) = any (q.served) then
         return false;
     end if;
     return not (q.is_ranked or p_priority <> 0) or not exists (
@@ -40,13 +40,14 @@ create function {f}.read_claimed(p_run bigint) returns json language sql stable 
     select json_build_array(
         {f}.read_run(r.id),
         case
-            when r.revision = 0 and r.previous is null
+            when h.revision = 0 and r.previous is null
                 then json_build_array({f}.list_signals(r.id), '[]'::json, '[]'::json)
             else {f}.read_inbox(r.id, r.run_id)
         end,
-        r.revision = 0
+        h.revision = 0
     )
     from {t}.runs as r
+    join {t}.heads as h on h.run = r.id
     where r.id = p_run
 $$;
 
@@ -54,8 +55,9 @@ create function {f}.own(p_now bigint, p_run bigint, p_owner bigint) returns json
 begin
     update {t}.runs
     set status = case when status in ('pending', 'waiting') then 'running' else status end,
-        epoch = epoch + 1, number = 0, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
+        epoch = epoch + 1, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
     where id = p_run;
+    update {t}.heads set number = 0 where run = p_run and number <> 0;
     return {f}.read_claimed(p_run);
 end $$;
 
@@ -160,11 +162,11 @@ begin
 end $$;
 
 -- Take a run from its owner; anybody may claim it at once.
-create function {f}.free(p_now bigint, p_run bigint, p_run_id text, p_stalls bigint) returns void
+create function {f}.free(p_now bigint, p_run bigint, p_run_id text) returns void
 language plpgsql volatile as $$
 begin
     update {t}.runs
-    set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now, stalls = p_stalls
+    set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
     where id = p_run;
     perform {f}.hint('ready', p_run_id);
 end $$;

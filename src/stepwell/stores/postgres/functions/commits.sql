@@ -313,88 +313,134 @@ begin
     return null;
 end $$;
 
-create function {f}.apply_one(
-    p_now bigint, c jsonb, inout q {f}.quota, out applied text
-) language plpgsql volatile as $$
+-- Commits that have nothing behind their entries, all at once; [run_id, revision] of each that was applied. What is missing was
+-- not as it should be, and is for `apply` to judge.
+create function {f}.advance(p_now bigint, p_seen bigint, p_commits jsonb) returns text language plpgsql volatile as $$
 declare
-    r record;
-    v_last bigint;
-    v_number bigint := (c->>2)::bigint;
-    v_claimed text := '[]';
-    v_has_progress boolean;
-    v_rest record;
-    v_is_awake boolean := false;
+    v_advanced text;
 begin
-    select run.id, run.status, w.incarnation, run.epoch, run.number, run.revision, run.last_seq, run.wake_at, run.deadline_at
-    into r
-    from {t}.runs as run
-    left join {t}.workers as w on w.id = run.owner
-    where run.run_id = c->>0
-    for no key update of run;
-    if not found then
-        applied := '["fenced"]';
-        return;
-    end if;
-    applied := {f}.judge(
-        p_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, r.wake_at, r.deadline_at
-    );
-    if applied is not null then
-        return;
-    end if;
-    if c->12->>0 is not null then
-        perform {f}.check_move(r.status, c->12);
-    end if;
-    if jsonb_array_length(c->3) > 0 then
-        perform {f}.append_names(r.id, c->3);
-    end if;
-    v_has_progress := jsonb_array_length(c->4) > 0;
-    v_last := r.last_seq;
-    if v_has_progress then
-        v_last := {f}.append_entries(r.id, c->>0, c->4, r.last_seq);
-    end if;
-    if jsonb_array_length(c) > 5 then
-        select * into v_rest from {f}.write_rest(p_now, r.id, c, q);
-        q := v_rest.q;
-        v_claimed := v_rest.claimed;
-        v_has_progress := v_has_progress or v_rest.has_progress;
-        if c->12->>0 is not null then
-            v_is_awake := {f}.move_run(
-                p_now, r.id, c, r.revision + 1, v_last, v_has_progress,
-                case when r.status = 'running' then r.deadline_at end
-            );
-            applied := '["applied",' || (r.status = 'cancelling' and c->12->>0 = 'release')::text || ','
-                || (r.revision + 1) || ',' || v_is_awake::text || ',' || v_claimed || ']';
-            return;
-        end if;
-    end if;
-    -- The hot path: one row, and no column of any index.
-    update {t}.runs
-    set number = v_number, revision = r.revision + 1, last_seq = v_last,
-        stalls = case when v_has_progress then 0 else stalls end
-    where id = r.id;
-    applied := '["applied",' || (r.status = 'cancelling')::text || ',' || (r.revision + 1) || ',false,' || v_claimed || ']';
+    with c as materialized (
+        select c->>0 as run_id, c->1->>0 as incarnation, (c->1->>1)::bigint as epoch, (c->>2)::bigint as number,
+            (c->4->0->>0)::bigint - 1 as before, jsonb_array_length(c->4) as count, c->3 as names, c->4 as entries
+        from jsonb_array_elements(p_commits) as c
+    ),
+    owned as materialized (
+        select r.id, c.*
+        from {t}.runs as r
+        join c on c.run_id = r.run_id
+        where r.epoch = c.epoch and r.status in ('running', 'compensating')
+            and r.owner = (select w.id from {t}.workers as w where w.incarnation = c.incarnation)
+        order by r.id
+        for no key update of r
+    ),
+    advanced as (
+        update {t}.heads as h
+        set number = o.number, revision = h.revision + 1, last_seq = o.before + o.count, stalls = 0
+        from owned as o
+        where h.run = o.id and h.number = o.number - 1 and h.last_seq = o.before
+        returning h.run, h.revision, o.run_id, o.names, o.entries
+    ),
+    kept as (
+        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        select
+            a.run, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
+            (e->>7)::bigint, {f}.unb64(e->>8)
+        from advanced as a
+        cross join lateral jsonb_array_elements(a.entries) as e
+    ),
+    named as (
+        insert into {t}.names (run, number, name)
+        select a.run, (select coalesce(max(n.number), -1) from {t}.names as n where n.run = a.run) + x.place, x.name
+        from advanced as a
+        cross join lateral jsonb_array_elements_text(a.names) with ordinality as x (name, place)
+    )
+    select coalesce(json_agg(json_build_array(run_id, revision)), '[]') into v_advanced from advanced;
+    return v_advanced;
 end $$;
 
-create function {f}.apply(p_now bigint, p_seen bigint, p_commits jsonb, p_claimant jsonb) returns text
+-- What became of plain commits and of others: [run_id, revision] of the plain ones that were as they should be, and one answer
+-- for each of the others and then of the plain ones that were not.
+create function {f}.apply(p_now bigint, p_seen bigint, p_plain jsonb, p_commits jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint;
     q {f}.quota;
     c jsonb;
-    v_made record;
+    r record;
+    v_rest record;
+    v_claimed text;
+    v_last bigint;
+    v_has_progress boolean;
+    v_move text;
+    v_is_awake boolean;
+    v_answer text;
     v_applied text := '';
+    v_advanced text := '[]';
+    v_missing jsonb := '[]';
 begin
     if jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > 5 then
         perform {f}.lock_for(p_commits);
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
-    q := {f}.offer(v_now, p_claimant);
-    for c in select one from jsonb_array_elements(p_commits) as one loop
-        select * into v_made from {f}.apply_one(v_now, c, q);
-        q := v_made.q;
-        v_applied := v_applied || v_made.applied || ',';
+    if p_plain is not null then
+        v_advanced := {f}.advance(v_now, v_now, p_plain);
+        if json_array_length(v_advanced::json) < jsonb_array_length(p_plain) then
+            select jsonb_agg(one order by place) into v_missing
+            from jsonb_array_elements(p_plain) with ordinality as x (one, place)
+            where one->>0 not in (select a->>0 from json_array_elements(v_advanced::json) as a);
+        end if;
+    end if;
+    if p_claimant is not null then
+        q := {f}.offer(v_now, p_claimant);
+    end if;
+    for c in select one from jsonb_array_elements(p_commits || v_missing) as one loop
+        select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision, h.last_seq, run.wake_at, run.deadline_at
+        into r
+        from {t}.runs as run
+        join {t}.heads as h on h.run = run.id
+        left join {t}.workers as w on w.id = run.owner
+        where run.run_id = c->>0
+        for no key update of run, h;
+        v_answer := case
+            when found then {f}.judge(
+                v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, r.wake_at, r.deadline_at
+            )
+            else '["fenced"]'
+        end;
+        if v_answer is not null then
+            v_applied := v_applied || v_answer || ',';
+            continue;
+        end if;
+        v_move := c->12->>0;
+        if v_move is not null then
+            perform {f}.check_move(r.status, c->12);
+        end if;
+        if jsonb_array_length(c->3) > 0 then
+            perform {f}.append_names(r.id, c->3);
+        end if;
+        v_has_progress := jsonb_array_length(c->4) > 0;
+        v_last := r.last_seq;
+        if v_has_progress then
+            v_last := {f}.append_entries(r.id, c->>0, c->4, r.last_seq);
+        end if;
+        v_claimed := '[]';
+        if jsonb_array_length(c) > 5 then
+            select * into v_rest from {f}.write_rest(v_now, r.id, c, q);
+            q := v_rest.q;
+            v_claimed := v_rest.claimed;
+            v_has_progress := v_has_progress or v_rest.has_progress;
+        end if;
+        update {t}.heads
+        set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = v_last,
+            stalls = case when v_has_progress or v_move <> 'release' then 0 else stalls end
+        where run = r.id;
+        v_is_awake := v_move is not null
+            and {f}.move_run(v_now, r.id, c, case when r.status = 'running' then r.deadline_at end);
+        v_applied := v_applied || '["applied",'
+            || (r.status = 'cancelling' and coalesce(v_move, 'release') = 'release')::text || ',' || (r.revision + 1) || ','
+            || v_is_awake::text || ',' || v_claimed || '],';
     end loop;
-    return {f}.answer(v_now, '[' || rtrim(v_applied, ',') || ']');
+    return {f}.answer(v_now, '[' || v_advanced || ',[' || rtrim(v_applied, ',') || ']]');
 end $$;
 
 -- What `apply` would answer without writing, of a commit that is made inside its own transaction; null if it is next.
@@ -404,13 +450,14 @@ declare
     r record;
     v_answer text;
 begin
-    select run.status, w.incarnation, run.epoch, run.number, run.revision into r
+    select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision into r
     from {t}.runs as run
+    join {t}.heads as h on h.run = run.id
     left join {t}.workers as w on w.id = run.owner
     where run.run_id = c->>0
-    for no key update of run;
+    for no key update of run, h;
     v_now := {f}.begin_at(p_now, p_seen);
-    if not found then
+    if r.id is null then
         return {f}.answer(v_now, '["fenced"]');
     end if;
     v_answer := {f}.judge(v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, null, null);

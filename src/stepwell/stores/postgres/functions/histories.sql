@@ -112,17 +112,18 @@ $$;
 
 create function {f}.read_run(p_run bigint) returns json language sql stable as $$
     select json_build_array(
-        r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, r.revision, r.last_seq, r.created_at,
+        r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, h.revision, h.last_seq, r.created_at,
         r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
         case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
         case
             when r.previous is not null
                 then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
         end,
-        r.successor, r.cause, r.reason, r.undo_floor, r.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
+        r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
         d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until
     )
     from {t}.runs as r
+    join {t}.heads as h on h.run = r.id
     join {t}.definitions as d on d.id = r.definition
     join {t}.payloads as p on p.run = r.id
     left join {t}.workers as w on w.id = r.owner

@@ -66,12 +66,12 @@ declare
     v_freed text[] := '{}';
 begin
     for r in
-        select id, run_id, stalls from {t}.runs
+        select id, run_id from {t}.runs
         where owner = p_owner and not run_id = any (p_keep)
         order by id
         for no key update
     loop
-        perform {f}.free(p_now, r.id, r.run_id, r.stalls);
+        perform {f}.free(p_now, r.id, r.run_id);
         v_freed := v_freed || r.run_id;
     end loop;
     return v_freed;
@@ -130,10 +130,15 @@ declare
 begin
     for v_owner in select * from {f}.dead_owners(v_now) loop
         for r in
-            select id, run_id, epoch, stalls, cause from {t}.runs where owner = v_owner order by id for no key update
+            select run.id, run.run_id, run.epoch, h.stalls, run.cause
+            from {t}.runs as run join {t}.heads as h on h.run = run.id
+            where run.owner = v_owner
+            order by run.id
+            for no key update
         loop
             if r.stalls + 1 < p_stalls_max then
-                perform {f}.free(v_now, r.id, r.run_id, r.stalls + 1);
+                perform {f}.free(v_now, r.id, r.run_id);
+                update {t}.heads set stalls = r.stalls + 1 where run = r.id;
                 v_freed := v_freed || r.run_id;
             else
                 v_poison := v_poison || json_build_array(
@@ -176,14 +181,16 @@ declare
     v_run bigint;
 begin
     update {t}.runs as r
-    set status = 'paused', owner = null, wake_at = null, stalls = p_stalls,
+    set status = 'paused', owner = null, wake_at = null,
         cause = case when status = 'cancelling' then 'cancelled' else cause end
-    where r.run_id = p_run_id and r.epoch = p_epoch and r.owner is not null and r.stalls = p_stalls - 1
+    where r.run_id = p_run_id and r.epoch = p_epoch and r.owner is not null
+        and exists (select 1 from {t}.heads as h where h.run = r.id and h.stalls = p_stalls - 1)
         and not exists (select 1 from {t}.workers as w where w.id = r.owner and w.lease_until > v_now)
     returning r.id into v_run;
     if v_run is null then
         return {f}.answer(v_now, 'false');
     end if;
+    update {t}.heads set stalls = p_stalls where run = v_run;
     update {t}.payloads set failure = {f}.unb64(p_failure) where run = v_run;
     perform {f}.hint('ended', p_run_id);
     return {f}.answer(v_now, 'true');

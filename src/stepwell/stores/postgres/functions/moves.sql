@@ -45,9 +45,7 @@ create function {f}.is_satisfied(p_run bigint, p_run_id text) returns boolean la
     ) or {f}.has_receiver(p_run)
 $$;
 
-create function {f}.end_run(
-    p_now bigint, p_run bigint, c jsonb, p_revision bigint, p_last_seq bigint
-) returns void language plpgsql volatile as $$
+create function {f}.end_run(p_now bigint, p_run bigint, c jsonb) returns void language plpgsql volatile as $$
 declare
     r record;
     v_run_id text := c->>0;
@@ -62,8 +60,7 @@ begin
         perform {f}.refuse_value('the successor''s id ' || (v_heir->>0) || ' is taken');
     end if;
     update {t}.runs
-    set number = (c->>2)::bigint, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = v_status,
-        ended_at = case when v_is_end then p_now end, owner = null, wake_at = null, successor = v_heir->>0
+    set status = v_status, ended_at = case when v_is_end then p_now end, owner = null, wake_at = null, successor = v_heir->>0
     where id = p_run;
     if c->12->>2 is not null or c->12->>3 is not null then
         -- An end without a failure keeps the one that is stored: of a rollback, its cause.
@@ -111,26 +108,22 @@ begin
 end $$;
 
 -- Carry out a move that is allowed; whether the run is parked and due already.
-create function {f}.move_run(
-    p_now bigint, p_run bigint, c jsonb, p_revision bigint, p_last_seq bigint, p_has_progress boolean, p_deadline_at bigint
-) returns boolean language plpgsql volatile as $$
+create function {f}.move_run(p_now bigint, p_run bigint, c jsonb, p_deadline_at bigint) returns boolean language plpgsql volatile as $$
 declare
     v_run_id text := c->>0;
-    v_number bigint := (c->>2)::bigint;
     m jsonb := c->12;
     v_wake_at bigint;
 begin
     case m->>0
         when 'end' then
-            perform {f}.end_run(p_now, p_run, c, p_revision, p_last_seq);
+            perform {f}.end_run(p_now, p_run, c);
         when 'park' then
             v_wake_at := least((m->>1)::bigint, p_deadline_at);
             if (v_wake_at is null or v_wake_at > p_now) and {f}.is_satisfied(p_run, v_run_id) then
                 v_wake_at := p_now;
             end if;
             update {t}.runs
-            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0,
-                status = case status when 'running' then 'waiting' else status end, owner = null, wake_at = v_wake_at
+            set status = case status when 'running' then 'waiting' else status end, owner = null, wake_at = v_wake_at
             where id = p_run;
             if v_wake_at is not null then
                 perform {f}.hint('ready', v_run_id);
@@ -138,22 +131,16 @@ begin
             end if;
         when 'release' then
             update {t}.runs
-            set number = v_number, revision = p_revision, last_seq = p_last_seq,
-                stalls = case when p_has_progress then 0 else stalls end,
-                status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
+            set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
             where id = p_run;
             perform {f}.hint('ready', v_run_id);
         when 'pause' then
-            update {t}.runs
-            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = 'paused', owner = null,
-                wake_at = null
-            where id = p_run;
+            update {t}.runs set status = 'paused', owner = null, wake_at = null where id = p_run;
             update {t}.payloads set failure = {f}.unb64(m->>1) where run = p_run;
             perform {f}.hint('ended', v_run_id);
         when 'rollback' then
             update {t}.runs
-            set number = v_number, revision = p_revision, last_seq = p_last_seq, stalls = 0, status = 'compensating',
-                cause = m->>1, undo_floor = (m->>3)::bigint
+            set status = 'compensating', cause = m->>1, undo_floor = (m->>3)::bigint
             where id = p_run;
             update {t}.payloads set failure = {f}.unb64(m->>2) where run = p_run;
             delete from {t}.waits where run = p_run;

@@ -32,8 +32,9 @@ begin
         return {f}.answer(v_now, 'false');
     end if;
     update {t}.runs
-    set status = case when r.cause is null then 'pending' else 'compensating' end, wake_at = v_now, stalls = 0
+    set status = case when r.cause is null then 'pending' else 'compensating' end, wake_at = v_now
     where id = r.id;
+    update {t}.heads set stalls = 0 where run = r.id;
     if r.cause is null then
         update {t}.payloads set failure = null where run = r.id;
     end if;
@@ -101,9 +102,10 @@ begin
         select coalesce(array_agg(location), '{}') into v_failed_at from forgotten;
     end if;
     update {t}.runs
-    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = p_now, wake_at = p_now, stalls = 0,
+    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = p_now, wake_at = p_now,
         deadline_at = case when deadline_at > p_now then deadline_at end
     where id = r.id;
+    update {t}.heads set stalls = 0 where run = r.id;
     update {t}.payloads set failure = null where run = r.id;
     if r.key is not null then
         perform {f}.take_over_held(r.id, r.key);

@@ -21,13 +21,12 @@ begin
     v_is_claimed := v_delay <= 0
         and {f}.may_take(q, p_now, p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint);
     insert into {t}.runs (
-        run_id, definition, status, epoch, number, revision, last_seq, stalls, owner, wake_at, created_at, started_at, key,
-        generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
+        run_id, definition, status, epoch, owner, wake_at, created_at, started_at, key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
         deadline_at, max_suspend, debounced_until, reason, undo_floor, discards
     ) values (
         p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
         case when v_is_claimed then 'running' else 'pending' end,
-        case when v_is_claimed then 1 else 0 end, 0, 0, 0, 0,
+        case when v_is_claimed then 1 else 0 end,
         case when v_is_claimed then q.owner end,
         case when not v_is_claimed then least(p_now + v_delay, v_deadline) end,
         p_now, case when v_is_claimed then p_now end, v_key, p_generation,
@@ -37,6 +36,7 @@ begin
         v_deadline, (p_new->>12)::bigint, p_debounced_until, '', 0, (p_new->>14)::boolean
     )
     returning id into run;
+    insert into {t}.heads (run, number, revision, last_seq, stalls) values (run, 0, 0, 0, 0);
     insert into {t}.payloads (run, input, tags) values (run, {f}.unb64(p_new->>3), (p_new->10)::json);
     if v_key is not null and p_debounced_until is null then
         update {t}.signals set run = insert_run.run, key = null where key = v_key;
@@ -55,15 +55,16 @@ declare
     v_run bigint;
 begin
     insert into {t}.runs (
-        run_id, definition, status, epoch, number, revision, last_seq, stalls, created_at, ended_at, generation, parent,
+        run_id, definition, status, epoch, created_at, ended_at, generation, parent,
         parent_location, detached, tied, deadline_at, max_suspend, reason, undo_floor, discards
     ) values (
-        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint), 'failed', 0, 0, 0, 0, 0, p_now, p_now,
+        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint), 'failed', 0, p_now, p_now,
         1, p_new->5->>0, {f}.unb64(p_new->5->>1), coalesce((p_new->5->>2)::boolean, false),
         coalesce((p_new->5->>3)::boolean, false), (p_new->>11)::bigint, (p_new->>12)::bigint, '', 0,
         (p_new->>14)::boolean
     )
     returning id into v_run;
+    insert into {t}.heads (run, number, revision, last_seq, stalls) values (v_run, 0, 0, 0, 0);
     insert into {t}.payloads (run, input, failure, tags)
     values (v_run, {f}.unb64(p_new->>3), p_failure, (p_new->10)::json);
     perform {f}.hint('ended', p_new->>0);

@@ -28,10 +28,9 @@ create table {t}.workers (
 )
 with (fillfactor = 50);
 
--- The hot row: every commit rewrites it, so it is narrow, payloads are apart, and no index has a column that each step changes.
--- Half of each page is left free, so that the new version of a row finds room beside the old one.
--- `number` is that of the last commit applied in this epoch, `owner` the id of a worker. `shard` spreads runs evenly and never
--- changes: all rows of a run can be put where its shard is.
+-- What a run is: it changes when the run is claimed, parked or ended, not with every step. Half of each page is left free, so
+-- that the new version of a row finds room beside the old one. `owner` is the id of a worker. `shard` spreads runs evenly and
+-- never changes: all rows of a run can be put where its shard is.
 create table {t}.runs (
     id bigint generated always as identity primary key,
     run_id text collate "C" not null unique,
@@ -44,10 +43,6 @@ create table {t}.runs (
         )
     ),
     epoch bigint not null,
-    number bigint not null,
-    revision bigint not null,
-    last_seq bigint not null,
-    stalls bigint not null,
     owner bigint,
     wake_at bigint,
     created_at bigint not null,
@@ -87,6 +82,17 @@ create index runs_owner on {t}.runs (owner) where owner is not null;
 -- What people look for. Most runs are completed, and those are found without it.
 create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
 create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;
+
+-- The hot row: every commit rewrites it, so it is apart from all that has an index, which would have to be looked at each time.
+-- `number` is that of the last commit applied in the run's epoch.
+create table {t}.heads (
+    run bigint not null primary key,
+    number bigint not null,
+    revision bigint not null,
+    last_seq bigint not null,
+    stalls bigint not null
+)
+with (fillfactor = 50);
 
 create table {t}.payloads (
     run bigint not null primary key,

@@ -1,0 +1,23 @@
+-- name: advance_one
+-- What nearly every commit is: one entry of a run that is as it should be; its revision. No row: it is for `apply` to judge.
+with owned as (
+    select r.id
+    from {t}.runs as r
+    where r.run_id = $1::text and r.epoch = $3::bigint and r.status in ('running', 'compensating')
+        and r.owner = (select w.id from {t}.workers as w where w.incarnation = $2::text)
+    for no key update
+),
+advanced as (
+    update {t}.heads as h
+    set number = $4::bigint, revision = h.revision + 1, last_seq = $5::bigint, stalls = 0
+    from owned as o
+    where h.run = o.id and h.number = $4::bigint - 1 and h.last_seq = $5::bigint - 1
+    returning h.run, h.revision
+),
+kept as (
+    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+    select
+        run, $6::bytea, $5::bigint, $7::text, $8::text, $9::bytea, $10::bigint, $11::bigint, $12::bigint, $13::bytea
+    from advanced
+)
+select revision from advanced;
