@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
 READS = frozenset(
     {"load", "inbox", "find", "find_many", "find_by_prefix", "detail", "list_runs", "list_workers", "list_held"}
-    | {"list_audit", "list_definitions", "next_wake", "has_stranded", "orphans", "list_unread", "find_question"}
+    | {
+        "list_audit",
+        "list_definitions",
+        "next_wake",
+        "has_stranded",
+        "outlook",
+        "orphans",
+        "list_unread",
+        "find_question",
+    }
     | {"list_events", "next_due", "list_owed", "list_published", "list_streams", "read_stream", "list_progress"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.

@@ -78,9 +78,10 @@ def notify_only_wake() -> Patches:
     async def sleep(self: Worker, seconds: float) -> None:
         await self._wake.wait()
 
-    async def sweep(self: Worker) -> None:
+    async def sweep(self: Worker) -> float:
         if await self._store.views.has_stranded():
             await self._store.runs.rescue(stalls_max=self.settings.stalls_max)
+        return float("inf")
 
     return [(Worker, "_sleep", sleep), (Worker, "_sweep", sweep)]
 

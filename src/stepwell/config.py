@@ -29,7 +29,7 @@ class WorkerSettings:
     runs_max: int = 1_000
     parked_max: int = 1_000
     hold_max: Duration = "1s"
-    sweep_every: Duration = "1s"
+    sweep_every: Duration = "2s"
     stalls_max: int = 5
     threads_max: int = 32
     name: str = "worker"

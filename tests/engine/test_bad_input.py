@@ -366,7 +366,7 @@ def test_settings_without_sense_are_refused(options: dict[str, Any]):
         WorkerSettings(**options)
 
 
-@pytest.mark.parametrize("url", ["", "shop.db", "postgres://x", "sqlite://", "sqlite:///"])
+@pytest.mark.parametrize("url", ["", "shop.db", "mysql://x", "sqlite://", "sqlite:///"])
 def test_a_url_that_names_no_store_is_refused(url: str, harness_environment: Any):
     with pytest.raises(InvalidOptionError, match="cannot open a store"):
         open_store(url, harness_environment)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
-from stepwell.conformance.scene import FIRST, FLOW, Scene, place, step, wait_child, wait_signal, wait_timer
+from stepwell.conformance.scene import FIRST, FLOW, LEASE, Scene, place, step, wait_child, wait_signal, wait_timer
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.views import RunFilter
+from stepwell.stores.base.views import Outlook, RunFilter
 
 
 class FindSuite(StoreCase):
@@ -188,6 +188,18 @@ class OutlookSuite(StoreCase):
         scene.clock.advance("9us")
         await scene.claim_only("r1")
         assert await next_wake([FLOW]) is None
+
+    async def test_the_outlook_is_the_next_wake_what_is_stranded_and_the_next_lease_to_end(self, scene: Scene) -> None:
+        now, views = scene.clock.now(), scene.store.views
+        await scene.create("r1", delay=Span(9))
+        await scene.begin("r2")
+        lapses_at = Instant(now + LEASE)
+
+        assert await views.outlook([FLOW]) == Outlook(Instant(now + 9), False, lapses_at)
+        assert await views.outlook([]) == Outlook(None, False, lapses_at)
+
+        scene.clock.advance("10s")
+        assert await views.outlook(["nobody@1"]) == Outlook(None, True, None)
 
     async def test_a_run_that_nothing_will_wake_is_an_orphan(self, scene: Scene) -> None:
         turn = await scene.begin("r1")

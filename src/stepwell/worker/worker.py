@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-from stepwell.clock import SECOND, span
+from stepwell.clock import SECOND, Instant, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
@@ -35,6 +35,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
 PAUSE = 0.05  # after a store that did not answer
+_AT_ONCE, _NEVER = Instant(0), Instant(1 << 62)
 
 
 class Worker:
@@ -64,6 +65,7 @@ class Worker:
         self.lease = self._new_lease()
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
+        self._looks_at = _AT_ONCE  # when the claimer looks for due runs next, if nobody wakes it
         self._is_draining = False
         self._in_doubt = False
         self._is_settling = False  # asking the store to free what we do not know of
@@ -226,6 +228,7 @@ class Worker:
     async def _claim_loop(self) -> None:
         while not self._is_draining:
             self._wake.clear()
+            self._looks_at = _AT_ONCE
             pause = await self.guarded(self._claim_once(), otherwise=None)
             if pause is None:
                 # The store did not answer: no hint is a reason to ask it again at once.
@@ -246,9 +249,11 @@ class Worker:
             return PAUSE
         due = await self._store.views.next_wake(offer.definitions)
         if due is None:
+            self._looks_at = _NEVER
             return float("inf")
         wait = (due - self._store.now()) / SECOND
         if wait > 0:
+            self._looks_at = due
             return wait
         limit = min(offer.limit, CLAIM_MAX)
         claimed = await self._store.runs.claim(offer._replace(limit=limit))
@@ -290,15 +295,23 @@ class Worker:
         every = span(self.settings.sweep_every) / SECOND
         while True:
             # At once when it starts: a worker that lives shorter than a period must not leave stranded runs behind.
-            await self.guarded(self._sweep(), otherwise=None)
-            await asyncio.sleep(every)
+            pause = await self.guarded(self._sweep(), otherwise=every)
+            await asyncio.sleep(min(pause, every))
 
-    async def _sweep(self) -> None:
-        """The safety net: dead workers' runs are freed, and anything ready is looked for without a hint."""
-        if await self._store.views.has_stranded():
+    async def _sweep(self) -> float:
+        """The safety net: dead workers' runs are freed, and anything ready is looked for without a hint. Gives how long
+        no lease will end, in seconds.
+        """
+        outlook = await self._store.views.outlook(self._registry.definitions)
+        if outlook.has_stranded:
             await self._store.runs.rescue(stalls_max=self.settings.stalls_max)
-        self._wake.set()
+        if outlook.has_stranded or (outlook.next_wake is not None and outlook.next_wake < self._looks_at):
+            self._wake.set()
         self._wake_relays()
+        return self._seconds_to(outlook.lapses_at)
+
+    def _seconds_to(self, when: Instant | None) -> float:
+        return float("inf") if when is None else max(0.01, (when - self._store.now()) / SECOND)
 
     async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
         """Do one round of a loop. A store that does not answer is asked again in the next;

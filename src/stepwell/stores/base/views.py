@@ -70,6 +70,14 @@ class Audit(NamedTuple):
     reason: str
 
 
+class Outlook(NamedTuple):
+    """What a worker that has nothing to do wants to know."""
+
+    next_wake: Instant | None  # the earliest `wake_at` among the runs that it serves
+    has_stranded: bool  # whether `rescue` would find anything
+    lapses_at: Instant | None  # when the first of the live leases is over, unless it is renewed
+
+
 class ViewStore(Protocol):
     """Read-only listings."""
 
@@ -146,6 +154,10 @@ class ViewStore(Protocol):
 
     async def has_stranded(self) -> bool:
         """Whether `rescue` would find anything. Writes nothing."""
+        ...
+
+    async def outlook(self, definitions: Collection[str]) -> Outlook:
+        """`next_wake` and `has_stranded` in one read, and when leases end. Writes nothing."""
         ...
 
     async def orphans(self) -> list[RunId]:

@@ -15,7 +15,7 @@ from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import kept
 from stepwell.stores.memory.live import read_stream
@@ -108,6 +108,11 @@ class MemoryViews:
 
     async def has_stranded(self) -> bool:
         return has_stranded(self._db, self._now())
+
+    async def outlook(self, definitions: Collection[str]) -> Outlook:
+        now = self._now()
+        lapses = [worker.lease_until for worker in self._db.workers.values() if worker.lease_until > now]
+        return Outlook(await self.next_wake(definitions), has_stranded(self._db, now), min(lapses, default=None))
 
     async def orphans(self) -> list[RunId]:
         return [row.run_id for row in self._db.runs.values() if row.status in ACTIVE and not _has_cause(self._db, row)]

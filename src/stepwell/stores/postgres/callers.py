@@ -47,8 +47,11 @@ class Caller(Protocol):
         """Prepare the database, which blocks, and get the first line."""
         ...
 
-    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
-        """Call a function. An urgent call never waits for another one.
+    async def call(
+        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
+    ) -> bytes:
+        """Call a function. An urgent call never waits for another one. A brief one may hold up the event loop for a
+        millisecond, if it is the only one.
 
         Raises `StoreUnavailableError` if the answer did not come, `ConflictError` if it has to be asked again.
         """
@@ -83,7 +86,9 @@ class InlineCaller:
         self.uses += 1
         prepare()
 
-    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+    async def call(
+        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
+    ) -> bytes:
         return self.call_now(call, values)
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
@@ -129,12 +134,14 @@ class PooledCaller:
         await self.beside(prepare)
         self._lines.give(await connect(self._address))
 
-    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+    async def call(
+        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
+    ) -> bytes:
         lines = self._urgent if is_urgent else self._lines
         line = lines.find() or await lines.take()
         self.calls += 1
         try:
-            return await line.call(call, values)
+            return await line.call(call, values, is_brief=is_brief and lines.is_calm)
         finally:
             lines.give(line)
 
@@ -174,6 +181,11 @@ class _Lines:
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether only one line is in use."""
+        return self._taken == 1
 
     def find(self) -> Line | None:
         """A line that is there and free, unless somebody waits for one already."""

@@ -20,7 +20,7 @@ from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
 from stepwell.model.workers import Renewed, Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, StepProgress, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
 
@@ -170,6 +170,7 @@ LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
+OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
 _BEHIND_ENTRIES = 5

@@ -11,7 +11,7 @@ from stepwell.model.live import Page, Published
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
 
@@ -77,6 +77,9 @@ class PostgresViews:
 
     async def has_stranded(self) -> bool:
         return await self._read(calls.HAS_STRANDED)
+
+    async def outlook(self, definitions: Collection[str]) -> Outlook:
+        return await self._read(calls.OUTLOOK, list(definitions))
 
     async def orphans(self) -> list[RunId]:
         return await self._read(calls.ORPHANS)

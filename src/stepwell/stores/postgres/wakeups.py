@@ -28,7 +28,7 @@ from stepwell.stores.postgres.urls import Address
 _LOG = logging.getLogger("stepwell.postgres")
 
 _GAP_SECONDS = 0.002  # between two messages, so that a burst is told in a few
-_BEAT_SECONDS, _BEAT_PATIENCE = 10.0, 5.0
+_BEAT_SECONDS, _BEAT_PATIENCE = 15.0, 5.0
 _AGAIN_SECONDS, _AGAIN_SECONDS_MAX = 0.1, 5.0
 _PAYLOAD_MAX = 7_000  # bytes; the server takes 8,000
 _RUNS_MAX = 60  # of one kind in one message

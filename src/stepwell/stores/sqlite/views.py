@@ -16,7 +16,7 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
 from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
@@ -119,6 +119,9 @@ class SqliteViews:
 
     async def has_stranded(self) -> bool:
         return await self._runner.read(partial(_has_stranded, now=self._now()))
+
+    async def outlook(self, definitions: Collection[str]) -> Outlook:
+        return await self._runner.read(partial(_outlook, definitions=definitions, now=self._now()))
 
     async def orphans(self) -> list[RunId]:
         rows = await self._runner.read(lambda c: rows_of(c, "views.list_orphans"), is_large=True)
@@ -239,6 +242,15 @@ def _next_wake(connection: apsw.Connection, definitions: Collection[str]) -> Ins
         if wake_at is not None and (earliest is None or wake_at < earliest):
             earliest = wake_at
     return earliest
+
+
+def _outlook(connection: apsw.Connection, definitions: Collection[str], now: Instant) -> Outlook:
+    def query() -> Outlook:
+        lapse = row_of(connection, "workers.next_lapse", now=now)
+        wake_at = _next_wake(connection, definitions)
+        return Outlook(wake_at, _has_stranded(connection, now), None if lapse is None else lapse[0])
+
+    return in_snapshot(connection, query)
 
 
 def _has_stranded(connection: apsw.Connection, now: Instant) -> bool:

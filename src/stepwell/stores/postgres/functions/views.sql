@@ -207,10 +207,7 @@ $$;
 
 create function {f}.list_kept(p_now bigint, p_seen bigint, p_limit bigint, p_topic text) returns text language plpgsql stable as $$
 declare
-    v_now bigint := greatest(
-        coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
-        (select value from {t}.meta where name = 'floor')
-    );
+    v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     return (
         select coalesce(
@@ -254,16 +251,29 @@ create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) 
     where d.workflow || '@' || d.version = any ({f}.texts(p_definitions))
 $$;
 
-create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
-declare
-    v_now bigint := greatest(
+-- The time, for those that only look: nothing is noted.
+create function {f}.look_at_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
+    select greatest(
         coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
         (select value from {t}.meta where name = 'floor')
-    );
+    )
+$$;
+
+create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
+declare
+    v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     return (
         exists (select 1 from {t}.workers where lease_until <= v_now) or exists (select 1 from {f}.dead_owners(v_now))
     )::text;
+end $$;
+
+create function {f}.outlook(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language plpgsql stable as $$
+declare
+    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+begin
+    return '[' || {f}.next_wake(p_now, p_seen, p_definitions) || ',' || {f}.has_stranded(p_now, v_now) || ','
+        || coalesce((select min(lease_until)::text from {t}.workers where lease_until > v_now), 'null') || ']';
 end $$;
 
 create function {f}.orphans(p_now bigint, p_seen bigint) returns text language sql stable as $$
