@@ -1,0 +1,307 @@
+-- The whole schema, as all migrations together make it (a test compares). For reading; the migrations are what is run.
+
+-- {t} is the schema that holds the tables; the loader puts its quoted name there.
+
+-- The clock's floor, and whatever else is one number.
+create table {t}.meta (
+    name text not null primary key,
+    value bigint not null
+);
+
+insert into {t}.meta (name, value) values ('floor', 0);
+
+-- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
+-- its own, so that the due runs of one priority are one range of the index by definition and time.
+create table {t}.definitions (
+    id int generated always as identity primary key,
+    workflow text not null,
+    version bigint not null,
+    priority bigint not null,
+    unique (workflow, version, priority)
+);
+
+create table {t}.workers (
+    id bigint generated always as identity primary key,
+    incarnation text not null unique,
+    name text not null,
+    started_at bigint not null,
+    lease_until bigint not null,
+    definitions text[] not null
+)
+with (fillfactor = 50);
+
+-- What a run is: it changes when the run is claimed, parked or ended, not with every step. Half of each page is left free, so
+-- that the new version of a row finds room beside the old one. `owner` is the id of a worker. `shard` spreads runs evenly and
+-- never changes: all rows of a run can be put where its shard is.
+create table {t}.runs (
+    id bigint generated always as identity primary key,
+    run_id text collate "C" not null unique,
+    shard smallint not null generated always as ((hashtext(run_id) & 1023)::smallint) stored,
+    definition int not null,
+    status text not null check (
+        status in (
+            'pending', 'running', 'waiting', 'paused', 'cancelling', 'compensating', 'compensation_failed',
+            'completed', 'failed', 'compensated', 'cancelled', 'continued'
+        )
+    ),
+    epoch bigint not null,
+    owner bigint,
+    wake_at bigint,
+    created_at bigint not null,
+    started_at bigint,
+    ended_at bigint,
+    key text collate "C",
+    generation bigint not null,
+    parent text collate "C",
+    parent_location bytea,
+    detached boolean not null,
+    tied boolean not null,
+    previous text,
+    previous_started_at bigint,
+    previous_finished_at bigint,
+    successor text,
+    cause text,
+    reason text not null,
+    undo_floor bigint not null,
+    retried_at bigint,
+    deadline_at bigint,
+    max_suspend bigint,
+    replaced_by text,
+    debounced_until bigint,
+    discards boolean not null,
+    check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
+    check (owner is null or status in ('running', 'cancelling', 'compensating'))
+)
+with (fillfactor = 50);
+
+-- A run that was replaced, or has not begun because its start is debounced, does not hold its key.
+create unique index runs_active_key on {t}.runs (key)
+where key is not null and ended_at is null and replaced_by is null and debounced_until is null;
+create unique index runs_debounced on {t}.runs (key) where debounced_until is not null and ended_at is null;
+create index runs_key on {t}.runs (key) where key is not null;
+create index runs_wake on {t}.runs (definition, wake_at, id) where wake_at is not null;
+create index runs_owner on {t}.runs (owner) where owner is not null;
+-- What people look for. Most runs are completed, and those are found without it.
+create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
+create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;
+
+-- The hot row: every commit rewrites it, so it is apart from all that has an index, which would have to be looked at each time.
+-- `number` is that of the last commit applied in the run's epoch.
+create table {t}.heads (
+    run bigint not null primary key,
+    number bigint not null,
+    revision bigint not null,
+    last_seq bigint not null,
+    stalls bigint not null
+)
+with (fillfactor = 50);
+
+create table {t}.payloads (
+    run bigint not null primary key,
+    input bytea not null,
+    output bytea,
+    failure bytea,
+    tags json not null
+);
+
+-- What clients may read of a run while it runs. `position` is how far its history was.
+create table {t}.published (
+    run bigint not null,
+    name text collate "C" not null,
+    position bigint not null,
+    value bytea not null,
+    primary key (run, name)
+);
+
+-- The lines of streams. `part` is the attempt at the step `source` that wrote one.
+create table {t}.chunks (
+    run bigint not null,
+    stream text collate "C" not null,
+    number bigint not null,
+    kind text not null check (kind in ('d', 'r', 'c')),
+    source text not null,
+    part bigint not null,
+    value bytea not null,
+    primary key (run, stream, number)
+);
+
+create table {t}.entries (
+    run bigint not null,
+    location bytea not null,
+    seq bigint not null,
+    kind text not null check (kind ~ '^[sozrmtjxlcpvkuaiybwen]$'),
+    status text not null check (status in ('d', 'f')),
+    value bytea not null,
+    at bigint not null,
+    took bigint not null,
+    attempts bigint not null,
+    undo bytea,
+    primary key (run, location)
+);
+
+create table {t}.names (
+    run bigint not null,
+    number bigint not null,
+    name text not null,
+    primary key (run, number)
+);
+
+create table {t}.attempts (
+    run bigint not null,
+    location bytea not null,
+    number bigint not null,
+    at bigint not null,
+    failure bytea,
+    next_at bigint,
+    primary key (run, location, number)
+);
+
+-- How far the bodies of long steps have come. Empty but for the steps that say so while they run.
+create table {t}.progress (
+    run bigint not null,
+    location bytea not null,
+    at bigint not null,
+    state bytea,
+    done bigint,
+    total bigint,
+    unit text not null,
+    note text not null,
+    turns bigint not null,
+    primary key (run, location)
+);
+
+create table {t}.cursors (
+    run bigint not null,
+    location bytea not null,
+    iteration bigint not null,
+    trimmed bigint not null,
+    state bytea not null,
+    primary key (run, location)
+);
+
+-- Large payloads by the SHA-256 of their content; rows refer to them.
+create table {t}.blobs (
+    hash bytea not null primary key,
+    content bytea not null,
+    stored_at bigint not null
+);
+
+-- `names` are those of signals; none means any. A wait for an event has the name of its topic there, and in `topic` too as long
+-- as it is open: `armed` orders open waits, `facets` is what it asks for, `facet` the first of that.
+create table {t}.waits (
+    run bigint not null,
+    position bigint not null,
+    location bytea not null,
+    kind text not null check (kind in ('timer', 'signal', 'topic', 'child', 'retry')),
+    token bigint not null,
+    due_at bigint,
+    names text[] not null,
+    since text,
+    facets text[],
+    topic text collate "C",
+    facet text collate "C",
+    armed bigint,
+    limit_at bigint,
+    primary key (run, position)
+);
+
+create index waits_topic on {t}.waits (topic, facet, armed) where topic is not null;
+create sequence {t}.armed;
+
+-- An event without a payload is only known, so that publishing it again does nothing. `is_taken`: it is for one run, and a run has
+-- it.
+create table {t}.events (
+    number bigint generated always as identity primary key,
+    event_id text collate "C" not null unique,
+    topic text collate "C" not null,
+    payload bytea,
+    facets text[] not null,
+    deliver text not null check (deliver in ('all', 'one')),
+    published_at bigint not null,
+    kept_until bigint,
+    is_taken boolean not null,
+    reached bigint not null,
+    forget_at bigint not null
+);
+
+-- With the time in it, so that what a topic keeps is counted from the index alone.
+create index events_kept on {t}.events (topic, number, kept_until) where kept_until is not null and not is_taken;
+create index events_forget on {t}.events (topic, forget_at);
+
+-- Events that runs got: in a run's inbox until they are read; remembered after that as long as the topic keeps the event.
+create table {t}.receipts (
+    number bigint generated always as identity primary key,
+    run bigint not null,
+    event bigint not null,
+    locations bytea[] not null,
+    is_read boolean not null,
+    unique (run, event)
+);
+
+create index receipts_event on {t}.receipts (event);
+
+-- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is still known.
+-- `asks`: its sender waits for a reply. `refused`: why the run would not take it; it is kept for people and not read again.
+create table {t}.signals (
+    number bigint generated by default as identity primary key,
+    signal_id text collate "C" not null unique,
+    run bigint,
+    key text collate "C",
+    name text not null,
+    dedup_key text,
+    payload bytea,
+    sent_at bigint not null,
+    asks boolean not null,
+    refused text,
+    check ((run is null) <> (key is null))
+);
+
+create index signals_mailbox on {t}.signals (run) where run is not null and payload is not null;
+create index signals_held on {t}.signals (key) where key is not null;
+create unique index signals_dedup on {t}.signals (run, name, dedup_key) where dedup_key is not null;
+
+-- What runs answered to the signals that asked, by the number of the signal.
+create table {t}.replies (
+    number bigint not null primary key,
+    status text not null check (status in ('d', 'f')),
+    value bytea not null,
+    at bigint not null
+);
+
+create table {t}.audit (
+    id bigint generated always as identity primary key,
+    run bigint not null,
+    at bigint not null,
+    verb text not null,
+    by text not null,
+    before text not null,
+    after text not null,
+    reason text not null
+);
+
+create index audit_run on {t}.audit (run);
+
+-- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
+-- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
+-- Numbers are never used again: who settles late must not meet another event.
+create table {t}.outbox (
+    number bigint generated always as identity primary key,
+    run bigint not null,
+    sink text not null,
+    event_id text not null,
+    name text not null,
+    path text not null,
+    payload bytea not null,
+    at bigint not null,
+    attempts bigint not null default 0,
+    next_at bigint,
+    owner bigint,
+    died_at bigint,
+    failure text not null default '',
+    check (num_nonnulls(next_at, owner, died_at) <= 1)
+);
+
+create index outbox_queue on {t}.outbox (run, sink) where died_at is null;
+create index outbox_due on {t}.outbox (sink, next_at, number) where next_at is not null;
+create index outbox_owner on {t}.outbox (owner) where owner is not null;
+create index outbox_dead on {t}.outbox (event_id) where died_at is not null;
