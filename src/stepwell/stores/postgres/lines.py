@@ -234,4 +234,4 @@ def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
 
 def _value(result: pq.abc.PGresult) -> bytes:
     """The one value of the answer; nothing, if there is no row."""
-    return (_checked(result).get_value(0, 0) or b"") if result.ntuples else b""
+    return (result.get_value(0, 0) or b"") if _checked(result).ntuples else b""
