@@ -287,6 +287,18 @@ class SignalOrStartSuite(StoreCase):
         assert (created.run_id, created.is_new, delivered.delivery, claimed) == (_R1, True, _DUPLICATE, [])
         assert await snapshot(scene.store) == before
 
+    async def test_repeating_it_is_harmless_though_its_signal_was_known_before(self, scene: Scene) -> None:
+        await scene.send("s0", "k", dedup_key="d", hold=True)
+        ask = (new_signal("s1", "k", dedup_key="d"), new_run("r1", key="k"))
+        first = await scene.store.signals.deliver_or_create(*ask)
+        before = await snapshot(scene.store)
+
+        assert await scene.store.signals.deliver_or_create(*ask) == first
+
+        assert (first[0].is_new, first[1]) == (True, Delivered(_DUPLICATE, _R1))
+        assert await snapshot(scene.store) == before
+        assert await scene.mail("r1") == ["s0"]
+
     async def test_of_many_at_once_one_starts_the_run_and_all_are_in_its_mailbox(
         self, scene: Scene, elsewhere: Scene
     ) -> None:
