@@ -8,13 +8,14 @@ STAMP := .venv/.stamp
 CODE := src tests tools $(wildcard sim bench examples)
 SEEDS ?= 200
 FIRST_SEED ?= 1
+OPS ?= 20000
 JOBS ?= auto
 ARGS ?=
 
-.PHONY: help setup demo test check fmt docs sim bench storm lock wheel clean
+.PHONY: help setup demo test check fmt docs sim differential bench storm lock wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 12
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 setup: $(STAMP) ## make .venv from the locked requirements and install the package into it
 
@@ -45,6 +46,9 @@ docs: setup ## write the generated pages of docs/
 
 sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 	$(BIN)/python -m sim --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+
+differential: setup ## run OPS operations through all stores, and compare, from FIRST_SEED on
+	$(BIN)/python -m tests.differential --ops $(OPS) --first-seed $(FIRST_SEED) $(ARGS)
 
 bench: setup ## measure, and print the figures beside the raw limit
 	$(BIN)/python -m bench $(ARGS)

@@ -6,7 +6,6 @@ import gc
 import logging
 import multiprocessing
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 
 from sim.loop import LANE
 from sim.world import Report, place_of, simulate
+from tools.progress import Bar
 
 Place = tuple[int, str, str]  # seed, store, mode
 
@@ -149,26 +149,12 @@ def describe(report: Report, sabotage: str = "") -> Iterator[str]:
 
 
 class Progress:
-    """One line that is written over and over, on a terminal only."""
+    """How many seeds are done."""
 
     def __init__(self, count: int) -> None:
-        self._count = count
-        self._begun = time.monotonic()
-        self._shown = 0.0
-        self._is_terminal = sys.stderr.isatty()
+        self._bar = Bar(count, "seeds")
 
     def show(self, totals: Totals) -> None:
         """Say how far it is."""
-        totals.seconds = time.monotonic() - self._begun
-        if not self._is_terminal or (totals.seconds - self._shown < 0.2 and totals.seeds < self._count):
-            return
-        self._shown = totals.seconds
-        done = totals.seeds / max(self._count, 1)
-        bar = "#" * round(30 * done)
-        print(
-            f"\r[{bar:<30}] {totals.seeds}/{self._count} seeds · {totals.stats['crashes']} crashes · "
-            f"{len(totals.failed)} failed · {totals.seeds / max(totals.seconds, 1e-9):.0f}/s",
-            end="\n" if totals.seeds >= self._count else "",
-            file=sys.stderr,
-            flush=True,
-        )
+        totals.seconds = self._bar.seconds
+        self._bar.show(totals.seeds, f"{totals.stats['crashes']} crashes", f"{len(totals.failed)} failed")

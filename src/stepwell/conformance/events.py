@@ -228,6 +228,16 @@ class EventSuite(StoreCase):
         assert [one.run.run_id for one in claimed] == ["r1"]
         assert (await scene.publish("e2", starts=(new_run("r3", key="k", dedup=_HOUR),))).started == ()
 
+    async def test_a_run_that_the_event_wakes_and_replaces_is_not_claimed(self, scene: Scene) -> None:
+        await scene.waiting("r1", wait_topic(), key="k")
+        starts = (new_run("r2", key="k", on_conflict="replace"),)
+
+        [published], claimed = await scene.store.events.publish([new_event("e1", starts=starts)], scene.claimant())
+
+        assert published == Published(_P, 1, (RunId("r2"),))
+        assert [one.run.run_id for one in claimed] == ["r2"]
+        assert await scene.status("r1") is RunStatus.CANCELLED
+
     @pytest.mark.parametrize("publish_first", [True, False])
     async def test_an_event_while_parking_is_before_or_after_it_and_never_lost(
         self, scene: Scene, elsewhere: Scene, publish_first: bool

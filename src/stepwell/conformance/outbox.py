@@ -358,6 +358,19 @@ class DeadLetterSuite(StoreCase):
         assert await scene.store.outbox.drop(EventId("e1"), by="") == 0
         assert await owed(scene) == ["e1>s"]
 
+    @pytest.mark.parametrize("is_sent", [True, False])
+    async def test_a_batch_is_settled_though_a_later_one_of_it_was_dropped(self, scene: Scene, is_sent: bool) -> None:
+        await emitted(scene, "e1", "e2", "e3")
+        [[first, second, *_]] = await take(scene)
+        await scene.store.outbox.drop(EventId("e2"), by="me")
+
+        sent, unsent = (first.number, second.number), Unsent(second.number, "no", Span(5))
+        settled = Settled(first.number, sent) if is_sent else Settled(first.number, sent[:1], unsent)
+        assert await scene.store.outbox.settle(scene.incarnation, [settled]) == [True]
+
+        assert await owed(scene) == ["e3>s"]
+        assert await scene.store.outbox.next_due("s") == scene.clock.now()
+
     async def test_listings_have_pages(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2", "e3")
 

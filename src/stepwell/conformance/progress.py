@@ -124,10 +124,11 @@ class ProgressSuite(StoreCase):
             if run_id != "r2":
                 await turn.commit(progress=(progress(0), progress(1, done=3)))
 
-        listed = await scene.store.views.list_progress([RunId(name) for name in ("r3", "nobody", "r2", "r1")])
+        wanted = [RunId(name) for name in ("r3", "nobody", "r2", "r1", "r3")]
+        listed = await scene.store.views.list_progress(wanted)
 
         def lines(run_id: str) -> list[StepProgress]:
             return [StepProgress("a", progress(0)), StepProgress(f"b of {run_id}", progress(1, done=3))]
 
-        assert listed == [lines("r3"), [], [], lines("r1")]
+        assert listed == [lines("r3"), [], [], lines("r1"), lines("r3")]
         assert await scene.store.views.list_progress([]) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FLOW, Scene, new_run, new_signal
+from stepwell.conformance.scene import FIRST, FLOW, Scene, child_of, new_event, new_run, new_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation, RunId
@@ -163,6 +165,22 @@ class RunSuite(StoreCase):
 
         assert [one.run_id for one in created if one.claimed] == ["r3"]
         assert [await scene.status(run) for run in ("r1", "r2", "r4")] == [RunStatus.PENDING] * 3
+
+    async def test_a_delayed_run_is_not_claimed_with_its_creation_though_its_deadline_is_over(
+        self, scene: Scene
+    ) -> None:
+        late: dict[str, Any] = {"delay": Span(1), "deadline_at": scene.clock.now()}
+        turn = await scene.begin("r1")
+
+        [created] = await scene.store.runs.create([new_run("r2", **late)], scene.claimant())
+        applied = await turn.commit(children=(child_of("r1", "r3", FIRST, **late),), claimant=scene.claimant())
+        published, claimed = await scene.store.events.publish(
+            [new_event("e1", starts=(new_run("r4", **late),))], scene.claimant()
+        )
+
+        assert (created.claimed, applied.claimed, claimed) == (None, (), [])
+        assert published[0].started == ("r4",)
+        assert [turn.run_id for turn in await scene.claim()] == ["r2", "r3", "r4"]
 
     async def test_creating_for_a_dead_or_unknown_worker_claims_nothing(self, scene: Scene) -> None:
         scene.clock.advance(10)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
-from stepwell.conformance.scene import FIRST, FLOW, LEASE, Scene, place, step, wait_child, wait_signal, wait_timer
+from stepwell.conformance.scene import (
+    FIRST,
+    FLOW,
+    LEASE,
+    Scene,
+    new_run,
+    place,
+    step,
+    wait_child,
+    wait_signal,
+    wait_timer,
+)
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
@@ -165,6 +176,13 @@ class ListSuite(StoreCase):
         await scene.register("w2", "other@1", "flow@3")
 
         assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3", "other@1"]
+
+    async def test_a_definition_that_a_debounced_start_gave_up_is_not_listed(self, scene: Scene) -> None:
+        for version in (2, 3):
+            planned = new_run("r1", key="k", version=version)
+            await scene.store.runs.debounce(planned, quiet=Span(5), max_wait=Span(9))
+
+        assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3"]
 
 
 class OutlookSuite(StoreCase):

@@ -147,7 +147,7 @@ def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota, announ
         failed = insert_failed(tx, new, key_taken(new.key, tx.db.active_keys[new.key].run_id, path))
         announce_end(tx, failed, announce)
         return None
-    return quota.take(tx, insert(tx, new))
+    return quota.take_new(tx, insert(tx, new), new)
 
 
 def _move(tx: Transaction, row: RunRow, move: Move, announce: Announce | None) -> None:

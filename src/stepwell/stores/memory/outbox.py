@@ -102,10 +102,12 @@ def _settle_one(tx: Transaction, incarnation: Incarnation, settled: Settled) -> 
     if head is None or head.owner != incarnation:
         return False
     tx.put(tx.db.outbox, settled.first, OutboxRow(head.owed))
+    # Those behind the first may have been dropped meanwhile.
     for number in settled.sent:
-        _remove(tx, tx.db.outbox[number].owed)
+        if number in tx.db.outbox:
+            _remove(tx, tx.db.outbox[number].owed)
     retry_in = None
-    if settled.unsent is not None:
+    if settled.unsent is not None and settled.unsent.number in tx.db.outbox:
         number, failure, retry_in = settled.unsent
         owed = tx.db.outbox[number].owed
         owed = owed._replace(attempts=owed.attempts + 1, failure=failure)

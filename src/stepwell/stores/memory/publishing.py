@@ -61,7 +61,8 @@ def _start(tx: Transaction, new: NewEvent, woken: Woken) -> Iterator[RunId]:
     for start in new.starts:
         [created] = create(tx, [start], None)
         if created.is_new:
-            woken[created.run_id] = tx.db.runs[created.run_id]
+            if start.delay <= 0:
+                woken[created.run_id] = tx.db.runs[created.run_id]
             yield created.run_id
 
 

@@ -29,6 +29,10 @@ class Quota:
         self._claimant = claimant
         self._left = claimant.limit if claimant and is_live(tx.db, claimant.incarnation, tx.now) else 0
 
+    def take_new(self, tx: Transaction, row: RunRow, new: NewRun) -> Claimed | None:
+        """Claim a run that was just added, unless it is to begin later, be its deadline over already or not."""
+        return self.take(tx, row) if new.delay <= 0 else None
+
     def take(self, tx: Transaction, row: RunRow) -> Claimed | None:
         """Claim the run, if it is due, served and the limit allows."""
         is_due = row.wake_at is not None and row.wake_at <= tx.now

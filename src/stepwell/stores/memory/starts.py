@@ -36,7 +36,7 @@ def _create_one(tx: Transaction, new: NewRun, quota: Quota, together: set[RunId]
         cancel_family(tx, met, compensate=True, reason=replaced_by(new.run_id), announce=new.announce)
         tx.change(met, replaced_by=new.run_id)
     row = insert(tx, new)
-    claimed = quota.take(tx, row)
+    claimed = quota.take_new(tx, row, new)
     return Created(row.run_id, True, claimed=claimed, replaced=None if met is None else met.run_id)
 
 

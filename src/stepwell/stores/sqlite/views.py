@@ -112,7 +112,7 @@ class SqliteViews:
         return [Audit._make(row) for row in rows]
 
     async def list_definitions(self) -> list[str]:
-        return await self._runner.read(_list_definitions)
+        return await self._runner.read(_list_definitions, is_large=True)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._runner.read(partial(_next_wake, definitions=definitions))

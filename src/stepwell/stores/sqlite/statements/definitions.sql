@@ -18,4 +18,8 @@ limit 1;
 insert into stepwell_definitions (workflow, version, priority) values (:workflow, :version, :priority) returning id;
 
 -- name: list
-select distinct workflow, version from stepwell_definitions;
+-- A debounced start may change its definition, and leave one behind that no run has. No index finds the first run of each,
+-- so this is for people.
+select distinct d.workflow, d.version
+from stepwell_definitions as d
+where exists (select 1 from stepwell_runs as r where r.definition = d.id);

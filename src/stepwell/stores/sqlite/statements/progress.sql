@@ -19,7 +19,7 @@ order by location;
 
 -- name: list_many
 select r.run_id, p.location, p.at, p.state, p.done, p.total, p.unit, p.note, p.turns
-from json_each(:ids) as wanted
+from (select distinct value from json_each(:ids)) as wanted
 cross join stepwell_runs as r on r.run_id = wanted.value
 cross join stepwell_progress as p on p.run = r.id
 order by r.run_id, p.location;

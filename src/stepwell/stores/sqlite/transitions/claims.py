@@ -48,12 +48,14 @@ class Quota:
         return found is not None
 
     def take(self, run: int) -> Claimed | None:
-        """Claim a run that is due, if it is served and the limit allows."""
+        """Claim a run that was made due, if it still is, is served and the limit allows."""
         if self._left <= 0:
             return None
         row = self._tx.execute(_READ, (run,)).fetchone()
         assert row is not None
         found = to_run(row)
+        if found.wake_at is None or found.wake_at > self._tx.now:
+            return None  # what came later in the same transition ended it
         owner = self.reserve(found.definition, found.priority)
         return None if owner is None else own(self._tx, run, owner)
 

@@ -97,7 +97,11 @@ def deliver_or_create(
     if active is not None:
         delivered, claimed = deliver(tx, [signal._replace(target=run.key or "")], claimant)
         met = tx.find("runs.find_input", run_id=active[0])
-        return Created(active[0], False, met is not None and met[0] == run.input), delivered[0], claimed
+        return (
+            Created(active[0], active[0] == run.run_id, met is not None and met[0] == run.input),
+            delivered[0],
+            claimed,
+        )
     held = _hold(tx, signal._replace(target=run.key or ""))
     [created] = create(tx, [run], claimant)
     delivery = Delivery.DELIVERED if held.delivery is Delivery.HELD else held.delivery

@@ -74,7 +74,9 @@ def _settle_one(tx: Transaction, owner: int, settled: Settled) -> bool:
     if settled.unsent is not None:
         number, failure, retry_in = settled.unsent
         tx.run("outbox.fail", number=number, failure=failure)
-        if retry_in is None:
+        if tx.connection.changes() != 1:
+            retry_in = None  # it was dropped meanwhile: nothing is to be repeated
+        elif retry_in is None:
             tx.run("outbox.bury", number=number, now=tx.now)
     _advance(tx, run, sink, retry_in or 0)
     return True

@@ -64,7 +64,7 @@ def _start(tx: Transaction, new: NewEvent, woken: dict[int, None]) -> tuple[RunI
         if created.is_new:
             started.append(created.run_id)
             found = tx.find("runs.find_for_signal", run_id=created.run_id)
-            if found is not None and found[4] is not None and found[4] <= tx.now:
+            if start.delay <= 0 and found is not None and found[4] is not None and found[4] <= tx.now:
                 woken[found[0]] = None
     return tuple(started)
 

@@ -1,0 +1,141 @@
+"""What a campaign must have seen: every method of the contract at work, and every way it can go that matters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+
+from stepwell.codec.blobs import Blobs
+from stepwell.model.commits import Verdict
+from stepwell.model.events import Publication
+from stepwell.model.signals import Delivery
+from stepwell.model.states import TERMINAL, RunStatus, WaitKind
+from stepwell.stores.base.events import EventStore
+from stepwell.stores.base.outbox import OutboxStore
+from stepwell.stores.base.runs import RunStore
+from stepwell.stores.base.signals import SignalStore
+from stepwell.stores.base.transactions import TransactionStore
+from stepwell.stores.base.views import ViewStore
+from stepwell.stores.base.workers import WorkerStore
+
+_NOUNS = {
+    "runs": RunStore,
+    "signals": SignalStore,
+    "events": EventStore,
+    "outbox": OutboxStore,
+    "workers": WorkerStore,
+    "views": ViewStore,
+    "transactions": TransactionStore,
+    "blobs": Blobs,
+}
+
+SOMETHING_FROM = 5_000  # operations: each method has done what it is for
+EVERYTHING_FROM = 20_000  # and gone every way
+
+# The first is what the method is for. Of a method that is not here, that it found or did something.
+_FACTS: dict[str, tuple[str, ...]] = {
+    "runs.create": (
+        "new",
+        "known",
+        "known, other input",
+        "duplicate id",
+        "claimed",
+        "replaced",
+        "refused: AlreadyExistsError",
+    ),
+    "runs.debounce": ("planned", "changed", "stale"),
+    "runs.claim": (
+        "running",
+        "cancelling",
+        "compensating",
+        "debounced run began",
+        "with mail",
+        "refused: LeaseLostError",
+    ),
+    "runs.inbox": ("done", "signals", "children", "events"),
+    "runs.apply": (
+        *(verdict.value for verdict in Verdict),
+        "applied before",
+        "applied, cancel waiting",
+        "refused: ValueError",
+        "refused: InvalidMoveError",
+        *("no move", "Park", "Park, awake", "Release", "Pause", "BeginRollback(failed)", "BeginRollback(cancelled)"),
+        *(
+            f"End({status.value})"
+            for status in RunStatus
+            if status in TERMINAL or status is RunStatus.COMPENSATION_FAILED
+        ),
+        *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
+        *("consumed", "refused", "received", "reply given", "reply refused"),
+        *("emits", "announced", "published", "appends", "append data", "append close", "append that begins a part"),
+        *(
+            "append withdrew",
+            "child",
+            "child, detached",
+            "child, tied",
+            "child with a taken key",
+            "child with a known id",
+        ),
+        *("child claimed", "tied child cancelled", "trimmed child cancelled"),
+        *(f"wait for a {kind.value}" for kind in WaitKind),
+        *("wait with conditions", *(f"wait for events since {since}" for since in ("wait", "start", "all"))),
+    ),
+    "runs.cancel": (
+        *("cancelled with compensation", "cancelled without compensation", "cancelling with compensation"),
+        *("descendants", "too late", "refused: NotFoundError"),
+    ),
+    "runs.resume": ("resumed", "resumed undoing", "not paused"),
+    "runs.resume_rollback": ("resumed", "not stuck"),
+    "runs.retry": ("retried", "failed entries forgotten", "failed child retried", "not failed, or its key is taken"),
+    "runs.rescue": ("freed", "poisoned", "nothing"),
+    "runs.relinquish": ("freed", "nothing"),
+    "signals.deliver": (*(delivery.value for delivery in Delivery), "woke", "claimed"),
+    "signals.deliver_or_create": ("new", "known", "delivered", "duplicate", "woke", "claimed"),
+    "signals.redeliver": ("delivered", "duplicate", "missing", "woke"),
+    "events.publish": (
+        *(publication.value for publication in Publication),
+        *("for all, given", "for all, nobody there", "for one, given", "for one, nobody there", "given to several"),
+        *("started", "claimed", "refused: AlreadyExistsError"),
+    ),
+    "outbox.take": ("taken", "taken again", "batch of several", "refused: LeaseLostError"),
+    "outbox.settle": ("sent", "dead", "to be repeated", "given back", "not its own"),
+    "outbox.next_due": ("due", "nothing"),
+    "outbox.list_owed": ("owed", "dead"),
+    "workers.register": ("new", "again", "refused: LeaseLostError"),
+    "workers.renew": ("renewed", "told of cancels", "refused: LeaseLostError"),
+    "workers.retire": ("with runs", "without runs"),
+    "transactions.perform": (
+        "applied",
+        "applied before",
+        "fenced",
+        "cancelling",
+        "raised: Changed",
+        "raised: IntegrityError",
+    ),
+    "transactions.run": ("done", "raised: Changed", "raised: IntegrityError"),
+    "transactions.enqueue": ("new",),
+    "blobs.get": ("found", "nothing"),
+}
+
+
+def methods() -> list[str]:
+    """Every method of the contract."""
+    return [
+        f"{noun}.{name}"
+        for noun, protocol in _NOUNS.items()
+        for name, _ in inspect.getmembers(protocol, inspect.isfunction)
+        if not name.startswith("_")
+    ]
+
+
+def required(operations: int) -> Iterator[tuple[str, str]]:
+    """Each method with what it must have come to, in a campaign of so many operations."""
+    for method in methods():
+        facts = _FACTS.get(method, ("asked", "found") if method.startswith("views.") else ("done",))
+        count = len(facts) if operations >= EVERYTHING_FROM else 1 if operations >= SOMETHING_FROM else 0
+        yield from ((method, fact) for fact in facts[:count])
+
+
+def missing(facts: Mapping[tuple[str, str], int], operations: int) -> list[str]:
+    """What never happened, and should have in so many operations."""
+    return [f"{method}: {fact}" for method, fact in required(operations) if not facts.get((method, fact))]

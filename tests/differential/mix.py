@@ -1,0 +1,105 @@
+"""Which operation comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.differential import blobs, commits, events, outbox, runs, signals, transactions, views, workers
+from tests.differential.world import WORKERS, Operation, World
+
+Make = Callable[[World], Operation | None]
+
+# How often each is drawn. One that has nothing to do is drawn anew.
+_WEIGHTS: tuple[tuple[int, Make], ...] = (
+    (60, commits.apply),
+    (20, runs.claim),
+    (12, runs.create),
+    (4, runs.debounce),
+    (3, runs.load),
+    (3, runs.inbox),
+    (4, runs.cancel),
+    (5, runs.resume),
+    (5, runs.resume_rollback),
+    (7, runs.retry),
+    (2, runs.rescue),
+    (1, runs.relinquish),
+    (12, signals.deliver),
+    (4, signals.deliver_or_create),
+    (6, signals.redeliver),
+    (14, events.publish),
+    (11, outbox.take),
+    (10, outbox.settle),
+    (1, outbox.next_due),
+    (3, outbox.list_owed),
+    (5, outbox.replay),
+    (2, outbox.drop),
+    (2, workers.register),
+    (12, workers.renew),
+    (1, workers.retire),
+    (2, blobs.put),
+    (2, blobs.get),
+    (6, transactions.perform),
+    (2, transactions.run),
+    (25, transactions.enqueue),
+    *(
+        (1, read)
+        for read in (
+            views.find,
+            views.find_many,
+            views.find_by_prefix,
+            views.detail,
+            views.list_published,
+            views.list_streams,
+            views.read_stream,
+            views.list_progress,
+            views.list_runs,
+            views.list_workers,
+            views.list_held,
+            views.list_unread,
+            views.find_question,
+            views.list_events,
+            views.list_audit,
+            views.list_definitions,
+            views.next_wake,
+            views.has_stranded,
+            views.has_stranded,
+            views.outlook,
+            views.orphans,
+        )
+    ),
+)
+_MAKES: Sequence[Make] = [make for _, make in _WEIGHTS]
+_SHARES: Sequence[int] = [weight for weight, _ in _WEIGHTS]
+
+_PAUSES = ("0s",) * 8 + ("1us",) * 4 + ("100ms",) * 6 + ("1s",) * 6 + ("6s",)
+_LONG_PAUSES = ("45s", "8d")  # longer than a lease, and longer than an event's id is known
+
+
+class Mix:
+    """Draws operations for one world. Some are asked for twice, as if the first answer had been lost."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._last: Operation | None = None
+
+    def draw(self) -> Operation:
+        """The next operation, after a while."""
+        world = self._world
+        if world.operations < len(WORKERS):
+            return workers.register(world, WORKERS[world.operations])
+        long = world.likely(0.005)
+        world.clock.advance(world.chance.choice(_LONG_PAUSES if long else _PAUSES))
+        if self._last is not None and world.likely(0.06):
+            world.clock.advance("1us")  # as `transactions.enqueue` does: the clock is above what it wrote
+            return self._last
+        if any(one.lease_until <= world.now for one in world.state["workers"]) and world.likely(0.1):
+            return runs.rescue(world)
+        missing = [worker for worker in WORKERS if all(one.incarnation != worker for one in world.state["workers"])]
+        if missing and world.likely(0.3):
+            return workers.register(world, missing[0])
+        while True:
+            [make] = world.chance.choices(_MAKES, _SHARES)
+            operation = make(world)
+            if operation is not None:
+                self._last = operation
+                return operation

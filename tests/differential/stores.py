@@ -1,0 +1,97 @@
+"""The stores that can be compared, by name. The first one is the executable specification."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from stepwell.conformance.clock import ManualClock
+from stepwell.environment import Environment, SystemExecutor
+from stepwell.ids import SystemIds
+from stepwell.model.runs import Created, NewRun
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.transactions import TransactionStore
+from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
+from tests.differential.models import ModelTransactions
+
+Enqueue = Callable[[Sequence[NewRun]], Awaitable[list[Created]]]
+
+_FILES_EVERY = 40  # seeds: a file, its writer and its threads cost several times as much as memory
+
+
+class Place(NamedTuple):
+    """Where a fresh store is made."""
+
+    clock: ManualClock
+    folder: Path  # empty, and gone afterwards
+    seed: int
+
+    @property
+    def environment(self) -> Environment:
+        """The seam, with a clock that is moved by hand."""
+        return Environment(self.clock, SystemIds(self.clock), random.Random(self.seed), SystemExecutor())
+
+
+class Opened(NamedTuple):
+    """A store, opened and empty.
+
+    `transactions` is the store's own, or a model of it. `enqueue` starts runs inside a caller's transaction and commits
+    that; it is None if the store knows no such thing, or cannot do it here.
+    """
+
+    name: str
+    store: Store
+    transactions: TransactionStore
+    enqueue: Enqueue | None = None
+
+
+Open = Callable[[Place], AbstractAsyncContextManager[Opened]]
+
+
+@asynccontextmanager
+async def open_memory(place: Place) -> AsyncIterator[Opened]:
+    """The executable specification."""
+    store = MemoryStore(place.environment)
+    await store.open()
+    yield Opened("memory", store, ModelTransactions(store))
+    await store.close()
+
+
+@asynccontextmanager
+async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
+    """SQLite: mostly in memory and without threads, and for some seeds as people have it, in a file."""
+    path = place.folder / "runs.db" if place.seed % _FILES_EVERY == 0 else None
+    store = SqliteStore(place.environment, ":memory:" if path is None else path, synchronous="NORMAL")
+    await store.open()
+
+    async def enqueue(runs: Sequence[NewRun]) -> list[Created]:
+        connection = apsw.Connection(str(path))
+        try:
+            connection.execute("begin immediate")
+            try:
+                created = store.transactions.enqueue(connection, runs)
+            except BaseException:
+                connection.execute("rollback")
+                raise
+            connection.execute("commit")
+            return created
+        finally:
+            connection.close()
+
+    yield Opened("sqlite", store, store.transactions, None if path is None else enqueue)
+    await store.close()
+
+
+# A new store gets a function above and a line here. The function gives a fresh, empty, opened store that reads the
+# clock of the place, such as `PostgresStore(place.environment, url, told=place.clock)` in a schema of its own, and
+# ends it afterwards.
+STORES: dict[str, Open] = {
+    "memory": open_memory,
+    "sqlite": open_sqlite,
+}

@@ -1,0 +1,169 @@
+"""Reads for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.ids import RunId, SignalId
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.views import RunFilter
+from tests.differential.events import TOPICS
+from tests.differential.world import FLOWS, KEYS, Handle, Operation, World
+
+
+def _read(name: str, *given: Any, call: Callable[[Any], Any]) -> Operation:
+    async def ask(at: Handle) -> Any:
+        return await call(at.opened.store.views)
+
+    return Operation(f"views.{name}", given, ask, lambda answer: ["asked", "found" if answer else "nothing"])
+
+
+def _a_run_id(world: World, having: str = "run") -> RunId:
+    """A run, mostly one that shows something of this kind."""
+    run = world.a_run(lambda one: bool(world.state["runs"][one.run_id][having])) if world.likely(0.8) else None
+    run = run or world.a_run()
+    return RunId("nobody") if run is None or world.likely(0.05) else run.run_id
+
+
+def _a_limit(world: World) -> int:
+    return world.chance.choice([1, 3, 100])
+
+
+def find(world: World) -> Operation:
+    """By id or key."""
+    target = world.a_target()
+    return _read("find", target, call=lambda views: views.find(target))
+
+
+def find_many(world: World) -> Operation:
+    """By ids and keys."""
+    targets = [world.a_target() for _ in range(world.chance.randint(0, 5))]
+    return _read("find_many", targets, call=lambda views: views.find_many(targets))
+
+
+def find_by_prefix(world: World) -> Operation:
+    """By the beginning of the id."""
+    prefix, limit = world.chance.choice(["r", "r00000", "R", "", "r%", "r_"]), _a_limit(world)
+    return _read("find_by_prefix", prefix, limit, call=lambda views: views.find_by_prefix(prefix, limit=limit))
+
+
+def detail(world: World) -> Operation:
+    """Everything about one run."""
+    run_id = _a_run_id(world)
+    return _read("detail", run_id, call=lambda views: views.detail(run_id))
+
+
+def list_published(world: World) -> Operation:
+    """What a run shows."""
+    run_id = _a_run_id(world, "published")
+    return _read("list_published", run_id, call=lambda views: views.list_published(run_id))
+
+
+def list_streams(world: World) -> Operation:
+    """The streams of a run."""
+    run_id = _a_run_id(world, "streams")
+    return _read("list_streams", run_id, call=lambda views: views.list_streams(run_id))
+
+
+def read_stream(world: World) -> Operation:
+    """A page of a stream."""
+    run_id, stream = _a_run_id(world, "streams"), world.chance.choice(["s", "T", "ä", "none"])
+    after, limit = world.chance.choice([0, 0, 1, 3]), world.chance.choice([1, 2, 100])
+    return _read(
+        "read_stream",
+        (run_id, stream, after, limit),
+        call=lambda views: views.read_stream(run_id, stream, after=after, limit=limit),
+    )
+
+
+def list_progress(world: World) -> Operation:
+    """How far long steps have come."""
+    run_ids = [_a_run_id(world) for _ in range(world.chance.randint(0, 4))]
+    return _read("list_progress", run_ids, call=lambda views: views.list_progress(run_ids))
+
+
+def list_runs(world: World) -> Operation:
+    """Some runs, page by page."""
+    where = RunFilter(
+        statuses=world.some(list(RunStatus), world.chance.choice([0, 0.3])),
+        workflow=world.chance.choice([None, None, "flow", "Über flow", "none"]),
+        key=world.chance.choice([None, None, *KEYS]),
+        parent=_a_run_id(world) if world.likely(0.2) else None,
+    )
+    limit, before = _a_limit(world), _a_run_id(world) if world.likely(0.3) else None
+    return _read(
+        "list_runs", (where, limit, before), call=lambda views: views.list_runs(where, limit=limit, before=before)
+    )
+
+
+def list_workers(_: World) -> Operation:
+    """Who is registered."""
+    return _read("list_workers", call=lambda views: views.list_workers())
+
+
+def list_held(world: World) -> Operation:
+    """Signals without a run."""
+    held = [one.key for one in world.state["held"]]
+    limit, key = _a_limit(world), world.chance.choice([None, None, *KEYS, *held])
+    return _read("list_held", limit, key, call=lambda views: views.list_held(limit=limit, key=key))
+
+
+def list_unread(world: World) -> Operation:
+    """Signals that no run will read."""
+    left = [one.run_id for one in world.state["unread"]]
+    limit, run_id = _a_limit(world), world.chance.choice([None, _a_run_id(world), *left])
+    return _read("list_unread", limit, run_id, call=lambda views: views.list_unread(limit=limit, run_id=run_id))
+
+
+def find_question(world: World) -> Operation:
+    """What became of a signal that asked."""
+    signal_id = world.chance.choice([SignalId("none"), *world.signals])
+    return _read("find_question", signal_id, call=lambda views: views.find_question(signal_id))
+
+
+def list_events(world: World) -> Operation:
+    """What topics keep."""
+    limit, topic = _a_limit(world), world.chance.choice([None, *TOPICS])
+    return _read("list_events", limit, topic, call=lambda views: views.list_events(limit=limit, topic=topic))
+
+
+def list_audit(world: World) -> Operation:
+    """What operators did to a run."""
+    run_id = _a_run_id(world, "audit")
+    return _read("list_audit", run_id, call=lambda views: views.list_audit(run_id))
+
+
+def list_definitions(_: World) -> Operation:
+    """What runs and workers name."""
+
+    async def call(views: Any) -> list[str]:
+        return sorted(await views.list_definitions())  # in no promised order
+
+    return _read("list_definitions", call=call)
+
+
+def next_wake(world: World) -> Operation:
+    """When something is due."""
+    flows = world.chance.choice([FLOWS, FLOWS[:1], ("none@1",), ()])
+    return _read("next_wake", flows, call=lambda views: views.next_wake(flows))
+
+
+def has_stranded(_: World) -> Operation:
+    """Whether there is something to rescue."""
+    return _read("has_stranded", call=lambda views: views.has_stranded())
+
+
+def outlook(world: World) -> Operation:
+    """What a worker with nothing to do wants to know."""
+    flows = world.chance.choice([FLOWS, FLOWS[:1], ()])
+    return _read("outlook", flows, call=lambda views: views.outlook(flows))
+
+
+def orphans(_: World) -> Operation:
+    """Runs that nothing will wake."""
+
+    async def call(views: Any) -> list[RunId]:
+        return sorted(await views.orphans())  # in no promised order
+
+    return _read("orphans", call=call)
