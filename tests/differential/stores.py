@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import apsw
+import psycopg
 
 from stepwell.conformance.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
@@ -17,8 +18,12 @@ from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transactions import TransactionStore
 from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.store import SqliteStore
 from tests.differential.models import ModelTransactions
+from tests.servers.cleared import cleared_url
 
 Enqueue = Callable[[Sequence[NewRun]], Awaitable[list[Created]]]
 
@@ -88,10 +93,27 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
     await store.close()
 
 
+@asynccontextmanager
+async def open_postgres(place: Place) -> AsyncIterator[Opened]:
+    """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
+    url = cleared_url()
+    caller = None if place.seed % _FILES_EVERY == 0 else InlineCaller(parse_address(url))
+    store = PostgresStore(place.environment, url, told=place.clock, caller=caller)
+    await store.open()
+
+    async def enqueue(runs: Sequence[NewRun]) -> list[Created]:
+        with psycopg.connect(url) as connection:
+            connection.execute("select 1")
+            return store.transactions.enqueue(connection, runs)
+
+    yield Opened("postgres", store, store.transactions, enqueue)
+    await store.close()
+
+
 # A new store gets a function above and a line here. The function gives a fresh, empty, opened store that reads the
-# clock of the place, such as `PostgresStore(place.environment, url, told=place.clock)` in a schema of its own, and
-# ends it afterwards.
+# clock of the place, and ends it afterwards.
 STORES: dict[str, Open] = {
     "memory": open_memory,
     "sqlite": open_sqlite,
+    "postgres": open_postgres,
 }

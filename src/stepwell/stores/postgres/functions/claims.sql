@@ -78,6 +78,7 @@ begin
             from unnest(p_runs) with ordinality as woken (id, place)
             join {t}.runs as r on r.id = woken.id
             join {t}.definitions as d on d.id = r.definition
+            where r.wake_at <= p_now  -- else what came later in the same transition ended it
             order by woken.place
         loop
             if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then

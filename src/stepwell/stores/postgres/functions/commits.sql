@@ -102,7 +102,8 @@ declare
     v_reason text;
 begin
     for v_number in select one::bigint from jsonb_array_elements_text(c->9) as one loop
-        update {t}.signals set payload = null where number = v_number and run = p_run and payload is not null;
+        update {t}.signals set payload = null
+        where number = v_number and run = p_run and payload is not null and refused is null;
         if not found then
             perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);
         end if;

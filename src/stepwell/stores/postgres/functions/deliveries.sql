@@ -177,7 +177,9 @@ begin
     if v.id is not null then
         v_answer := {f}.deliver_all(v_now, jsonb_build_array(jsonb_set(p_signal, '{1}', p_new->4)), p_claimant)::jsonb;
         return {f}.answer(v_now, json_build_array(
-            json_build_array(v.run_id, false, v.input = {f}.unb64(p_new->>3), false, null, null),
+            json_build_array(
+                v.run_id, v.run_id = p_new->>0, v.input = {f}.unb64(p_new->>3), false, null, null
+            ),
             v_answer->0->0, v_answer->1
         )::text);
     end if;

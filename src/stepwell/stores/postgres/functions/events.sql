@@ -319,7 +319,7 @@ begin
         if (v_made.created->>1)::boolean then
             v_started := v_started || (v_made.created->>0);
             select id, wake_at into v_run from {t}.runs where run_id = v_made.created->>0;
-            if v_run.wake_at <= p_now then
+            if (v_start->>6)::bigint <= 0 and v_run.wake_at <= p_now then
                 woken := woken || v_run.id;
             end if;
         end if;

@@ -176,6 +176,7 @@ end $$;
 create function {f}.settle_one(p_now bigint, p_worker bigint, s jsonb) returns boolean language plpgsql volatile as $$
 declare
     o record;
+    v_retry_in bigint := (s->2->>2)::bigint;
 begin
     select run, sink into o from {t}.outbox where number = (s->>0)::bigint and owner = p_worker;
     if not found then
@@ -194,8 +195,11 @@ begin
             died_at = case when s->2->>2 is null then p_now else died_at end,
             next_at = case when s->2->>2 is null then null else next_at end
         where number = (s->2->>0)::bigint;
+        if not found then
+            v_retry_in := null;  -- it was dropped meanwhile: nothing is to be repeated
+        end if;
     end if;
-    perform {f}.advance_queue(p_now, o.run, o.sink, coalesce((s->2->>2)::bigint, 0));
+    perform {f}.advance_queue(p_now, o.run, o.sink, coalesce(v_retry_in, 0));
     return true;
 end $$;
 

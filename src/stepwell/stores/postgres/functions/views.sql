@@ -236,7 +236,10 @@ $$;
 create function {f}.list_definitions(p_now bigint, p_seen bigint) returns text language sql stable as $$
     select coalesce(json_agg(name order by name collate "C"), '[]')::text
     from (
-        select workflow || '@' || version as name from {t}.definitions
+        -- A debounced start may change its definition, and leave one behind that no run has.
+        select workflow || '@' || version as name
+        from {t}.definitions as d
+        where exists (select 1 from {t}.runs as r where r.definition = d.id)
         union
         select unnest(definitions) from {t}.workers
     ) as named
