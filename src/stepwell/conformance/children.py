@@ -100,6 +100,20 @@ class ChildSuite(StoreCase):
         assert outcome == ChildOutcome(FIRST, RunId("c1"), RunStatus.FAILED, None, child.failure)
         assert (await scene.run("r1")).key == "k"
 
+    async def test_a_child_that_was_born_failed_discards_what_it_leaves_unread_like_any_other(
+        self, scene: Scene
+    ) -> None:
+        await scene.create("r1", key="k")
+        parent = await scene.begin("p1")
+        await parent.commit(names=("a",), children=(child_of("p1", "c1", FIRST, key="k", discards=True),))
+        await scene.store.runs.retry(RunId("c1"), by="ann")
+        await scene.send("s1", "c1")
+
+        await scene.cancel("c1")
+
+        assert await scene.status("c1") is RunStatus.CANCELLED
+        assert await scene.store.views.list_unread(limit=9) == []
+
     async def test_a_key_is_taken_by_a_sibling_too(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
 

@@ -100,8 +100,6 @@ def insert(
     epoch, started_at = (0, None) if owner is None else (1, tx.now)
     state = (epoch, owner, wake_at, started_at, None, new.key, generation, debounced_until)
     run = _insert_row(tx, new, status, state, previous)
-    if new.discards:
-        tx.run("signals.plan_discard", run=run)
     has_key = new.key is not None and debounced_until is None
     has_mail = has_key and tx.find("signals.find_held", key=new.key) is not None
     if has_mail:
@@ -139,6 +137,8 @@ def _insert_row(
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
     tx.execute(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags)))
+    if new.discards:
+        tx.run("signals.plan_discard", run=row[0])
     return int(row[0])
 
 
