@@ -100,6 +100,17 @@ class AnswerSuite(StoreCase):
             await turn.commit(refused=(Refusal(signal.number, "no"),))
         assert await snapshot(scene.store) == before
 
+    async def test_a_refused_signal_cannot_be_consumed(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        await scene.send("s1", "r1")
+        [signal] = (await scene.store.runs.inbox(_R1)).signals
+        await turn.commit(refused=(Refusal(signal.number, "no"),))
+        before = await snapshot(scene.store)
+
+        with pytest.raises(ValueError, match="no pending signal"):
+            await turn.commit(consumed=(signal.number,))
+        assert await snapshot(scene.store) == before
+
     @pytest.mark.parametrize("discards", [True, False])
     async def test_unread_signals_are_kept_or_discarded_at_the_end(self, scene: Scene, discards: bool) -> None:
         turn = await scene.begin("r1", discards=discards)
@@ -208,6 +219,25 @@ class RedeliverySuite(StoreCase):
         assert delivered == [Delivered(_DUPLICATE, _R1)]
         assert await scene.mail("r1") == ["s2", "s3"]
         assert await scene.store.views.list_held(limit=9) == []
+
+    async def test_a_known_one_that_was_dropped_belongs_to_the_run_that_knows_it(self, scene: Scene) -> None:
+        await (await scene.begin("r0")).park(wait_signal("other"))
+        await scene.send("s1", "k", dedup_key="d", hold=True, asks=True)
+        await scene.send("s2", "r0", dedup_key="d", asks=True)
+        await scene.cancel("r0")
+        await scene.create("r1")
+        await scene.send("s3", "r1", dedup_key="d")
+        [held] = await scene.store.views.list_held(limit=9)
+        [left] = await scene.store.views.list_unread(limit=9)
+
+        for stray in (held.signal, left.signal):
+            delivered, _ = await scene.store.signals.redeliver([Redelivery(stray.number, "r1", b"")])
+            assert delivered == [Delivered(_DUPLICATE, _R1)]
+
+        for name in ("s1", "s2"):
+            assert await scene.send(name, "elsewhere") == Delivered(_DUPLICATE, _R1)
+            question = await scene.store.views.find_question(SignalId(name))
+            assert question == Question(_R1, RunStatus.PENDING, True, None)
 
 
 class SignalOrStartSuite(StoreCase):

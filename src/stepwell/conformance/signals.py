@@ -6,9 +6,9 @@ from stepwell.clock import Instant
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, new_run, new_signal
 from stepwell.conformance.snapshot import snapshot
-from stepwell.ids import RunId
+from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import End
-from stepwell.model.signals import Delivered, Delivery
+from stepwell.model.signals import Delivered, Delivery, Question
 from stepwell.model.states import RunStatus
 
 _R1 = RunId("r1")
@@ -136,6 +136,19 @@ class HoldSuite(StoreCase):
         assert (await scene.send("s1", "r1", "a")).delivery is Delivery.DUPLICATE
         assert (await scene.send("s4", "k", "a", dedup_key="d")).delivery is Delivery.DUPLICATE
         assert await scene.mail("r1") == ["s1"]
+
+    async def test_a_held_signal_that_its_run_knows_already_counts_as_read_by_it(self, scene: Scene) -> None:
+        turn = await scene.begin("r1", key="k")
+        await scene.send("s1", "k", dedup_key="d")
+        await turn.end(RunStatus.FAILED)
+        await scene.send("s2", "k", dedup_key="d", hold=True, asks=True)
+
+        await scene.store.runs.retry(_R1, by="ann")
+
+        assert await scene.mail("r1") == ["s1"]
+        assert await scene.store.views.list_held(limit=9) == []
+        assert await scene.send("s2", "elsewhere") == Delivered(Delivery.DUPLICATE, _R1)
+        assert await scene.store.views.find_question(SignalId("s2")) == Question(_R1, RunStatus.PENDING, True, None)
 
     async def test_a_start_that_meets_an_active_run_takes_nothing_over(self, scene: Scene) -> None:
         await scene.create("r1", key="k")

@@ -106,10 +106,17 @@ def take_over_held(tx: Transaction, key: str, run_id: RunId) -> None:
     mailbox: Mailbox = ("run", run_id)
     for signal in tx.db.pending(("key", key)):
         if signal.dedup_key is not None and (mailbox, signal.name, signal.dedup_key) in tx.db.dedup:
-            tx.drop(tx.db.mailboxes[signal.mailbox], signal.number)
-            tx.drop(tx.db.dedup, (signal.mailbox, signal.name, signal.dedup_key))
+            drop_twin(tx, signal, mailbox)
         else:
             tx.move_signal(signal, mailbox)
+
+
+def drop_twin(tx: Transaction, signal: SignalRow, mailbox: Mailbox) -> None:
+    """Take away a signal whose dedup key a run knows; from then on it counts as one that this run has read."""
+    assert signal.dedup_key is not None
+    tx.drop(tx.db.mailboxes[signal.mailbox], signal.number)
+    tx.drop(tx.db.dedup, (signal.mailbox, signal.name, signal.dedup_key))
+    tx.assign(signal, mailbox=mailbox, dedup_key=None)
 
 
 def pass_on(tx: Transaction, run_id: RunId, successor: RunId) -> None:
@@ -125,12 +132,13 @@ def move_stray(tx: Transaction, letter: Redelivery) -> tuple[Delivered, str]:
     if stray is None or target is None:
         return missing, ""
     mailbox: Mailbox = ("run", target.run_id)
-    tx.drop(tx.db.mailboxes[stray.mailbox], stray.number)
     tx.drop(tx.db.refused, stray.number)
     if stray.dedup_key is not None:
-        tx.drop(tx.db.dedup, (stray.mailbox, stray.name, stray.dedup_key))
-        if (mailbox, stray.name, stray.dedup_key) in tx.db.dedup:
+        if tx.db.dedup.get((mailbox, stray.name, stray.dedup_key), stray) is not stray:
+            drop_twin(tx, stray, mailbox)
             return Delivered(Delivery.DUPLICATE, target.run_id), stray.name
+        tx.drop(tx.db.dedup, (stray.mailbox, stray.name, stray.dedup_key))
+    tx.drop(tx.db.mailboxes[stray.mailbox], stray.number)
     tx.db.signals_sent += 1
     moved = replace(stray, number=tx.db.signals_sent, payload=letter.payload, mailbox=mailbox)
     tx.put(tx.db.signals, moved.signal_id, moved)

@@ -81,8 +81,8 @@ class Transaction:
         self.drop(self.db.receipts[receipt.run_id], receipt.event.number)
         self.drop(self.db.receivers[receipt.event.number], receipt.run_id)
 
-    def assign(self, row: EventRow | ReceiptRow, **fields: Any) -> None:
-        """Set fields of an event or a receipt."""
+    def assign(self, row: EventRow | ReceiptRow | SignalRow, **fields: Any) -> None:
+        """Set fields of an event, a receipt or a signal."""
         self._assign(row, fields)
 
     def make_ready(self, row: RunRow) -> None:

@@ -23,7 +23,9 @@ select distinct name from stepwell_signals where run = :run and payload is not n
 
 -- name: consume
 -- The row stays, so that a duplicate is still known.
-update stepwell_signals set payload = null where number = :number and run = :run and payload is not null;
+update stepwell_signals
+set payload = null
+where number = :number and run = :run and payload is not null and refused is null;
 
 -- name: refuse
 -- It keeps its payload, for people to look at and to deliver again.
