@@ -102,12 +102,17 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
     db = tx.db
     if db.seal is None or (db.seal.transfer_id, db.seal.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
+    taken = {
+        PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
+        PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
+    }
     for item in parcel.items:
         known = _find(db, item)
-        if known is None:
-            _add(tx, item)
-        elif known != item:
+        if known is not None and known == item:
+            continue
+        if known is not None or (isinstance(item, PackedSignal | PackedEvent) and item.number in taken[type(item)]):
             raise differs(item)
+        _add(tx, item)
 
 
 def _find(db: MemoryDatabase, item: Item) -> Item | None:

@@ -70,10 +70,6 @@ class NewBlobs:
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def forget(self) -> None:
-        """The table of blobs was emptied: none counts as durable any more."""
-        self._known.clear()
-
     def rolled_back(self) -> None:
         """What was written is not: the next transaction writes it again."""
         self._written = []

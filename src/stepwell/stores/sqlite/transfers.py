@@ -72,7 +72,7 @@ class SqliteTransfers:
 
         def transition(tx: Transaction) -> None:
             if transfers.reopen(tx, database, transfer_id, SealKind.ARRIVING):
-                transfers.clear(tx, database)
+                transfers.clear(tx)
 
         await self._write(transition)
 

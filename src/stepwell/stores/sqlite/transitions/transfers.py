@@ -90,10 +90,9 @@ def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: Se
     return True
 
 
-def clear(tx: Transaction, database: SqliteDatabase) -> None:
+def clear(tx: Transaction) -> None:
     """Forget everything."""
     tx.run("transfers.clear")
-    database.blobs.forget()
     tx.left.clear()
 
 
