@@ -5,6 +5,8 @@ Three fixtures, in the module or a conftest:
 * `clock`: a `ManualClock`;
 * `store`: an opened store that reads this clock;
 * `other`: a second handle on the same data, as another process would have, with the same clock.
+
+A fourth, `destination`, is here already: another database, in memory, for what is moved out of the store and into it.
 """
 
 from __future__ import annotations

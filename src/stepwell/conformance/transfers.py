@@ -157,6 +157,19 @@ class TransferSuite(StoreCase):
                 await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))
             assert await pack_all(target.store) == before
 
+    @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed"])
+    async def test_what_belongs_to_nothing_that_is_there_is_refused(
+        self, source: Scene, target: Scene, kind: str
+    ) -> None:
+        parcel = await source.store.transfers.pack(limit=1_000)
+        while not getattr(parcel, kind):
+            parcel = await source.store.transfers.pack(parcel.next, limit=1_000)
+
+        with pytest.raises(TransferError, match="before what it belongs to"):
+            await target.store.transfers.unpack("t1", parcel)
+
+        assert await target.store.transfers.manifest() == _NOTHING
+
     async def test_a_damaged_blob_is_refused(self, store: Store) -> None:
         await store.transfers.expect("t1", "here", since=store.now())
 

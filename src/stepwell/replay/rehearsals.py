@@ -8,6 +8,7 @@ from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.environment import Strands
 from stepwell.errors import HistoryDivergedError, ReplayError
+from stepwell.model.failures import record_failure
 from stepwell.model.runs import History, Inbox, Run
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.calls import UndoFailed
@@ -43,7 +44,7 @@ def rehearse(
             return turn.problem
         if run.status in _UNDOES:
             return _find_unable(turn)
-        return None if turn.is_ended else _find_left(turn)
+        return _find_left(turn)
     finally:
         turn.close()
 
@@ -71,11 +72,17 @@ def _find_unable(turn: Turn) -> ReplayError | None:
     return ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix)
 
 
+def _describe(turn: Turn) -> str:
+    """How far the code has come."""
+    if turn.is_ended:
+        return "it returns" if turn.error is None else f"it raises {record_failure(turn.error).summary}"
+    asked = [turn.journal.names.text(body.location) for body in (*turn.bodies, *turn.transactions)]
+    return f"it asks for {', '.join(asked[:5])}" if asked else "it waits elsewhere"
+
+
 def _find_left(turn: Turn) -> ReplayError | None:
-    """What the code should have come to before it asks for anything new."""
-    text, journal = turn.journal.names.text, turn.journal
-    asked = [text(body.location) for body in (*turn.bodies, *turn.transactions)]
-    where = f"now: it asks for {', '.join(asked[:5])}" if asked else "now: it waits"
+    """What the code should have come to before it ends or asks for anything new."""
+    text, journal, where = turn.journal.names.text, turn.journal, f"now: {_describe(turn)}"
     missing = [f"{entry.kind.word} {text(entry.location)}" for entry in journal.missing()] if journal.unvisited else []
     if missing:
         return HistoryDivergedError(

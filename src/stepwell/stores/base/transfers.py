@@ -128,8 +128,8 @@ class TransferStore(Protocol):
         signal or is woken.
 
         Runs are created in the order in which they come. What is there already, just so, is left alone. Raises
-        `TransferError`, and nothing is written, if something is there with another content, if the content of a blob is
-        not what its name says, or if the store does not expect this transfer.
+        `TransferError`, and nothing is written, if something is there with another content, if its run or event is not
+        there, if the content of a blob is not what its name says, or if the store does not expect this transfer.
         """
         ...
 
@@ -202,6 +202,15 @@ def differs(item: Item) -> TransferError:
         f"{what} is in the destination already, with another content",
         why="it did not come from there as it is now",
         fix="move into a new database",
+    )
+
+
+def homeless(item: Item) -> TransferError:
+    """Something refers to a run or an event that is not there."""
+    return TransferError(
+        f"{name_of(item)} arrives before what it belongs to",
+        why="its run, or an event that it got, is not in the destination",
+        fix="unpack parcels in the order in which they were packed",
     )
 
 

@@ -26,6 +26,7 @@ from stepwell.stores.base.transfers import (
     SealKind,
     damaged,
     differs,
+    homeless,
     in_use,
     not_empty,
     not_sealed,
@@ -112,7 +113,22 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
             continue
         if known is not None or (isinstance(item, PackedSignal | PackedEvent) and item.number in taken[type(item)]):
             raise differs(item)
+        if not _has_home(db, item):
+            raise homeless(item)
         _add(tx, item)
+
+
+def _has_home(db: MemoryDatabase, item: Item) -> bool:
+    """Whether what something belongs to is there."""
+    match item:
+        case PackedRun(receipts=receipts):
+            return all(receipt.event_id in db.events for receipt in receipts)
+        case PackedChunk(run_id=run_id) | PackedSignal(run_id=run_id) | Owed(run_id=run_id):
+            return run_id is None or run_id in db.runs
+        case PackedBlob() | PackedEvent():
+            return True
+        case _:
+            assert_never(item)
 
 
 def _find(db: MemoryDatabase, item: Item) -> Item | None:

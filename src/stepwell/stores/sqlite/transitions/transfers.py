@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from typing import assert_never
+from typing import Any, assert_never
 
 import apsw
 
@@ -22,7 +22,17 @@ from stepwell.stores.base.parcels import (
     PackedSignal,
     Parcel,
 )
-from stepwell.stores.base.transfers import Seal, SealKind, damaged, differs, in_use, not_empty, not_sealed, sealed
+from stepwell.stores.base.transfers import (
+    Seal,
+    SealKind,
+    damaged,
+    differs,
+    homeless,
+    in_use,
+    not_empty,
+    not_sealed,
+    sealed,
+)
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.packing import Packer, manifest
@@ -152,16 +162,25 @@ def _add(tx: Transaction, item: Item) -> None:
         case PackedRun():
             _add_run(tx, item)
         case PackedChunk():
-            tx.run("transfers.add_chunk", **item._asdict() | {"kind": item.kind.value})
+            _add_to(tx, item, "chunk", **item._asdict() | {"kind": item.kind.value})
         case PackedSignal():
             _add_signal(tx, item)
         case Owed():
-            tx.run("transfers.add_owed", **item._asdict())
+            _add_to(tx, item, "owed", **item._asdict())
         case _:
             assert_never(item)
 
 
+def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
+    """Add a row to what it belongs to, if that is there."""
+    tx.run(f"transfers.add_{what}", **values)
+    if tx.connection.changes() != 1:
+        raise homeless(item)
+
+
 def _add_signal(tx: Transaction, item: PackedSignal) -> None:
+    if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
+        raise homeless(item)
     stored = item._asdict() | {"asks": int(item.asks)}
     del stored["reply"]
     tx.run("transfers.add_signal", **stored)
@@ -189,7 +208,7 @@ def _add_run(tx: Transaction, packed: PackedRun) -> None:
     for number, event_id, locations, is_read in packed.receipts:
         places = encode_locations(locations)
         values = {"number": number, "event_id": event_id, "locations": places, "is_read": int(is_read)}
-        tx.run("transfers.add_receipt", run=run, **values)
+        _add_to(tx, packed, "receipt", run=run, **values)
         tx.run("meta.pass", name="receipts", value=number)
     for published in packed.published:
         tx.run("live.publish", run=run, **published._asdict())
