@@ -192,6 +192,7 @@ class FaultyStore:
         self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
+        self.transfers = inner.transfers
         self.views: Any = FaultyNoun(edge, "views", inner.views)
         self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
         self.capabilities = inner.capabilities

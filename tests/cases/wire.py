@@ -41,6 +41,7 @@ class Wire:
         self.outbox: Any = _Noun(self, "outbox")
         self.workers: Any = _Noun(self, "workers")
         self.transactions: Any = _Noun(self, "transactions")
+        self.transfers: Any = _Noun(self, "transfers")
         self.views: Any = _Noun(self, "views")
         self._unlisten: Callable[[], None] = lambda: None
 

@@ -46,7 +46,7 @@ def ask(
     from stepwell.wiring import Engine, open_store
 
     if not may_create:
-        _check_exists(settings.db)
+        check_exists(settings.db)
 
     async def run() -> T:
         environment = system_environment()
@@ -65,7 +65,8 @@ def file_of(url: str) -> Path | None:
     return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" and parts.path.lstrip("/") else None
 
 
-def _check_exists(url: str) -> None:
+def check_exists(url: str) -> None:
+    """Raise unless a SQLite file is there already."""
     file = file_of(url)
     if file is not None and not file.exists():
         raise StoreError(

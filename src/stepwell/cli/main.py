@@ -27,6 +27,7 @@ _MODULES = {
     "retry": "retry",
     "resume": "resume",
     "rollback": "rollback",
+    "move": "move",
 }
 
 

@@ -5,18 +5,23 @@ Three fixtures, in the module or a conftest:
 * `clock`: a `ManualClock`;
 * `store`: an opened store that reads this clock;
 * `other`: a second handle on the same data, as another process would have, with the same clock.
+
+A fourth, `destination`, is here already: another database, in memory, for what is moved out of the store and into it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.scene import Scene
+from stepwell.environment import system_environment
 from stepwell.stores.base.store import Store
+from stepwell.stores.memory.store import MemoryStore
 
 
 class StoreCase:
@@ -33,6 +38,14 @@ class StoreCase:
     def elsewhere(self, other: Store, clock: ManualClock) -> Scene:
         """The same database seen by another process, whose worker `w2` is not registered yet."""
         return Scene(other, clock, "w2")
+
+    @pytest_asyncio.fixture
+    async def destination(self, clock: ManualClock) -> AsyncIterator[Store]:
+        """Another database, empty, with the same clock. It is in memory unless a store author gives another one."""
+        destination = MemoryStore(replace(system_environment(), clock=clock))
+        await destination.open()
+        yield destination
+        await destination.close()
 
     @pytest_asyncio.fixture(autouse=True)
     async def no_orphan_is_left(self, store: Store) -> AsyncIterator[None]:

@@ -17,11 +17,13 @@ from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
 from stepwell.conformance.progress import ProgressSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
+from stepwell.conformance.seals import SealSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
 from stepwell.conformance.transactions import TransactionSuite
+from stepwell.conformance.transfers import TransferSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
 from stepwell.conformance.wakes import WakeSuite
 from stepwell.conformance.workers import LeaseSuite, RescueSuite
@@ -72,5 +74,7 @@ class StoreSuite(
     DebounceSuite,
     TiedSuite,
     BlobSuite,
+    SealSuite,
+    TransferSuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

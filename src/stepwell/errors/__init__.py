@@ -57,7 +57,10 @@
         ├── SchemaMismatchError         SW611
         ├── ForeignFileError            SW612
         ├── StoreNotWritableError       SW613
-        └── CorruptRecordError          SW620
+        ├── CorruptRecordError          SW620
+        ├── StoreSealedError            SW630
+        ├── StoreInUseError             SW631
+        └── TransferError               SW632
 
 Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `RetryAfter`.
 """
@@ -133,8 +136,11 @@ from stepwell.errors.stores import (
     SchemaMismatchError,
     StoreError,
     StoreFullError,
+    StoreInUseError,
     StoreNotWritableError,
+    StoreSealedError,
     StoreUnavailableError,
+    TransferError,
 )
 
 __all__ = [
@@ -185,13 +191,16 @@ __all__ = [
     "StepwellError",
     "StoreError",
     "StoreFullError",
+    "StoreInUseError",
     "StoreNotWritableError",
+    "StoreSealedError",
     "StoreUnavailableError",
     "StreamClosedError",
     "StuckError",
     "TopicFullError",
     "TransactionError",
     "TransactionsUnsupportedError",
+    "TransferError",
     "Unanswered",
     "UnawaitedOperationError",
     "UnknownTopicError",

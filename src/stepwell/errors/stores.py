@@ -53,3 +53,21 @@ class CorruptRecordError(StoreError):
     """A stored value cannot be read back."""
 
     code = "SW620"
+
+
+class StoreSealedError(StoreError):
+    """The database has been moved, or is being moved: it takes nothing and gives nothing out. Nothing was written."""
+
+    code = "SW630"
+
+
+class StoreInUseError(StoreError):
+    """Workers hold leases on a database that must be at rest."""
+
+    code = "SW631"
+
+
+class TransferError(StoreError):
+    """Runs cannot be moved: the destination has something else, or they could not go on there."""
+
+    code = "SW632"

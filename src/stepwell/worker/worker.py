@@ -14,7 +14,7 @@ from stepwell.clock import SECOND, Instant, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
-from stepwell.errors import LeaseLostError, StepwellError, StoreUnavailableError
+from stepwell.errors import LeaseLostError, StepwellError, StoreSealedError, StoreUnavailableError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, History
 from stepwell.model.states import TERMINAL, RunStatus
@@ -326,6 +326,11 @@ class Worker:
         except StoreUnavailableError as error:
             _LOG.warning("store did not answer: %s", error.title)
             self.doubt()
+        except StoreSealedError as error:
+            # Its lease was over when the database was closed, and it comes back too late. If the database is opened
+            # again, it finds its lease gone and starts over.
+            _LOG.error("this worker serves nothing: %s", error.title)
+            await asyncio.sleep(self.settings.lease_span / SECOND)
         except StepwellError:
             _LOG.exception("worker loop failed")
         return otherwise

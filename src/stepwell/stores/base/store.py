@@ -11,6 +11,7 @@ from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
+from stepwell.stores.base.transfers import TransferStore
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import Wakeups
 from stepwell.stores.base.workers import WorkerStore
@@ -41,6 +42,8 @@ class Store(Protocol):
     def workers(self) -> WorkerStore: ...
     @property
     def transactions(self) -> TransactionStore: ...
+    @property
+    def transfers(self) -> TransferStore: ...
     @property
     def views(self) -> ViewStore: ...
     @property

@@ -19,6 +19,7 @@ from stepwell.model.signals import Reply, Signal
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
+from stepwell.stores.base.transfers import Seal
 from stepwell.stores.base.views import Audit, HeldSignal, UnreadSignal
 from stepwell.stores.base.wakeups import Hub
 
@@ -214,6 +215,7 @@ class MemoryDatabase:
     dedup: dict[tuple[Mailbox, str, str], SignalRow] = field(default_factory=dict)
     refused: dict[int, tuple[SignalRow, str]] = field(default_factory=dict)  # with the reason
     replies: dict[int, Reply] = field(default_factory=dict)
+    replied_at: dict[int, Instant] = field(default_factory=dict)
     events: dict[EventId, EventRow] = field(default_factory=dict)
     receipts: defaultdict[RunId, dict[int, ReceiptRow]] = field(default_factory=lambda: defaultdict(dict))
     workers: dict[Incarnation, Worker] = field(default_factory=dict)
@@ -241,6 +243,7 @@ class MemoryDatabase:
     receipts_given: int = 0
     waits_opened: int = 0
     floor: Instant = _BEGINNING  # the latest instant ever shown
+    seal: Seal | None = None  # while it is closed
     hubs: list[Hub] = field(default_factory=list)
 
     def show(self, now: Instant) -> Instant:

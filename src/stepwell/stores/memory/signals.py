@@ -92,6 +92,7 @@ def reply(tx: Transaction, row: RunRow, replies: Iterable[Reply]) -> None:
     for one in replies:
         if one.number not in tx.db.replies:
             tx.put(tx.db.replies, one.number, one)
+            tx.put(tx.db.replied_at, one.number, tx.now)
         tx.hint(HintKind.REPLIED, row)
 
 

@@ -20,6 +20,7 @@ from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import NoTransactions
+from stepwell.stores.base.transfers import sealed
 from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory import outbox
 from stepwell.stores.memory.commits import apply
@@ -31,6 +32,7 @@ from stepwell.stores.memory.rescues import relinquish, rescue, retire
 from stepwell.stores.memory.runs import claim, read_inbox
 from stepwell.stores.memory.starts import create, debounce
 from stepwell.stores.memory.transaction import Transaction
+from stepwell.stores.memory.transfers import MemoryTransfers
 from stepwell.stores.memory.views import MemoryViews
 from stepwell.stores.memory.workers import register, renew
 
@@ -52,6 +54,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox(self)
         self.workers = MemoryWorkers(self)
         self.transactions = NoTransactions("memory")
+        self.transfers = MemoryTransfers(self)
         self.views = MemoryViews(self.database, self.now)
         self.blobs = MemoryBlobs(self.database)
 
@@ -71,6 +74,12 @@ class MemoryStore:
 
     def transact(self, transition: Callable[[Transaction], T]) -> T:
         """Make one transition whole, or leave everything as it was; then tell every handle what may have changed."""
+        if self.database.seal is not None:
+            raise sealed(self.database.seal)
+        return self.transfer(transition)
+
+    def transfer(self, transition: Callable[[Transaction], T]) -> T:
+        """Make one transition, whether or not the database is sealed."""
         tx = Transaction(self.database, self.now())
         try:
             outcome = transition(tx)
@@ -157,10 +166,13 @@ class MemoryBlobs:
     """`Blobs` in a dict."""
 
     def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
         self._contents = database.blobs
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`."""
+        if self._database.seal is not None:
+            raise sealed(self._database.seal)
         name = hashlib.sha256(content).hexdigest()
         self._contents.setdefault(name, content)
         return name

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import apsw
 
 from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
+from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.blobs import NewBlobs
 from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
@@ -26,7 +27,7 @@ Query = Callable[[apsw.Connection], T]
 Tell = Callable[[Hint], None]
 
 _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
-_FLOOR, _RAISE_FLOOR = SQL["meta.floor"], SQL["meta.raise_floor"]
+_HEED, _RAISE_FLOOR = SQL["meta.heed"], SQL["meta.raise_floor"]
 
 # How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
 # not written with every commit.
@@ -48,6 +49,18 @@ class Disturbed(Exception):  # noqa: N818  control flow between the database and
     """An operation raised after it had written: the transaction is no good for the others in it."""
 
 
+class Transfer(Generic[T]):
+    """An operation that is done even if the database is sealed."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self._operation = operation
+
+    def __call__(self, tx: Transaction) -> T:
+        return self._operation(tx)
+
+
 class SqliteDatabase:
     """A file, or `:memory:`. Not for use by two threads at once; several handles of one process may share it."""
 
@@ -62,6 +75,8 @@ class SqliteDatabase:
         self._floor = Instant(0)
         self._stored = Instant(0)  # the floor that is stored, as of this version of the data
         self._stored_version = -1
+        # As of the same version: others who seal the database change that, and whoever does it here sets this.
+        self.seal: Seal | None = None
         self._left: dict[RunId, Left] = {}
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
@@ -123,8 +138,9 @@ class SqliteDatabase:
         return self._floor
 
     def _stored_floor(self) -> Instant:
-        row = self.connection.execute(_FLOOR).fetchone()
-        return Instant(row[0] if row else 0)
+        """The stored floor; whether the database is sealed is known after that."""
+        floor, self.seal = _read_heed(self.connection)
+        return floor
 
     def _heed_others(self, clock: Clock, stored: Instant) -> None:
         """Go on above whatever others may have shown, if the clock does not.
@@ -142,19 +158,29 @@ class SqliteDatabase:
     def _show_now(self, clock: Clock) -> Instant:
         """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
         connection = self.connection
-        if connection.data_version() != self._stored_version:
-            self._stored, self._stored_version = self._stored_floor(), connection.data_version()
+        self._heed()
         self._heed_others(clock, self._stored)
         now = self.now(clock)
-        if now > self._stored + FLOOR_LAG:
+        if now > self._stored + FLOOR_LAG and self.seal is None:
             connection.execute(_RAISE_FLOOR, (now,))
             self._stored = now
         return now
 
+    def _heed(self) -> None:
+        """Know the floor and the seal, which cost nothing to know while nobody else writes. The lock is held."""
+        if self.connection.data_version() != self._stored_version:
+            self._stored, self._stored_version = self._stored_floor(), self.connection.data_version()
+
+    def lift_floor(self, floor: Instant) -> None:
+        """Show no earlier instant than this from now on; the caller stores it."""
+        self._floor = max(self._floor, floor)
+        self._stored = max(self._stored, floor)
+
     def show_now_to(self, connection: Any, clock: Clock) -> Instant:
         """The instant of a transaction that is written through another connection."""
-        row = connection.execute(_FLOOR).fetchone()
-        stored = Instant(row[0] if row else 0)
+        stored, seal = _read_heed(connection)
+        if seal is not None:
+            raise sealed(seal)
         now = self.now(clock)
         if now <= stored:
             now = self._floor = Instant(stored + FLOOR_LAG)
@@ -196,10 +222,13 @@ class SqliteDatabase:
         try:
             connection = self.connection
             tx = Transaction(connection, self._show_now(clock), self._left)
-            if not self.blobs.is_empty:
+            if not self.blobs.is_empty and self.seal is None:
                 self.blobs.write(connection, tx.now)
             outcomes: list[Outcome] = []
             for operation in operations:
+                if self.seal is not None and not isinstance(operation, Transfer):
+                    outcomes.append(Outcome(error=sealed(self.seal)))
+                    continue
                 before = connection.total_changes()
                 try:
                     outcomes.append(Outcome(operation(tx)))
@@ -220,7 +249,9 @@ class SqliteDatabase:
     def write_blobs(self, now: Instant) -> None:
         """Begin the transaction's work with the large payloads alone, for a thread that may take its time."""
         with translated(self.path):
-            self.blobs.write(self.connection, now)
+            self._heed()
+            if self.seal is None:
+                self.blobs.write(self.connection, now)
 
     def commit(self) -> None:
         """Make the transaction durable; what is committed survives a loss of power."""
@@ -253,7 +284,9 @@ class SqliteDatabase:
         """Run one operation in the begun transaction and commit; roll back if that raises."""
         try:
             tx = Transaction(self.connection, self._show_now(clock), self._left)
-            if not self.blobs.is_empty:
+            if self.seal is not None and not isinstance(operation, Transfer):
+                raise sealed(self.seal)
+            if not self.blobs.is_empty and self.seal is None:
                 self.blobs.write(tx.connection, tx.now)
             result = operation(tx)
             self.commit()
@@ -301,3 +334,11 @@ class SqliteDatabase:
             self._checkpoint_due = CHECKPOINT_PAGES
         self._log_pages = pages
         return apsw.SQLITE_OK
+
+
+def _read_heed(connection: Any) -> tuple[Instant, Seal | None]:
+    row = connection.execute(_HEED).fetchone()
+    if row is None:
+        return Instant(0), None
+    floor, transfer_id, kind, peer, at = row
+    return Instant(floor), None if kind is None else Seal(transfer_id, SealKind(kind), peer, Instant(at))

@@ -31,6 +31,7 @@ from stepwell.stores.sqlite.histories import read_history, read_inbox
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
+from stepwell.stores.sqlite.transfers import SqliteTransfers
 from stepwell.stores.sqlite.transitions import (
     claims,
     deliveries,
@@ -82,6 +83,7 @@ class SqliteStore:
         self.outbox = SqliteOutbox(runner)
         self.workers = SqliteWorkers(runner)
         self.transactions = SqliteTransactions(runner, self._clock)
+        self.transfers = SqliteTransfers(runner)
         self.views = SqliteViews(runner, self.now)
         self.blobs = SqliteBlobs(runner)
 

@@ -6,6 +6,15 @@ create table stepwell_meta (
 
 insert into stepwell_meta (name, value) values ('floor', 0), ('armed', 0), ('receipts', 0);
 
+-- A row here closes the database: what it holds is being moved, or was (`kind`), to or from another database (`peer`).
+create table stepwell_seals (
+    id integer primary key check (id = 1),
+    transfer_id text not null,
+    kind text not null check (kind in ('leaving', 'left', 'arriving')),
+    peer text not null,
+    at integer not null
+) strict;
+
 -- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
 -- its own, so that the due runs of one priority are one range of the index by definition and time.
 create table stepwell_definitions (

@@ -5,11 +5,19 @@ select
     (select application_id from pragma_application_id) as application_id,
     (select user_version from pragma_user_version) as version;
 
--- name: floor
-select value from stepwell_meta where name = 'floor';
+-- name: heed
+-- The floor and, if the database is closed, its seal: what others may have written that every transaction must know.
+select m.value, s.transfer_id, s.kind, s.peer, s.at
+from stepwell_meta as m
+left join stepwell_seals as s on s.id = 1
+where m.name = 'floor';
 
 -- name: raise_floor
 update stepwell_meta set value = :floor where name = 'floor';
+
+-- name: pass
+-- Numbers that came from elsewhere are not given again.
+update stepwell_meta set value = max(value, :value) where name = :name;
 
 -- name: next
 update stepwell_meta set value = value + 1 where name = :name returning value;

@@ -1,0 +1,195 @@
+"""`stepwell move`: bring live runs from one database to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import click
+
+from stepwell.cli.bars import Bars
+from stepwell.cli.client import check_exists, file_of
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.texts import clean
+from stepwell.errors import InvalidOptionError, StepwellError, StoreError, StoreUnavailableError, TransferError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.engine.transfers import Moved, Side
+    from stepwell.environment import Environment
+    from stepwell.replay.definition import Workflow
+    from stepwell.stores.base.store import Store
+
+
+@command("move")
+@click.argument("src")
+@click.argument("dst")
+@click.option("--keep-source-open", is_flag=True, help="Rehearse: copy and verify, and go on with SRC.")
+@click.option("--undo", is_flag=True, help="Take back a move that was stopped: open SRC again, and empty DST.")
+def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: bool) -> None:
+    """Move all runs, with all that belongs to them, from database SRC to the new database DST.
+
+    Stop the workers first. SRC is closed, everything is copied and compared, and with --app every run that has not
+    ended is replayed from DST without executing a step. Only then SRC is given up, for good, and DST is opened. If it
+    is stopped half-way, the same command goes on.
+
+    \b
+    Example:
+      stepwell move sqlite:///shop.db sqlite:///new/shop.db --app orders.py
+    """
+    import asyncio
+
+    check_exists(src)
+    _check_different(src, dst)
+    out = Output(settings)
+    if undo:
+        _show_undone(out, src, dst, asyncio.run(_undo(out, src, dst)))
+        return
+    workflows: list[Workflow[Any, Any]] | None = None
+    if settings.app is not None:
+        from stepwell.cli.loading import load_workflows
+
+        workflows = load_workflows(settings.app)
+    try:
+        with Bars(out) as bars:
+            moved = asyncio.run(_move(bars, src, dst, workflows, keep_source_open))
+    except (StoreUnavailableError, KeyboardInterrupt):
+        out.note("Not ended, and nothing is lost: the same command goes on, and --undo gives it up.")
+        raise
+    _show_moved(out, src, dst, moved)
+
+
+async def _move(
+    bars: Bars, src: str, dst: str, workflows: list[Workflow[Any, Any]] | None, keep_source_open: bool
+) -> Moved:
+    from stepwell.engine.transfers import Code, Move
+    from stepwell.environment import system_environment
+    from stepwell.replay.definition import Registry
+
+    environment = system_environment()
+    source = await _open(src, environment)
+    try:
+        destination = await _open(dst, environment)
+        try:
+            code = None
+            if workflows is not None:
+                strands = environment.executor.strands
+                code = Code(Registry(workflows), _codec(destination.store), strands)
+            new_id = environment.ids.uuid()
+            running = Move(source, destination, new_id=new_id, code=code, tell=bars.tell)
+            return await running.run(keep_source_open=keep_source_open)
+        finally:
+            await destination.store.close()
+    finally:
+        await source.store.close()
+        environment.executor.close()
+
+
+async def _undo(out: Output, src: str, dst: str) -> bool:
+    """Take a move back. The destination may be gone, or out of reach: the source is opened all the same."""
+    from stepwell.engine.transfers import undo
+    from stepwell.environment import system_environment
+
+    environment = system_environment()
+    source = await _open(src, environment)
+    try:
+        destination: Side | None = None
+        file = file_of(dst)
+        if file is None or file.exists():
+            try:
+                destination = await _open(dst, environment)
+            except StoreError as error:
+                out.note(f"DST is left as it is: {error.title}")
+        try:
+            return await undo(source, destination)
+        finally:
+            if destination is not None:
+                await destination.store.close()
+    finally:
+        await source.store.close()
+        environment.executor.close()
+
+
+async def _open(url: str, environment: Environment) -> Side:
+    from stepwell.engine.transfers import Side
+    from stepwell.wiring import open_store
+
+    store = open_store(url, environment)
+    if not store.capabilities.survives_restart:
+        raise InvalidOptionError(
+            f"{url} is only in the memory of one process", fix="name two databases, such as sqlite:///shop.db"
+        )
+    await store.open()
+    return Side(store, address(url))
+
+
+def _codec(store: Store) -> Any:
+    """Reads what others keep apart in the database, and keeps nothing apart itself."""
+    from stepwell.codec.base import PAYLOAD_BYTES_MAX
+    from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.offload import Offloaded
+
+    return Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
+
+
+def address(url: str) -> str:
+    """The database of a URL as it may be shown and stored: a whole path, and never a password."""
+    file = file_of(url)
+    if file is not None:
+        return f"sqlite:///{quote(str(file.resolve()))}"
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    user = login.partition(":")[0]
+    query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower()])
+    return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, query, ""))
+
+
+def _check_different(src: str, dst: str) -> None:
+    if address(src) == address(dst) or _is_same_file(file_of(src), file_of(dst)):
+        raise TransferError(
+            "the source and the destination are the same database", where=address(src), fix="move into a new database"
+        )
+
+
+def _is_same_file(one: Path | None, other: Path | None) -> bool:
+    return one is not None and other is not None and other.exists() and one.samefile(other)
+
+
+def _show_moved(out: Output, src: str, dst: str, moved: Moved) -> None:
+    manifest, open_one = moved.manifest, address(src if moved.is_source_open else dst)
+    body = {
+        "from": address(src),
+        "to": address(dst),
+        "open": open_one,
+        **manifest._asdict(),
+        "replayed": moved.replayed,
+        "stopped": [{"run_id": one.run_id, **_facts(one.error)} for one in moved.stopped],
+    }
+
+    def words() -> Iterator[str]:
+        verb = "Copied" if moved.is_source_open else "Moved"
+        yield clean(f"{verb} {manifest.runs} runs, {manifest.active} of them active, to {address(dst)}")
+        yield f"Compared: all {manifest.items} parts are the same."
+        if moved.replayed or moved.stopped:
+            yield f"Replayed: {moved.replayed} active runs can go on with this code."
+        for one in moved.stopped:
+            yield clean(f"Stopped, as before: {one.run_id} ({one.status.value}): {one.error.title}")
+        if moved.is_source_open:
+            yield clean(f"{open_one} is open again, and the copy stays closed.")
+        else:
+            yield clean(f"{address(src)} is closed for good. Workers: stepwell --db {open_one} worker MODULE")
+
+    out.one("stepwell.move/1", body, run_ids=[], words=words)
+
+
+def _facts(error: StepwellError) -> dict[str, str]:
+    return {"code": error.code, "message": error.title, "where": error.where}
+
+
+def _show_undone(out: Output, src: str, dst: str, was_there: bool) -> None:
+    body = {"from": address(src), "to": address(dst), "open": address(src), "changed": was_there}
+    words = "Taken back" if was_there else "There was nothing to take back"
+    out.one("stepwell.move-undo/1", body, run_ids=[], words=lambda: [clean(f"{words}: {address(src)} is open.")])

@@ -1,0 +1,360 @@
+"""Moving everything: what is unpacked elsewhere is what was packed, and goes on there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from stepwell.clock import Instant, Span
+from stepwell.conformance.case import StoreCase
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.contents import SECONDS, fill, pack_all
+from stepwell.conformance.outbox import ids, take
+from stepwell.conformance.scene import Scene, new_run, wait_topic
+from stepwell.conformance.seals import WRITES, close
+from stepwell.conformance.snapshot import snapshot
+from stepwell.errors import AlreadyExistsError, StoreInUseError, StoreSealedError, TransferError
+from stepwell.ids import EventId, Incarnation, RunId, SignalId
+from stepwell.model.commits import Commit, Park, Verdict
+from stepwell.model.events import Publication
+from stepwell.model.signals import Delivery, Reply, ReplyStatus
+from stepwell.model.states import RunStatus
+from stepwell.model.workers import Fence
+from stepwell.stores.base.parcels import PackedBlob, PackedRun, Parcel
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.transfers import Manifest, SealKind
+
+_W1 = Incarnation("w1")
+_DECODER = msgspec.json.Decoder(Parcel)
+_NOTHING = Manifest(0, 0, 0, 0, 0, 0, 0)
+
+
+class TransferSuite(StoreCase):
+    """`expect`, `pack`, `unpack`, `accept`, `reject`; each in both directions, to and from the other store."""
+
+    @pytest.fixture(params=["out of the store", "into the store"])
+    def ends(self, request: pytest.FixtureRequest, store: Store, destination: Store) -> tuple[Store, Store]:
+        """Where from, and where to."""
+        return (store, destination) if request.param == "out of the store" else (destination, store)
+
+    @pytest_asyncio.fixture
+    async def source(self, ends: tuple[Store, Store], clock: ManualClock) -> Scene:
+        """A store with one of everything, sealed."""
+        scene = Scene(ends[0], clock)
+        await scene.register()
+        await fill(scene)
+        await ends[0].transfers.seal("t1", "there")
+        return scene
+
+    @pytest_asyncio.fixture
+    async def target(self, ends: tuple[Store, Store], source: Scene, clock: ManualClock) -> Scene:
+        """A store that expects all that."""
+        seal = await source.store.transfers.find_seal()
+        assert seal is not None
+        await ends[1].transfers.expect("t1", "here", since=seal.at)
+        return Scene(ends[1], clock)
+
+    async def _copy(self, source: Scene, target: Scene, limit: int = 1_000) -> None:
+        parcel = await source.store.transfers.pack(limit=limit)
+        await target.store.transfers.unpack("t1", parcel)
+        while parcel.next:
+            parcel = await source.store.transfers.pack(parcel.next, limit=limit)
+            await target.store.transfers.unpack("t1", parcel)
+
+    async def _moved(self, source: Scene, target: Scene) -> Scene:
+        await self._copy(source, target)
+        await source.store.transfers.release("t1")
+        await target.store.transfers.accept("t1")
+        await target.register()
+        return target
+
+    # --- everything arrives ---
+
+    @pytest.mark.parametrize("limit", [1, 7, 1_000])
+    async def test_everything_arrives_as_it_was(self, source: Scene, target: Scene, limit: int) -> None:
+        await self._copy(source, target, limit)
+
+        assert await pack_all(target.store) == await pack_all(source.store, limit=limit)
+        assert await snapshot(target.store) == await snapshot(source.store)
+        assert await target.store.transfers.manifest() == await source.store.transfers.manifest()
+        await target.store.transfers.accept("t1")
+        assert await target.store.views.orphans() == []
+
+    async def test_a_manifest_counts_what_is_packed(self, source: Scene) -> None:
+        manifest = await source.store.transfers.manifest()
+        items = await pack_all(source.store)
+
+        runs = [one.run for one in items if isinstance(one, PackedRun)]
+        assert manifest.items == len(items)
+        assert (manifest.runs, manifest.active) == (len(runs), sum(run.ended_at is None for run in runs))
+        assert min(manifest) > 0
+
+    async def test_a_parcel_is_the_same_after_a_way_through_json(self, source: Scene) -> None:
+        parcel = await source.store.transfers.pack(limit=1_000)
+        while parcel.next:
+            assert _DECODER.decode(msgspec.json.encode(parcel)) == parcel
+            parcel = await source.store.transfers.pack(parcel.next, limit=1_000)
+
+    async def test_a_heavy_parcel_ends_early(self, store: Store) -> None:
+        contents = [bytes((n,)) * 700_000 for n in range(3)]
+        for content in contents:
+            store.blobs.put(content)
+        await store.runs.create([new_run("r1")])
+        await store.transfers.seal("t1", "there")
+
+        sizes = []
+        parcel = await store.transfers.pack(limit=100)
+        while parcel.blobs:
+            sizes.append(len(parcel.blobs))
+            parcel = await store.transfers.pack(parcel.next, limit=100)
+
+        assert sizes == [2, 1]
+
+    # --- and only that ---
+
+    @pytest.mark.parametrize("name", list(WRITES))
+    async def test_a_store_that_expects_takes_nothing_else(self, store: Store, clock: ManualClock, name: str) -> None:
+        scene = Scene(store, clock)
+        await close(scene, SealKind.ARRIVING)
+
+        with pytest.raises(StoreSealedError, match="being filled from there"):
+            await WRITES[name](scene)
+
+        assert await store.transfers.manifest() == _NOTHING
+
+    async def test_unpacking_again_changes_nothing(self, source: Scene, target: Scene) -> None:
+        await self._copy(source, target, 7)
+        before = await pack_all(target.store)
+
+        await self._copy(source, target, 3)
+
+        assert await pack_all(target.store) == before
+
+    async def test_what_is_there_with_another_content_is_refused_whole(self, source: Scene, target: Scene) -> None:
+        await self._copy(source, target)
+        before = await pack_all(target.store)
+        parcels = [await source.store.transfers.pack(limit=1_000)]
+        while parcels[-1].next:
+            parcels.append(await source.store.transfers.pack(parcels[-1].next, limit=1_000))
+        events, chunks, signals, owed = (
+            next(getattr(parcel, kind) for parcel in parcels if getattr(parcel, kind))
+            for kind in ("events", "chunks", "signals", "owed")
+        )
+        packed = next(parcel.runs for parcel in parcels if parcel.runs)[0]
+        new = PackedBlob("6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d", b"\x00")
+
+        for other in (
+            Parcel(events=(events[0]._replace(reached=99),)),
+            Parcel(runs=(packed._replace(applied=packed.applied + 1),)),
+            Parcel(runs=(packed._replace(run=packed.run._replace(stalls=77)),)),
+            Parcel(chunks=(chunks[0]._replace(part=99),)),
+            Parcel(signals=(signals[0]._replace(name="other"),)),
+            Parcel(signals=(signals[0]._replace(signal_id=SignalId("new, with a known number")),)),
+            Parcel(owed=(owed[0]._replace(attempts=99),)),
+        ):
+            with pytest.raises(TransferError, match="with another content"):
+                await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))
+            assert await pack_all(target.store) == before
+
+    @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed"])
+    async def test_what_belongs_to_nothing_that_is_there_is_refused(
+        self, source: Scene, target: Scene, kind: str
+    ) -> None:
+        parcel = await source.store.transfers.pack(limit=1_000)
+        while not getattr(parcel, kind):
+            parcel = await source.store.transfers.pack(parcel.next, limit=1_000)
+
+        with pytest.raises(TransferError, match="before what it belongs to"):
+            await target.store.transfers.unpack("t1", parcel)
+
+        assert await target.store.transfers.manifest() == _NOTHING
+
+    async def test_a_damaged_blob_is_refused(self, store: Store) -> None:
+        await store.transfers.expect("t1", "here", since=store.now())
+
+        with pytest.raises(TransferError, match="another content than its name says"):
+            await store.transfers.unpack("t1", Parcel(blobs=(PackedBlob("00" * 32, b"x"),)))
+        assert await store.transfers.manifest() == _NOTHING
+
+    async def test_only_what_is_expected_is_unpacked(self, scene: Scene) -> None:
+        with pytest.raises(TransferError):
+            await scene.store.transfers.unpack("t1", Parcel())
+        await scene.lose_worker()
+        await scene.store.transfers.expect("t1", "here", since=scene.clock.now())
+        with pytest.raises(TransferError):
+            await scene.store.transfers.unpack("t2", Parcel())
+
+    async def test_only_an_empty_store_at_rest_expects(self, scene: Scene) -> None:
+        expect = scene.store.transfers.expect
+        with pytest.raises(StoreInUseError, match="w1"):
+            await expect("t1", "here", since=scene.clock.now())
+        await scene.send("s1", "nobody yet", hold=True)
+        await scene.lose_worker()
+
+        with pytest.raises(TransferError, match="not empty"):
+            await expect("t1", "here", since=scene.clock.now())
+        assert await scene.store.transfers.find_seal() is None
+
+    async def test_expecting_again_changes_nothing_and_another_transfer_is_refused(self, store: Store) -> None:
+        seal = await store.transfers.expect("t1", "here", since=Instant(1))
+
+        assert await store.transfers.expect("t1", "here", since=Instant(1)) == seal
+        for act in (store.transfers.accept, store.transfers.reject, store.transfers.unseal):
+            with pytest.raises(StoreSealedError):
+                await act("t2")
+        with pytest.raises(StoreSealedError):
+            await store.transfers.unseal("t1")
+        with pytest.raises(TransferError):
+            await store.transfers.release("t1")
+        assert await store.transfers.find_seal() == seal
+
+    async def test_what_is_rejected_leaves_nothing_behind(self, source: Scene, target: Scene) -> None:
+        await self._copy(source, target)
+
+        for _ in range(2):
+            await target.store.transfers.reject("t1")
+
+        assert await target.store.transfers.find_seal() is None
+        assert await target.store.transfers.manifest() == _NOTHING
+        assert (await snapshot(target.store))["runs"] == {}
+        assert (await target.create("r1", key="ключ")).is_new
+        assert (await target.send("held 1", "r1")).delivery is Delivery.DELIVERED
+        content = bytes(range(256)) * 9
+        assert target.store.blobs.get(target.store.blobs.put(content)) == content
+
+    async def test_what_was_rejected_can_come_again(self, source: Scene, target: Scene) -> None:
+        await self._copy(source, target)
+        await target.store.transfers.reject("t1")
+        await target.store.transfers.expect("t1", "here", since=source.clock.now())
+
+        await self._copy(source, target)
+
+        assert await pack_all(target.store) == await pack_all(source.store)
+        assert await snapshot(target.store) == await snapshot(source.store)
+
+    async def test_the_clock_of_the_source_goes_on_in_the_destination(self, store: Store, clock: ManualClock) -> None:
+        ahead = Instant(store.now() + 3_600 * SECONDS)
+
+        await store.transfers.expect("t1", "here", since=ahead)
+        await store.transfers.accept("t1")
+
+        assert store.now() >= ahead
+        scene = Scene(store, clock)
+        await scene.create("r1")
+        assert (await scene.run("r1")).created_at >= ahead
+
+    # --- and goes on ---
+
+    async def test_open_waits_keep_their_order_and_new_ones_come_after_them(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+        await moved.waiting("t9", wait_topic("news"), priority=9)
+
+        for n in range(4):
+            await moved.publish(f"n{n}", "news", deliver="one", facets=("a=1", "b=2"))
+
+        assert [await moved.events(run_id) for run_id in ("t3", "t1", "t2", "t9")] == [["n0"], ["n1"], ["n2"], ["n3"]]
+
+    async def test_events_are_kept_known_and_in_inboxes(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+
+        assert await moved.kept() == ["e2", "e3"]
+        assert await moved.events("t4") == ["e1"]
+        assert (await moved.publish("e4", "unheard")).publication is Publication.DUPLICATE
+        await moved.waiting("t9", wait_topic("kept", since="all"), priority=9)
+        assert await moved.events("t9") == ["e2"]
+        await moved.publish("e9", "kept")
+        again = next(one for one in await moved.claim() if one.run_id == "t5")
+        [last] = again.claimed.inbox.events
+        await again.commit(received=(last.number,), waits=(wait_topic("kept", since="all", token=3),))
+        assert await moved.events("t5") == ["e3"]
+
+    async def test_signals_are_known_numbered_on_and_answered(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+        pending = {one.payload: one.number for one in (await moved.store.runs.inbox(RunId("s1"))).signals}
+
+        for known in ("pending", "consumed", "refused"):
+            assert (await moved.send(f"s1 {known}", "s1")).delivery is Delivery.DUPLICATE
+            assert (await moved.send(f"new {known}", "s1", dedup_key=f"d {known}")).delivery is Delivery.DUPLICATE
+        await moved.send("a new one", "s1")
+        question = await moved.store.views.find_question(SignalId("s1 answered"))
+        assert question is not None
+        assert question.reply is not None
+        assert (question.reply.status, question.reply.value) == (ReplyStatus.GIVEN, b"\x00yes")
+
+        [*_, last] = (await moved.store.runs.inbox(RunId("s1"))).signals
+        assert last.payload == b"a new one"
+        assert last.number > max(pending.values())
+        await moved.send("wakes it", "s1", "never")
+        turn = next(one for one in await moved.claim() if one.run_id == "s1")
+        await turn.commit(replies=(Reply(pending[b"s1 asked"], ReplyStatus.GIVEN, b"late"),))
+        question = await moved.store.views.find_question(SignalId("s1 asked"))
+        assert question is not None
+        assert question.reply is not None
+        assert question.reply.value == b"late"
+
+    async def test_keys_windows_plans_and_held_signals_still_count(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+
+        assert (await moved.create("n1", key="ключ", input=bytes(range(256)))).run_id == "h1"
+        assert (await moved.create("n2", key="ended", dedup=Span(3_600 * SECONDS))).run_id == "h2"
+        assert (await moved.create("n3", key="x")).run_id == "x2"
+        with pytest.raises(AlreadyExistsError):
+            await moved.create("n4", key="chain", on_conflict="raise")
+        planned = new_run("d2", key="d")
+        debounced = await moved.store.runs.debounce(planned, quiet=Span(1), max_wait=Span(2))
+        assert (debounced.run_id, debounced.is_stale) == ("d1", True)
+        await moved.create("n5", key="later")
+        assert await moved.mail("n5") == ["held 1", "held 2"]
+
+    async def test_a_child_wakes_its_parent_and_a_chain_passes_signals_on(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+        await moved.send("end it", "c0")
+        turn = next(one for one in await moved.claim() if one.run_id == "c0")
+        await turn.end(output=b"done")
+
+        parent = next(one for one in await moved.claim() if one.run_id == "p1")
+
+        assert [one.run_id for one in parent.claimed.inbox.children] == ["c0"]
+        assert (await moved.send("along", "g1")).run_id == "g2"
+        await parent.end()
+        assert [await moved.status(f"c{n}") for n in (1, 2)] == [RunStatus.WAITING, RunStatus.CANCELLED]
+
+    async def test_what_is_owed_is_due_in_order_and_dead_letters_can_be_replayed(
+        self, source: Scene, target: Scene
+    ) -> None:
+        moved = await self._moved(source, target)
+
+        [batch] = await take(moved)
+        assert ids(batch) == ["o2", "o3"]
+        assert await take(moved, "t") == []
+        moved.clock.advance("3s")
+        assert await moved.store.outbox.replay(EventId("o1"), by="ann") == 1
+        [again] = await take(moved)
+        assert ids(again) == ["o2", "o3", "o1"]
+        assert again[-1].number > again[0].number
+
+    async def test_a_commit_that_was_applied_in_the_source_is_answered_in_the_destination(
+        self, source: Scene, target: Scene
+    ) -> None:
+        moved = await self._moved(source, target)
+        before = await snapshot(moved.store)
+        last = Commit(RunId("h1"), Fence(_W1, 1), 3, move=Park(None))
+
+        answers = await moved.store.runs.apply([last, last._replace(number=2), last._replace(number=4)])
+
+        assert [one.verdict for one in answers] == [Verdict.APPLIED, Verdict.FENCED, Verdict.FENCED]
+        assert await snapshot(moved.store) == before
+
+    async def test_a_run_goes_on_from_its_record(self, source: Scene, target: Scene) -> None:
+        moved = await self._moved(source, target)
+        before = await moved.history("h1")
+
+        await moved.send("go on", "h1", "a")
+        turn = next(one for one in await moved.claim() if one.run_id == "h1")
+        await turn.record("d")
+
+        assert (await moved.history("h1")).entries[:2] == before.entries
+        assert turn.claimed.run.epoch == 2
+        assert turn.fence == Fence(_W1, 2)
+        assert [one.payload for one in turn.claimed.inbox.signals] == [b"go on"]

@@ -1,0 +1,325 @@
+"""Moving everything from one store to another, so that it is known to go on there before it is given up here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepwell.codec.base import Codec
+from stepwell.environment import Strands
+from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError, TransferError, UnknownWorkflowError
+from stepwell.ids import RunId
+from stepwell.model.live import Chunk
+from stepwell.model.runs import History, Run
+from stepwell.model.states import ACTIVE, RunStatus
+from stepwell.replay.definition import Registry
+from stepwell.replay.rehearsals import rehearse
+from stepwell.stores.base.parcels import Item, name_of
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_empty, sealed
+from stepwell.stores.base.views import RunFilter
+
+PARCEL_ITEMS = 200
+_PAGE = 200
+_SHOWN = 5
+_OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
+
+
+class Stage(StrEnum):
+    """What a move is doing."""
+
+    COPYING = "copying"
+    COMPARING = "comparing"
+    REPLAYING = "replaying"
+
+
+Tell = Callable[[Stage, int, int], None]  # how much of a stage is done, and of how much
+
+
+class Side(NamedTuple):
+    """One end of a move."""
+
+    store: Store
+    name: str  # as people know it: an address without a password
+
+
+class Code(NamedTuple):
+    """What runs are replayed with."""
+
+    registry: Registry
+    codec: Codec
+    strands: Strands | None = None
+
+
+class Stopped(NamedTuple):
+    """A run that could not go on with the code at hand."""
+
+    run_id: RunId
+    definition: str
+    status: RunStatus
+    error: StepwellError
+
+
+class Moved(NamedTuple):
+    """What was moved."""
+
+    manifest: Manifest
+    replayed: int  # runs that can go on with the code at hand; 0 without any
+    stopped: tuple[Stopped, ...] = ()  # those that wait for an operator, and cannot; nor could they in the source
+    is_source_open: bool = False
+
+
+class Move:
+    """One move, from the check of both ends to the opening of the destination.
+
+    An error that a repetition cannot mend opens the source again and empties the destination. Everything else leaves
+    both closed, also the death of this process: `run` goes on where it was, and `undo` takes it back.
+    """
+
+    def __init__(
+        self, source: Side, destination: Side, *, new_id: str, code: Code | None = None, tell: Tell | None = None
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._new_id = new_id
+        self._code = code
+        self._tell = tell or (lambda *_: None)
+
+    async def run(self, *, keep_source_open: bool = False, parcel_items: int = PARCEL_ITEMS) -> Moved:
+        """Copy everything, compare it, replay what is active, and only then give the source up.
+
+        With `keep_source_open` the source is opened again at the end, and the copy stays closed.
+        Raises `TransferError`, `StoreSealedError` or `StoreInUseError`; nothing has moved then.
+        """
+        seal = await self._begin()
+        if seal.kind is SealKind.LEFT:  # all that was missing is the last word
+            await self._destination.store.transfers.accept(seal.transfer_id)
+            return Moved(await self._destination.store.transfers.manifest(), 0)
+        try:
+            moved = await self._copy_and_verify(seal, parcel_items)
+        except StoreUnavailableError:
+            raise
+        except Exception:
+            await self._give_up(seal)
+            raise
+        if keep_source_open:
+            await self._source.store.transfers.unseal(seal.transfer_id)
+            return moved._replace(is_source_open=True)
+        await self._source.store.transfers.release(seal.transfer_id)
+        await self._destination.store.transfers.accept(seal.transfer_id)
+        return moved
+
+    # --- stages ---
+
+    async def _begin(self) -> Seal:
+        """Close the source, or find it closed for this very move. Nothing is changed if this raises."""
+        source, destination = self._source.store.transfers, self._destination.store.transfers
+        here, there = await source.find_seal(), await destination.find_seal()
+        if here is None:
+            await self._check_destination(there)
+            return await source.seal(self._new_id, self._destination.name)
+        if here.kind is SealKind.ARRIVING:
+            raise sealed(here)
+        if there is not None and (there.transfer_id, there.kind) == (here.transfer_id, SealKind.ARRIVING):
+            return here
+        if here.kind is SealKind.LEAVING and there is None and here.peer == self._destination.name:
+            return here
+        if here.kind is SealKind.LEAVING and here.peer != self._destination.name:
+            raise TransferError(
+                f"this database is being moved to {here.peer}, and not to {self._destination.name}",
+                why="that move was begun and has not ended",
+                fix="end it by naming the same destination, or take it back with --undo",
+            )
+        raise sealed(here)
+
+    async def _check_destination(self, there: Seal | None) -> None:
+        transfers = self._destination.store.transfers
+        if there is None:
+            found = await transfers.manifest()
+            if found.items:
+                raise not_empty(found)
+        elif _is_from(self._source, there):
+            # The copy of a move that was given up, or of a rehearsal: the source has it all, and may have more.
+            await transfers.reject(there.transfer_id)
+        else:
+            raise sealed(there)
+
+    async def _copy_and_verify(self, seal: Seal, parcel_items: int) -> Moved:
+        source, destination = self._source.store.transfers, self._destination.store.transfers
+        if await destination.find_seal() == seal:
+            raise TransferError(
+                "the source and the destination are the same database",
+                where=self._destination.name,
+                fix="move into a new database",
+            )
+        await destination.expect(seal.transfer_id, self._source.name, since=seal.at)
+        manifest = await source.manifest()
+        await self._copy(seal, manifest, parcel_items)
+        await self._compare(manifest, parcel_items)
+        return Moved(manifest, *await self._replay(manifest))
+
+    async def _copy(self, seal: Seal, manifest: Manifest, parcel_items: int) -> None:
+        source, destination = self._source.store.transfers, self._destination.store.transfers
+        done, mark, is_over = 0, "", False
+        while not is_over:
+            parcel = await source.pack(mark, limit=parcel_items)
+            await destination.unpack(seal.transfer_id, parcel)
+            done += len(parcel.items)
+            mark, is_over = parcel.next, not parcel.next
+            self._tell(Stage.COPYING, done, manifest.items)
+
+    async def _compare(self, manifest: Manifest, parcel_items: int) -> None:
+        """Look at everything twice: as it is packed, with what nobody sees; and of each run what everybody does."""
+        total, done = manifest.items + manifest.runs, 0
+        there = _items(self._destination.store, parcel_items)
+        async for item in _items(self._source.store, parcel_items):
+            other = await anext(there, None)
+            if other != item:
+                raise _changed(name_of(item))
+            done += 1
+            self._tell(Stage.COMPARING, done, total)
+        extra = await anext(there, None)
+        if extra is not None:
+            raise _changed(name_of(extra))
+        async for run in _runs(self._source.store, RunFilter()):
+            await self._compare_views(run.run_id)
+            done += 1
+            self._tell(Stage.COMPARING, done, total)
+
+    async def _compare_views(self, run_id: RunId) -> None:
+        here, there = self._source.store, self._destination.store
+        if await _shown(here, run_id) != await _shown(there, run_id):
+            raise _changed(f"run {run_id}")
+        for stream in await here.views.list_streams(run_id):
+            others = _chunks(there, run_id, stream)
+            async for chunk in _chunks(here, run_id, stream):
+                if await anext(others, None) != chunk:
+                    raise _changed(f"stream {stream!r} of run {run_id}")
+
+    async def _replay(self, manifest: Manifest) -> tuple[int, tuple[Stopped, ...]]:
+        """Replay what has not ended, from the destination. Gives how many runs can go on, and those that wait for an
+        operator and cannot: they are no worse off than before.
+        """
+        if self._code is None:
+            return 0, ()
+        replayed, done = 0, 0
+        stopped: list[Stopped] = []
+        store, where = self._destination.store, RunFilter(statuses=tuple(sorted(ACTIVE)))
+        async for run in _runs(store, where):
+            [history] = await store.runs.load([run.run_id])
+            error = _rehearse(self._code, run, history)
+            if error is None:
+                replayed += 1
+            else:
+                stopped.append(Stopped(run.run_id, run.definition, run.status, error))
+            done += 1
+            self._tell(Stage.REPLAYING, done, manifest.active)
+        stuck = [one for one in stopped if one.status not in _OPERATORS_TURN]
+        if stuck:
+            raise _cannot_go_on(stuck)
+        return replayed, tuple(stopped)
+
+    async def _give_up(self, seal: Seal) -> None:
+        """Open the source as it was. What is left in the destination is thrown away, now or when a move begins."""
+        try:
+            await self._destination.store.transfers.reject(seal.transfer_id)
+        except StepwellError:
+            pass  # it stays closed, so it can do no harm
+        await self._source.store.transfers.unseal(seal.transfer_id)
+
+
+async def undo(source: Side, destination: Side | None) -> bool:
+    """Take a move back that has not ended: open the source, empty the destination if that can be reached. Whether there
+    was anything to take back.
+
+    Raises `StoreSealedError` if the source has moved for good, or is itself the destination of a move.
+    """
+    here = await source.store.transfers.find_seal()
+    if here is not None:
+        if here.kind is not SealKind.LEAVING:
+            raise sealed(here)
+        await source.store.transfers.unseal(here.transfer_id)
+    there = None if destination is None else await destination.store.transfers.find_seal()
+    if destination is None or there is None or not _is_from(source, there):
+        return here is not None
+    await destination.store.transfers.reject(there.transfer_id)
+    return True
+
+
+def _is_from(source: Side, there: Seal) -> bool:
+    """Whether a destination holds nothing but what an unfinished move from this source brought."""
+    return there.kind is SealKind.ARRIVING and there.peer == source.name
+
+
+def _rehearse(code: Code, run: Run, history: History) -> StepwellError | None:
+    workflow = code.registry.find(run.definition)
+    if workflow is None:
+        known = ", ".join(code.registry.definitions)
+        return UnknownWorkflowError("workflow", run.definition, fix=f"name the module that has it; known: {known}")
+    try:
+        return rehearse(workflow, run, history, code.codec, code.strands)
+    except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
+        return ReplayError(f"the replay broke off: {type(error).__name__}: {error}")
+
+
+async def _items(store: Store, parcel_items: int) -> AsyncIterator[Item]:
+    """Everything that a sealed store holds, in the order of packing."""
+    mark, is_over = "", False
+    while not is_over:
+        parcel = await store.transfers.pack(mark, limit=parcel_items)
+        for item in parcel.items:
+            yield item
+        mark, is_over = parcel.next, not parcel.next
+
+
+async def _runs(store: Store, where: RunFilter) -> AsyncIterator[Run]:
+    before: RunId | None = None
+    while page := await store.views.list_runs(where, limit=_PAGE, before=before):
+        for run in page:
+            yield run
+        before = page[-1].run_id
+
+
+async def _chunks(store: Store, run_id: RunId, stream: str) -> AsyncIterator[Chunk]:
+    after = 0
+    while page := (await store.views.read_stream(run_id, stream, after=after, limit=_PAGE)).chunks:
+        for chunk in page:
+            yield chunk
+        after = page[-1].offset
+
+
+async def _shown(store: Store, run_id: RunId) -> tuple[object, ...]:
+    """What a store shows of a run, but for the lines of its streams."""
+    views = store.views
+    detail = await views.detail(run_id)
+    if detail is None:
+        return ()
+    return (
+        detail,
+        await views.list_audit(run_id),
+        await views.list_published(run_id),
+        await views.list_progress([run_id]),
+        await views.list_streams(run_id),
+        await views.list_unread(limit=_PAGE, run_id=run_id),
+    )
+
+
+def _changed(what: str) -> TransferError:
+    return TransferError(
+        f"{what} did not arrive as it left",
+        why="the two databases were compared after everything was copied, and differ there",
+        fix="nothing was moved; move into a new database, and report it if that fails too",
+    )
+
+
+def _cannot_go_on(stuck: Sequence[Stopped]) -> TransferError:
+    shown = [f"{one.run_id} ({one.definition}): {one.error.title}" for one in stuck[:_SHOWN]]
+    more = f"; and {len(stuck) - _SHOWN} more" if len(stuck) > _SHOWN else ""
+    count = "1 run" if len(stuck) == 1 else f"{len(stuck)} runs"
+    return TransferError(
+        f"{count} could not go on in the destination with this code",
+        where=stuck[0].error.where,
+        why="; ".join(shown) + more,
+        fix="name the code that these runs were recorded with; without --app they are only compared",
+    )

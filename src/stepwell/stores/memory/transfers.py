@@ -1,0 +1,227 @@
+"""Closing a database, and moving what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Protocol, TypeVar, assert_never
+
+from stepwell.clock import Instant
+from stepwell.model.outbox import Owed
+from stepwell.stores.base.parcels import (
+    Item,
+    PackedBlob,
+    PackedChunk,
+    PackedEvent,
+    PackedRun,
+    PackedSignal,
+    Parcel,
+    fill,
+)
+from stepwell.stores.base.transfers import (
+    Manifest,
+    Seal,
+    SealKind,
+    damaged,
+    differs,
+    homeless,
+    in_use,
+    not_empty,
+    not_sealed,
+    sealed,
+)
+from stepwell.stores.memory.database import MemoryDatabase
+from stepwell.stores.memory.packing import (
+    Packer,
+    manifest,
+    unpack_chunk,
+    unpack_event,
+    unpack_owed,
+    unpack_run,
+    unpack_signal,
+)
+from stepwell.stores.memory.rescues import rescue
+from stepwell.stores.memory.transaction import Transaction
+
+T = TypeVar("T")
+_KEPT = frozenset({"seal", "floor", "hubs"})
+
+
+def seal(tx: Transaction, transfer_id: str, kind: SealKind, peer: str, since: Instant | None = None) -> Seal:
+    """Close the database, if nobody works with it."""
+    db = tx.db
+    if db.seal is not None:
+        if (db.seal.transfer_id, db.seal.kind) == (transfer_id, kind):
+            return db.seal
+        raise sealed(db.seal)
+    live = [worker for worker in db.workers.values() if worker.lease_until > tx.now]
+    if live:
+        raise in_use(live)
+    if kind is SealKind.ARRIVING and manifest(db).items:
+        raise not_empty(manifest(db))
+    rescue(tx, sys.maxsize)
+    db.seal = Seal(transfer_id, kind, peer, tx.now)
+    db.show(since or tx.now)
+    return db.seal
+
+
+def release(tx: Transaction, transfer_id: str) -> Seal:
+    """Close the source for good."""
+    found = tx.db.seal
+    if found is None or found.transfer_id != transfer_id or found.kind is SealKind.ARRIVING:
+        raise not_sealed(transfer_id)
+    tx.db.seal = found._replace(kind=SealKind.LEFT)
+    return tx.db.seal
+
+
+def reopen(tx: Transaction, transfer_id: str, kind: SealKind) -> bool:
+    """Open the database; whether it was closed."""
+    found = tx.db.seal
+    if found is None:
+        return False
+    if (found.transfer_id, found.kind) != (transfer_id, kind):
+        raise sealed(found)
+    tx.db.seal = None
+    return True
+
+
+def clear(tx: Transaction) -> None:
+    """Forget everything."""
+    empty = MemoryDatabase()
+    for name in (field.name for field in fields(MemoryDatabase) if field.name not in _KEPT):
+        held = getattr(tx.db, name)
+        if isinstance(held, dict):
+            held.clear()  # others have hold of it
+        else:
+            setattr(tx.db, name, getattr(empty, name))
+
+
+def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
+    """Add what is in a parcel, and leave alone what is there just so."""
+    db = tx.db
+    if db.seal is None or (db.seal.transfer_id, db.seal.kind) != (transfer_id, SealKind.ARRIVING):
+        raise not_sealed(transfer_id)
+    taken = {
+        PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
+        PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
+    }
+    for item in parcel.items:
+        known = _find(db, item)
+        if known is not None and known == item:
+            continue
+        if known is not None or (isinstance(item, PackedSignal | PackedEvent) and item.number in taken[type(item)]):
+            raise differs(item)
+        if not _has_home(db, item):
+            raise homeless(item)
+        _add(tx, item)
+
+
+def _has_home(db: MemoryDatabase, item: Item) -> bool:
+    """Whether what something belongs to is there."""
+    match item:
+        case PackedRun(receipts=receipts):
+            return all(receipt.event_id in db.events for receipt in receipts)
+        case PackedChunk(run_id=run_id) | PackedSignal(run_id=run_id) | Owed(run_id=run_id):
+            return run_id is None or run_id in db.runs
+        case PackedBlob() | PackedEvent():
+            return True
+        case _:
+            assert_never(item)
+
+
+def _find(db: MemoryDatabase, item: Item) -> Item | None:
+    """What is there in place of something that comes."""
+    packer = Packer(db)
+    match item:
+        case PackedBlob(name=name):
+            return PackedBlob(name, db.blobs[name]) if name in db.blobs else None
+        case PackedEvent(event_id=event_id):
+            row = db.events.get(event_id)
+            # Whether its payload is wanted is not known before the runs that have it are there.
+            return None if row is None else packer.event(row)._replace(payload=item.payload and row.payload)
+        case PackedRun(run=run):
+            return packer.run(db.runs[run.run_id]) if run.run_id in db.runs else None
+        case PackedChunk(run_id=run_id, stream=stream, offset=at):
+            line = db.chunks.get((run_id, stream), {}).get(at)
+            return None if line is None else packer.chunk(run_id, at, line)
+        case PackedSignal(signal_id=signal_id):
+            return packer.signal(db.signals[signal_id]) if signal_id in db.signals else None
+        case Owed(number=number):
+            return db.outbox[number].owed if number in db.outbox else None
+        case _:
+            assert_never(item)
+
+
+def _add(tx: Transaction, item: Item) -> None:
+    match item:
+        case PackedBlob(name=name, content=content):
+            if hashlib.sha256(content).hexdigest() != name:
+                raise damaged(name)
+            tx.put(tx.db.blobs, name, content)
+        case PackedEvent():
+            unpack_event(tx, item)
+        case PackedRun():
+            unpack_run(tx, item)
+        case PackedChunk():
+            unpack_chunk(tx, item)
+        case PackedSignal():
+            unpack_signal(tx, item)
+        case Owed():
+            unpack_owed(tx, item)
+        case _:
+            assert_never(item)
+
+
+class Host(Protocol):
+    """What transfers need of their store."""
+
+    database: MemoryDatabase
+
+    def transfer(self, transition: Callable[[Transaction], T]) -> T:
+        """Make one transition whole, whether or not the store is sealed."""
+        ...
+
+
+class MemoryTransfers:
+    """`TransferStore` over dicts."""
+
+    def __init__(self, store: Host) -> None:
+        self._store = store
+
+    async def find_seal(self) -> Seal | None:
+        return self._store.database.seal
+
+    async def manifest(self) -> Manifest:
+        return manifest(self._store.database)
+
+    async def seal(self, transfer_id: str, to: str) -> Seal:
+        return self._store.transfer(lambda tx: seal(tx, transfer_id, SealKind.LEAVING, to))
+
+    async def pack(self, after: str = "", *, limit: int) -> Parcel:
+        if self._store.database.seal is None:
+            raise not_sealed("")
+        return fill(after, limit, Packer(self._store.database).shelf)
+
+    async def release(self, transfer_id: str) -> Seal:
+        return self._store.transfer(lambda tx: release(tx, transfer_id))
+
+    async def unseal(self, transfer_id: str) -> None:
+        self._store.transfer(lambda tx: reopen(tx, transfer_id, SealKind.LEAVING))
+
+    async def expect(self, transfer_id: str, source: str, *, since: Instant) -> Seal:
+        return self._store.transfer(lambda tx: seal(tx, transfer_id, SealKind.ARRIVING, source, since))
+
+    async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
+        self._store.transfer(lambda tx: unpack(tx, transfer_id, parcel))
+
+    async def accept(self, transfer_id: str) -> None:
+        self._store.transfer(lambda tx: reopen(tx, transfer_id, SealKind.ARRIVING))
+
+    async def reject(self, transfer_id: str) -> None:
+        def transition(tx: Transaction) -> None:
+            if reopen(tx, transfer_id, SealKind.ARRIVING):
+                clear(tx)
+
+        self._store.transfer(transition)

@@ -1,0 +1,150 @@
+"""What a database holds, as parcels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+import msgspec
+
+from stepwell.ids import RunId
+from stepwell.model.live import ChunkKind, Published
+from stepwell.model.locations import Location
+from stepwell.model.outbox import Owed
+from stepwell.model.signals import ReplyStatus
+from stepwell.stores.base.parcels import (
+    OpenWait,
+    PackedBlob,
+    PackedChunk,
+    PackedEvent,
+    PackedReceipt,
+    PackedReply,
+    PackedRun,
+    PackedSignal,
+    Shelf,
+)
+from stepwell.stores.base.transfers import Manifest
+from stepwell.stores.base.views import Audit
+from stepwell.stores.sqlite.histories import read_history
+from stepwell.stores.sqlite.rows import decode_texts, to_owed, to_run
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
+
+
+def manifest(connection: apsw.Connection) -> Manifest:
+    """How much there is."""
+    row = row_of(connection, "transfers.count")
+    assert row is not None
+    return Manifest(*row)
+
+
+class Packer:
+    """Packs a database that stands still, row by row."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def shelf(self, kind: str, key: str) -> Shelf:
+        """The things of one kind after a key."""
+        match kind:
+            case "blobs":
+                for hashed, content in self._rows("list_blobs", after=bytes.fromhex(key)):
+                    yield hashed.hex(), PackedBlob(hashed.hex(), content)
+            case "events":
+                for row in self._rows("list_events", after=int(key or 0)):
+                    yield str(row[0]), to_packed_event(row)
+            case "runs":
+                for (run,) in self._rows("list_runs", after=int(key or 0)):
+                    yield str(run), self.run(run)
+            case "chunks":
+                run, stream, offset = msgspec.json.decode(key or '[0,"",0]', type=tuple[int, str, int])
+                for row in self._rows("list_chunks", run=run, stream=stream, offset=offset):
+                    yield msgspec.json.encode((row[7], row[1], row[2])).decode(), to_packed_chunk(row[:7])
+            case "signals":
+                for row in self._rows("list_signals", after=int(key or 0)):
+                    yield str(row[0]), to_packed_signal(row)
+            case _:
+                for row in self._rows("list_owed", after=int(key or 0)):
+                    yield str(row[0]), to_owed(row)
+
+    def _rows(self, statement: str, **parameters: object) -> Iterator[Row]:
+        cursor = self._connection.execute(SQL[f"transfers.{statement}"], parameters)
+        try:
+            yield from cursor
+        finally:
+            cursor.close()
+
+    def run(self, run: int) -> PackedRun:
+        """A run by its number."""
+        connection = self._connection
+        row = row_of(connection, "runs.read", id=run)
+        rest = row_of(connection, "transfers.read_run", run=run)
+        assert row is not None
+        assert rest is not None
+        packed = to_run(row)
+        receipts = rows_of(connection, "transfers.list_receipts", run=run)
+        published = rows_of(connection, "live.list_published", run_id=packed.run_id)
+        return PackedRun(
+            packed,
+            rest[0],
+            bool(rest[1]),
+            read_history(connection, run),
+            tuple(OpenWait._make(one) for one in rows_of(connection, "transfers.list_open_waits", run=run)),
+            tuple(
+                PackedReceipt(number, event_id, decode_locations(places), bool(is_read))
+                for number, event_id, places, is_read in receipts
+            ),
+            tuple(Published._make(one) for one in published),
+            tuple(Audit._make(one) for one in rows_of(connection, "audit.list", run_id=packed.run_id)),
+        )
+
+    def find_run(self, run_id: RunId) -> PackedRun | None:
+        """A run by its id."""
+        row = row_of(self._connection, "transfers.find_run", run_id=run_id)
+        return None if row is None else self.run(row[0])
+
+    def find_event(self, event_id: str) -> PackedEvent | None:
+        """An event by its id."""
+        row = row_of(self._connection, "transfers.find_event", event_id=event_id)
+        return None if row is None else to_packed_event(row)
+
+    def find_signal(self, signal_id: str) -> PackedSignal | None:
+        """A signal by its id."""
+        row = row_of(self._connection, "transfers.find_signal", signal_id=signal_id)
+        return None if row is None else to_packed_signal(row)
+
+    def find_chunk(self, run_id: RunId, stream: str, offset: int) -> PackedChunk | None:
+        """A line of a stream."""
+        row = row_of(self._connection, "transfers.find_chunk", run_id=run_id, stream=stream, offset=offset)
+        return None if row is None else to_packed_chunk(row)
+
+    def find_owed(self, number: int) -> Owed | None:
+        """What is owed under a number."""
+        row = row_of(self._connection, "transfers.find_owed", number=number)
+        return None if row is None else to_owed(row)
+
+
+def decode_locations(stored: str) -> tuple[Location, ...]:
+    """A list of locations from JSON."""
+    return tuple(Location(bytes.fromhex(place)) for place in decode_texts(stored))
+
+
+def to_packed_event(row: Row) -> PackedEvent:
+    """An event from its row."""
+    number, event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at = row
+    times = (published_at, kept_until, bool(is_taken), reached, forget_at)
+    return PackedEvent(number, event_id, topic, payload, decode_texts(facets), deliver, *times)
+
+
+def to_packed_signal(row: Row) -> PackedSignal:
+    """A signal from its row, with the reply if there is one."""
+    number, signal_id, run_id, key, name, dedup_key, payload, sent_at, asks, refused, status, value, at = row
+    reply = None if status is None else PackedReply(ReplyStatus(status), value, at)
+    what = (name, dedup_key, payload, sent_at, bool(asks), refused)
+    return PackedSignal(number, signal_id, run_id, key, *what, reply)
+
+
+def to_packed_chunk(row: Row) -> PackedChunk:
+    """A line of a stream from its row."""
+    run_id, stream, offset, kind, source, part, value = row
+    return PackedChunk(run_id, stream, offset, ChunkKind(kind), source, part, value)

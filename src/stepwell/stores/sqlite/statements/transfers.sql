@@ -1,0 +1,187 @@
+-- name: find_seal
+select transfer_id, kind, peer, at from stepwell_seals where id = 1;
+
+-- name: seal
+insert into stepwell_seals (id, transfer_id, kind, peer, at) values (1, :transfer_id, :kind, :peer, :at);
+
+-- name: release
+update stepwell_seals set kind = 'left' where id = 1;
+
+-- name: unseal
+delete from stepwell_seals;
+
+-- name: list_live_workers
+select id, incarnation, name, started_at, lease_until, definitions
+from stepwell_workers
+where lease_until > :now
+order by started_at, id;
+
+-- name: count
+select
+    (select count(*) from stepwell_runs) as runs,
+    (select count(*) from stepwell_runs where ended_at is null) as active,
+    (select count(*) from stepwell_chunks) as chunks,
+    (select count(*) from stepwell_events) as events,
+    (select count(*) from stepwell_signals) as signals,
+    (select count(*) from stepwell_outbox) as owed,
+    (select count(*) from stepwell_blobs) as blobs;
+
+-- name: clear
+-- Everything but the clock, the numbers given, and the seal.
+delete from stepwell_definitions;
+delete from stepwell_workers;
+delete from stepwell_runs;
+delete from stepwell_payloads;
+delete from stepwell_published;
+delete from stepwell_chunks;
+delete from stepwell_entries;
+delete from stepwell_names;
+delete from stepwell_attempts;
+delete from stepwell_progress;
+delete from stepwell_cursors;
+delete from stepwell_blobs;
+delete from stepwell_waits;
+delete from stepwell_events;
+delete from stepwell_receipts;
+delete from stepwell_signals;
+delete from stepwell_discards;
+delete from stepwell_replies;
+delete from stepwell_audit;
+delete from stepwell_outbox;
+
+-- name: list_blobs
+select hash, content from stepwell_blobs where hash > :after order by hash;
+
+-- name: list_events
+select number, event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at
+from stepwell_events
+where number > :after
+order by number;
+
+-- name: find_event
+select number, event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at
+from stepwell_events
+where event_id = :event_id;
+
+-- name: add_event
+insert into stepwell_events (
+    number, event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at
+) values (
+    :number, :event_id, :topic, :payload, :facets, :deliver, :published_at, :kept_until, :is_taken, :reached, :forget_at
+);
+
+-- name: list_runs
+select id from stepwell_runs where id > :after order by id;
+
+-- name: find_run
+select id from stepwell_runs where run_id = :run_id;
+
+-- name: read_run
+-- What the view of a run leaves out.
+select number, exists (select 1 from stepwell_discards as d where d.run = r.id)
+from stepwell_runs as r
+where r.id = :run;
+
+-- name: add_run
+insert into stepwell_runs (
+    run_id, definition, status, epoch, number, revision, last_seq, stalls, wake_at, created_at, started_at, ended_at,
+    key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
+    successor, cause, reason, undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until
+) values (
+    :run_id, :definition, :status, :epoch, :number, :revision, :last_seq, :stalls, :wake_at, :created_at, :started_at, :ended_at,
+    :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
+    :successor, :cause, :reason, :undo_floor, :retried_at, :deadline_at, :max_suspend, :replaced_by, :debounced_until
+) returning id;
+
+-- name: add_payloads
+insert into stepwell_payloads (run, input, output, failure, tags) values (:run, :input, :output, :failure, :tags);
+
+-- name: list_open_waits
+select position, armed from stepwell_waits where run = :run and topic is not null order by position;
+
+-- name: list_signals
+-- A reason is of no use without the signal: one that was dropped later may still have it.
+select
+    s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, s.payload, s.sent_at, s.asks,
+    case when s.payload is not null then s.refused end,
+    p.status, p.value, p.at
+from stepwell_signals as s
+left join stepwell_runs as r on r.id = s.run
+left join stepwell_replies as p on p.number = s.number
+where s.number > :after
+order by s.number;
+
+-- name: find_signal
+select
+    s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, s.payload, s.sent_at, s.asks,
+    case when s.payload is not null then s.refused end,
+    p.status, p.value, p.at
+from stepwell_signals as s
+left join stepwell_runs as r on r.id = s.run
+left join stepwell_replies as p on p.number = s.number
+where s.signal_id = :signal_id;
+
+-- name: add_signal
+insert into stepwell_signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused)
+values (
+    :number, :signal_id, (select id from stepwell_runs where run_id = :run_id), :key, :name, :dedup_key, :payload, :sent_at,
+    :asks, :refused
+);
+
+-- name: add_reply
+insert into stepwell_replies (number, status, value, at) values (:number, :status, :value, :at);
+
+-- name: list_receipts
+select r.number, e.event_id, r.locations, r.is_read
+from stepwell_receipts as r
+cross join stepwell_events as e on e.number = r.event
+where r.run = :run
+order by r.number;
+
+-- name: add_receipt
+insert into stepwell_receipts (number, run, event, locations, is_read)
+select :number, :run, e.number, :locations, :is_read from stepwell_events as e where e.event_id = :event_id;
+
+-- name: list_owed
+select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
+    o.died_at, o.failure
+from stepwell_outbox as o
+cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_definitions as d on d.id = r.definition
+where o.number > :after
+order by o.number;
+
+-- name: find_owed
+select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
+    o.died_at, o.failure
+from stepwell_outbox as o
+cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_definitions as d on d.id = r.definition
+where o.number = :number;
+
+-- name: add_owed
+insert into stepwell_outbox (number, run, sink, event_id, name, path, payload, at, attempts, next_at, died_at, failure)
+select :number, r.id, :sink, :event_id, :name, :path, :payload, :at, :attempts, :next_at, :died_at, :failure
+from stepwell_runs as r
+where r.run_id = :run_id;
+
+-- name: add_audit
+insert into stepwell_audit (run, at, verb, by, before, after, reason)
+values (:run, :at, :verb, :by, :before, :after, :reason);
+
+-- name: list_chunks
+select r.run_id, c.stream, c.number, c.kind, c.source, c.part, c.value, c.run
+from stepwell_chunks as c
+cross join stepwell_runs as r on r.id = c.run
+where (c.run, c.stream, c.number) > (:run, :stream, :offset)
+order by c.run, c.stream, c.number;
+
+-- name: find_chunk
+select r.run_id, c.stream, c.number, c.kind, c.source, c.part, c.value
+from stepwell_runs as r
+cross join stepwell_chunks as c on c.run = r.id
+where r.run_id = :run_id and c.stream = :stream and c.number = :offset;
+
+-- name: add_chunk
+insert into stepwell_chunks (run, stream, number, kind, source, part, value)
+select r.id, :stream, :offset, :kind, :source, :part, :value from stepwell_runs as r where r.run_id = :run_id;

@@ -1,0 +1,271 @@
+"""Closing a database, and filling one with what comes from another."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import Any, assert_never
+
+import apsw
+
+from stepwell.clock import Instant
+from stepwell.codec.blobs import DamagedBlobError
+from stepwell.model.outbox import Owed
+from stepwell.model.runs import Run
+from stepwell.model.states import WaitKind
+from stepwell.stores.base.parcels import (
+    Item,
+    PackedBlob,
+    PackedChunk,
+    PackedEvent,
+    PackedRun,
+    PackedSignal,
+    Parcel,
+)
+from stepwell.stores.base.transfers import (
+    Seal,
+    SealKind,
+    damaged,
+    differs,
+    homeless,
+    in_use,
+    not_empty,
+    not_sealed,
+    sealed,
+)
+from stepwell.stores.sqlite.blobs import read_blob
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.packing import Packer, manifest
+from stepwell.stores.sqlite.rows import encode_locations, encode_tags, encode_texts, to_worker
+from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.rescues import rescue
+
+_COPIED = (
+    *("run_id", "epoch", "revision", "last_seq", "stalls", "wake_at", "created_at", "started_at", "ended_at", "key"),
+    *("generation", "successor", "cause", "reason", "undo_floor", "retried_at", "deadline_at", "max_suspend"),
+    *("replaced_by", "debounced_until"),
+)
+
+
+def seal(
+    tx: Transaction,
+    database: SqliteDatabase,
+    transfer_id: str,
+    kind: SealKind,
+    peer: str,
+    since: Instant | None = None,
+) -> Seal:
+    """Close the database, if nobody works with it."""
+    known = database.seal
+    if known is not None:
+        if (known.transfer_id, known.kind) == (transfer_id, kind):
+            return known
+        raise sealed(known)
+    live = tx.rows("transfers.list_live_workers", now=tx.now)
+    if live:
+        raise in_use(map(to_worker, live))
+    if kind is SealKind.ARRIVING and (found := manifest(tx.connection)).items:
+        raise not_empty(found)
+    rescue(tx, sys.maxsize)
+    at = tx.now
+    if since is not None and since > at:
+        at = since
+    tx.run("meta.raise_floor", floor=at)
+    database.lift_floor(at)
+    new = Seal(transfer_id, kind, peer, at)
+    tx.run("transfers.seal", **new._asdict())
+    database.seal = new
+    return new
+
+
+def release(tx: Transaction, database: SqliteDatabase, transfer_id: str) -> Seal:
+    """Close the source for good."""
+    known = database.seal
+    if known is None or known.transfer_id != transfer_id or known.kind is SealKind.ARRIVING:
+        raise not_sealed(transfer_id)
+    tx.run("transfers.release")
+    database.seal = known._replace(kind=SealKind.LEFT)
+    return database.seal
+
+
+def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: SealKind) -> bool:
+    """Open the database; whether it was closed."""
+    known = database.seal
+    if known is None:
+        return False
+    if (known.transfer_id, known.kind) != (transfer_id, kind):
+        raise sealed(known)
+    tx.run("transfers.unseal")
+    database.seal = None
+    return True
+
+
+def clear(tx: Transaction) -> None:
+    """Forget everything."""
+    tx.run("transfers.clear")
+    tx.left.clear()
+
+
+# --- filling ---
+
+
+def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: Parcel) -> None:
+    """Add what is in a parcel, and leave alone what is there just so."""
+    known = database.seal
+    if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
+        raise not_sealed(transfer_id)
+    packer = Packer(tx.connection)
+    for item in parcel.items:
+        there = _find(tx, packer, item)
+        if there is None:
+            try:
+                _add(tx, item)
+            except apsw.ConstraintError as error:  # its number, or its key, is somebody else's
+                raise differs(item) from error
+        elif there != item:
+            raise differs(item)
+
+
+def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
+    """What is there in place of something that comes."""
+    match item:
+        case PackedBlob(name=name):
+            try:
+                return PackedBlob(name, read_blob(tx.connection, name))
+            except LookupError:
+                return None
+            except DamagedBlobError:
+                raise damaged(name) from None
+        case PackedEvent(event_id=event_id):
+            return packer.find_event(event_id)
+        case PackedRun(run=run):
+            return packer.find_run(run.run_id)
+        case PackedChunk(run_id=run_id, stream=stream, offset=offset):
+            return packer.find_chunk(run_id, stream, offset)
+        case PackedSignal(signal_id=signal_id):
+            return packer.find_signal(signal_id)
+        case Owed(number=number):
+            return packer.find_owed(number)
+        case _:
+            assert_never(item)
+
+
+def _add(tx: Transaction, item: Item) -> None:
+    match item:
+        case PackedBlob(name=name, content=content):
+            if hashlib.sha256(content).hexdigest() != name:
+                raise damaged(name)
+            tx.run("blobs.store", hash=bytes.fromhex(name), content=content, now=tx.now)
+        case PackedEvent():
+            stored = item._asdict() | {"facets": encode_texts(item.facets), "is_taken": int(item.is_taken)}
+            tx.run("transfers.add_event", **stored)
+        case PackedRun():
+            _add_run(tx, item)
+        case PackedChunk():
+            _add_to(tx, item, "chunk", **item._asdict() | {"kind": item.kind.value})
+        case PackedSignal():
+            _add_signal(tx, item)
+        case Owed():
+            _add_to(tx, item, "owed", **item._asdict())
+        case _:
+            assert_never(item)
+
+
+def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
+    """Add a row to what it belongs to, if that is there."""
+    tx.run(f"transfers.add_{what}", **values)
+    if tx.connection.changes() != 1:
+        raise homeless(item)
+
+
+def _add_signal(tx: Transaction, item: PackedSignal) -> None:
+    if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
+        raise homeless(item)
+    stored = item._asdict() | {"asks": int(item.asks)}
+    del stored["reply"]
+    tx.run("transfers.add_signal", **stored)
+    reply = item.reply
+    if reply is not None:
+        tx.run("transfers.add_reply", number=item.number, status=reply.status.value, value=reply.value, at=reply.at)
+
+
+def _add_run(tx: Transaction, packed: PackedRun) -> None:
+    run = _add_row(tx, packed.run, packed.applied)
+    if packed.discards:
+        tx.run("signals.plan_discard", run=run)
+    history = packed.history
+    for name in history.names:
+        tx.run("names.append", run=run, name=name)
+    for entry in history.entries:
+        tx.run("entries.append", run=run, **entry._asdict())
+    for attempt in history.attempts:
+        tx.run("attempts.record", run=run, **attempt._asdict())
+    for cursor in history.cursors:
+        tx.run("cursors.set", run=run, **cursor._asdict())
+    for progress in history.progress:
+        tx.run("progress.keep", run=run, **progress._asdict())
+    _add_waits(tx, run, packed)
+    for number, event_id, locations, is_read in packed.receipts:
+        places = encode_locations(locations)
+        values = {"number": number, "event_id": event_id, "locations": places, "is_read": int(is_read)}
+        _add_to(tx, packed, "receipt", run=run, **values)
+        tx.run("meta.pass", name="receipts", value=number)
+    for published in packed.published:
+        tx.run("live.publish", run=run, **published._asdict())
+    for act in packed.audit:
+        acts = act._asdict()
+        del acts["run_id"]
+        tx.run("transfers.add_audit", run=run, **acts)
+
+
+def _add_row(tx: Transaction, run: Run, applied: int) -> int:
+    """The run's own row and its payloads; the number that it has here."""
+    parent, previous = run.parent, run.previous
+    row = tx.find(
+        "transfers.add_run",
+        **{name: getattr(run, name) for name in _COPIED},
+        definition=tx.definition(run.workflow, run.version, run.priority),
+        status=run.status.value,
+        number=applied,
+        parent=None if parent is None else parent.run_id,
+        parent_location=None if parent is None else parent.location,
+        detached=int(parent is not None and parent.detached),
+        tied=int(parent is not None and parent.tied),
+        previous=None if previous is None else previous.run_id,
+        previous_started_at=None if previous is None else previous.started_at,
+        previous_finished_at=None if previous is None else previous.finished_at,
+    )
+    assert row is not None
+    payloads = {"input": run.input, "output": run.output, "failure": run.failure, "tags": encode_tags(run.tags)}
+    tx.run("transfers.add_payloads", run=row[0], **payloads)
+    return int(row[0])
+
+
+def _add_waits(tx: Transaction, run: int, packed: PackedRun) -> None:
+    opened = dict(packed.open_waits)
+    for position, wait in enumerate(packed.history.waits):
+        common = {
+            "run": run,
+            "position": position,
+            "location": wait.location,
+            "token": wait.token,
+            "due_at": wait.due_at,
+            "names": encode_texts(wait.names),
+            "limit_at": wait.limit_at,
+        }
+        if wait.kind is not WaitKind.TOPIC:
+            tx.run("waits.add", kind=wait.kind.value, **common)
+            continue
+        number = opened.get(position)
+        is_open = number is not None
+        tx.run(
+            "waits.add_topic",
+            since=wait.since,
+            facets=encode_texts(wait.where),
+            topic=wait.names[0] if is_open else None,
+            facet=min(wait.where, default="") if is_open else None,
+            armed=number,
+            **common,
+        )
+        if is_open:
+            tx.run("meta.pass", name="armed", value=number)
