@@ -224,8 +224,12 @@ async def test_transactional_steps_are_refused_before_their_work(url: str, store
     await store.transfers.seal("t1", "there")
     done: list[Any] = []
 
+    def work(tx: Transaction, now: Instant) -> Commit:
+        done.append(tx)
+        return turn.next()
+
     with pytest.raises(StoreSealedError):
-        await store.transactions.perform(turn.next(), lambda tx, now: done.append(tx) or turn.next(), is_blocking=True)
+        await store.transactions.perform(turn.next(), work, is_blocking=True)
     with pytest.raises(StoreSealedError):
         await store.transactions.run(done.append)
     assert done == []
