@@ -3,8 +3,9 @@
 -- hints. Values come and go as arrays in the order of the model's fields, bytes as base64.
 --
 -- Locks are taken in one order, so that transitions rarely stop each other: keys, then topics (both by name), then runs by
--- number. What they all share with who closes the store (`enter`) comes after keys, topics and named runs, which that one never
--- waits for before it has everything but the runs of the dead. What still ends in a deadlock is ended by the server, and asked again by the store.
+-- number. The lock of the whole store (`enter`) comes with the time, behind those that a transition begins with; who closes the
+-- store takes it first, and of the others only the runs of the dead. What still ends in a deadlock is ended by the server, and
+-- asked again by the store.
 
 create function {f}.b64(p_bytes bytea) returns text language sql immutable strict parallel safe
 return translate(encode(p_bytes, 'base64'), e'\n', '');
