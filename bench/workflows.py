@@ -78,4 +78,37 @@ async def waiting(ctx: Context) -> None:
     await ctx.step(note_resumed)
 
 
-WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped, waiting, telling, parenting]
+@step
+async def note_beginning() -> float:
+    """When it began, by the clock that all processes of a machine share."""
+    return time.perf_counter()
+
+
+@workflow
+async def began_at(ctx: Context) -> float:
+    """One step that says when it began."""
+    return await ctx.step(note_beginning)
+
+
+WOKE: dict[str, float] = {}  # when the code of `sleeping` went on, by run
+
+
+@workflow
+async def sleeping(ctx: Context, seconds: float) -> float:
+    """Sleeps, notes when it goes on, and says when that was due."""
+    slept = await ctx.sleep("nap", seconds)
+    # A replay would come here again: the first time counts.
+    WOKE.setdefault(ctx.run_id, time.time())
+    return slept.due_at.timestamp()
+
+
+WORKFLOWS: list[Workflow[Any, Any]] = [
+    sequence,
+    sequence_then_wait,
+    mapped,
+    waiting,
+    telling,
+    parenting,
+    began_at,
+    sleeping,
+]
