@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from bench.arenas import Arena, open_arena
 from bench.crowd import w2
@@ -38,7 +36,7 @@ def main() -> int:
     options = _options()
     report = Report(judges_times=not options.quick)
     for kind in ("sqlite", "postgres") if options.store == "both" else (options.store,):
-        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder, open_arena(kind, Path(folder)) as arena:
+        with open_arena(kind, is_calm=options.quick) as arena:
             report.heading(arena.heading)
             asyncio.run(_measure(arena, QUICK if options.quick else FULL, options.only, report))
     print("all targets met" if report.is_good else "some targets were missed")

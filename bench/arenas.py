@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 
-from bench.probes import path_of
+from bench.probes import Bench, opened, path_of
 from bench.raw import Limit, postgres_limit, sqlite_limit
 from tests.servers.postgres import PostgresServer
 
@@ -39,8 +40,8 @@ class Arena(Protocol):
     has_round_trips: bool
     targets: Targets
 
-    def new_url(self) -> str:
-        """A database that nobody has used."""
+    def database(self) -> AbstractContextManager[str]:
+        """The URL of a database that nobody has used; it is gone afterwards."""
         ...
 
     def limit(self, url: str, count: int) -> Limit:
@@ -67,11 +68,11 @@ class SqliteArena:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._count = 0
 
-    def new_url(self) -> str:
-        self._count += 1
-        return f"sqlite:///{self._folder / f'{self._count}.db'}"
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            yield f"sqlite:///{folder}/bench.db"
 
     def limit(self, url: str, count: int) -> Limit:
         return sqlite_limit(path_of(url), count)
@@ -101,8 +102,14 @@ class PostgresArena:
             "Python's default garbage collection"
         )
 
-    def new_url(self) -> str:
-        return self._server.create_database()
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        url = self._server.create_database()
+        try:
+            yield url
+        finally:
+            # The server would look after all that are left, while others are measured.
+            self._server.drop_database(url)
 
     def limit(self, url: str, count: int) -> Limit:
         return postgres_limit(url, count)
@@ -128,11 +135,24 @@ class PostgresArena:
         ]
 
 
+@asynccontextmanager
+async def opened_anew(arena: Arena, **options: Any) -> AsyncIterator[Bench]:
+    """`opened`, on a database that nobody has used."""
+    with arena.database() as url:
+        async with opened(url, **options) as bench:
+            yield bench
+
+
 @contextmanager
-def open_arena(kind: str, folder: Path) -> Iterator[Arena]:
-    """An arena of one kind; its server, if it needs one, is its own and gone afterwards."""
+def open_arena(kind: str, *, is_calm: bool = False) -> Iterator[Arena]:
+    """An arena of one kind; its server, if it needs one, is its own and gone afterwards.
+
+    One that is calm does nothing by itself: the transactions of a vacuum would be counted among a few others.
+    """
     if kind == "sqlite":
-        yield SqliteArena(folder)
-        return
-    with PostgresServer(durable=True, settings={"synchronous_commit": "on", "fsync": "on"}) as server:
-        yield PostgresArena(server)
+        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
+            yield SqliteArena(Path(folder))
+    else:
+        settings = {"synchronous_commit": "on", "fsync": "on", "autovacuum": "off" if is_calm else "on"}
+        with PostgresServer(durable=True, settings=settings) as server:
+            yield PostgresArena(server)

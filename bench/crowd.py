@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import NamedTuple
 
-from bench.arenas import Arena
+from bench.arenas import Arena, opened_anew
 from bench.probes import Asked, Bench, Spent, in_words, opened
 from bench.processes import workers
 from bench.report import Report, at_least, at_most
@@ -25,7 +25,8 @@ class Crowd(NamedTuple):
     sequential: float  # W1 around it
     spent: Spent
     asked: Asked
-    url: str
+    stored: int  # bytes
+    tables: list[str]
 
 
 async def w2(arena: Arena, size: Size, report: Report) -> None:
@@ -43,7 +44,7 @@ async def w2(arena: Arena, size: Size, report: Report) -> None:
     report.line("W2  commits per step", f"{one.spent.commits / steps:.3f}")
     _say_costs(arena, one, steps, report)
     if arena.has_round_trips:
-        for count in (1, 2):
+        for count in size.fleets:
             report.say(f"W2, worker processes: {count}")
             apart = await _median(arena, size, count)
             target = at_least(apart.rate, goal, words) if count == 1 else ("", None)
@@ -51,7 +52,7 @@ async def w2(arena: Arena, size: Size, report: Report) -> None:
             report.line("  until the last run had ended", f"{apart.rate_ended:,.0f}")
             report.line("  ratio to the limit around it", f"{apart.rate / apart.limit:.2f}")
             report.line("  round trips per step", f"{apart.asked.total() / steps:.3f}")
-            report.detail(in_words(apart.asked, steps))
+            report.detail(f"in all: {in_words(apart.asked)}")
     report.say("map")
     rate = await _map(arena, size.items)
     target = at_least(rate, one.rate / 2, " (half of W2)")
@@ -59,14 +60,14 @@ async def w2(arena: Arena, size: Size, report: Report) -> None:
 
 
 def _say_costs(arena: Arena, crowd: Crowd, steps: int, report: Report) -> None:
-    stored = arena.size(crowd.url) / steps
+    stored = crowd.stored / steps
     report.timed("W2  bytes of database per step", f"{stored:.0f}", *at_most(stored, arena.targets.step_bytes))
     if crowd.spent.log_bytes is not None:
         report.line("W2  bytes of log per step", f"{crowd.spent.log_bytes / steps:.0f}")
     if arena.has_round_trips:
         report.line("W2  round trips per step", f"{crowd.asked.total() / steps:.3f}")
-        report.detail(in_words(crowd.asked, steps))
-    for words in arena.tables(crowd.url):
+        report.detail(f"in all: {in_words(crowd.asked)}")
+    for words in crowd.tables:
         report.detail(words)
 
 
@@ -78,14 +79,14 @@ async def _median(arena: Arena, size: Size, count: int) -> Crowd:
 async def _round(arena: Arena, size: Size, count: int) -> Crowd:
     """One crowd, after a round of W1 and its raw commits and before more of those."""
     around = await measure_round(arena, size.steps)
-    url = arena.new_url()
-    async with opened(url, serves=not count) as bench, workers(url, count) as others:
-        await (await bench.engine.start(sequence, 50)).result()
-        spent, before = bench.probe.spent(), bench.probe.asked() + await others.asked()
-        rate, rate_ended = await _start_all(bench, size)
-        spent, asked = bench.probe.spent().since(spent), bench.probe.asked() + await others.asked() - before
-    limit = (around.limit + arena.limit(url, size.steps).limit) / 2
-    return Crowd(rate, rate_ended, limit, around.rate, spent, asked, url)
+    with arena.database() as url:
+        async with opened(url, serves=not count) as bench, workers(url, count) as others:
+            await (await bench.engine.start(sequence, 50)).result()
+            spent, before = await bench.probe.spent(), bench.probe.asked() + await others.asked()
+            rate, rate_ended = await _start_all(bench, size)
+            spent, asked = (await bench.probe.spent()).since(spent), bench.probe.asked() + await others.asked() - before
+        limit = (around.limit + arena.limit(url, size.steps).limit) / 2
+        return Crowd(rate, rate_ended, limit, around.rate, spent, asked, arena.size(url), arena.tables(url))
 
 
 async def _start_all(bench: Bench, size: Size) -> tuple[float, float]:
@@ -101,7 +102,7 @@ async def _start_all(bench: Bench, size: Size) -> tuple[float, float]:
 
 async def _map(arena: Arena, items: int) -> float:
     """One run that maps a one-step function over many items: steps/s."""
-    async with opened(arena.new_url()) as bench:
+    async with opened_anew(arena) as bench:
         await (await bench.engine.start(mapped, 100)).result()
         began = time.perf_counter()
         await (await bench.engine.start(mapped, items)).result()

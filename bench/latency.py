@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bench.arenas import Arena
+from bench.arenas import Arena, opened_anew
 from bench.probes import QUIET, Asked, Bench, in_words, opened
 from bench.processes import workers
 from bench.report import Report, at_most
@@ -23,14 +23,14 @@ async def w3(arena: Arena, size: Size, report: Report) -> None:
     """Start to result of a one-step run, and what it costs."""
     report.say("W3 starts")
     times, targets = [], arena.targets
-    async with opened(arena.new_url(), **QUIET) as bench:
+    async with opened_anew(arena, **QUIET) as bench:
         await (await bench.engine.start(sequence, 1)).result()
-        spent, asked = bench.probe.spent(), bench.probe.asked()
+        spent, asked = await bench.probe.spent(), bench.probe.asked()
         for _ in range(size.starts):
             began = time.perf_counter()
             await (await bench.engine.start(sequence, 1)).result()
             times.append(time.perf_counter() - began)
-        spent, asked = bench.probe.spent().since(spent), bench.probe.asked() - asked
+        spent, asked = (await bench.probe.spent()).since(spent), bench.probe.asked() - asked
         per_step = await _per_step(bench)
     p50, p99 = percentiles(times)
     report.line("W3  start to result of a 1-step run, p50/p99 ms", f"{p50:.2f} / {p99:.2f}")
@@ -61,23 +61,23 @@ async def shared(arena: Arena, size: Size, report: Report) -> None:
     report.say("shared commits")
     count = size.shared
     sinks = [handler(_forget, name="nobody", events="none.*")]
-    async with opened(arena.new_url(), sinks=sinks, **QUIET) as bench:
+    async with opened_anew(arena, sinks=sinks, **QUIET) as bench:
         engine, probe = bench.engine, bench.probe
         await (await engine.start(telling)).result()
-        before = probe.spent()
+        before = await probe.spent()
         for _ in range(count):
             await (await engine.start(telling)).result()
-        emitting, before = probe.spent().since(before).commits / count, probe.spent()
+        emitting, before = (await probe.spent()).since(before).commits / count, await probe.spent()
         for _ in range(count):
             await (await engine.start(parenting)).result()
-        children = probe.spent().since(before).commits / count
+        children = (await probe.spent()).since(before).commits / count
         runs = await engine.start_many(waiting, [Start()] * count)
         await bench.until("waiting", count)
-        before = probe.spent()
+        before = await probe.spent()
         for run in runs:
             await run.signal("go")
             await run.result()
-        signalled = probe.spent().since(before).commits / count
+        signalled = (await probe.spent()).since(before).commits / count
     holds = emitting <= arena.targets.run_commits + 0.02
     report.line("commits of a 1-step run that emits three events", f"{emitting:.2f}", "2: events share them", holds)
     report.line("commits from a signal to the end of the run", f"{signalled:.2f}", "signal, receipt, step and end")
@@ -92,7 +92,7 @@ async def w4(arena: Arena, size: Size, report: Report) -> None:
     """From the call of `signal` to the body of the step that waited for it, and to the end of its run."""
     report.say("W4 signals")
     resumed, ended = [], []
-    async with opened(arena.new_url(), **QUIET) as bench:
+    async with opened_anew(arena, **QUIET) as bench:
         handles = await bench.engine.start_many(waiting, [Start()] * size.signals)
         await bench.until("waiting", size.signals)
         asked = bench.probe.asked()
@@ -118,13 +118,13 @@ async def enqueue(arena: Arena, size: Size, report: Report) -> None:
     """From the call of `start` in a process without a worker to the body of the first step in another one."""
     report.say("start on another process")
     times: list[float] = []
-    url = arena.new_url()
-    async with opened(url, serves=False) as bench, workers(url, 1):
-        await (await bench.engine.start(began_at)).result()
-        until = time.monotonic() + size.enqueued_seconds
-        while len(times) < size.enqueued and time.monotonic() < until:
-            began = time.perf_counter()  # the same clock in all processes
-            times.append(await (await bench.engine.start(began_at)).result() - began)
+    with arena.database() as url:
+        async with opened(url, serves=False) as bench, workers(url, 1):
+            await (await bench.engine.start(began_at)).result()
+            until = time.monotonic() + size.enqueued_seconds
+            while len(times) < size.enqueued and time.monotonic() < until:
+                began = time.perf_counter()  # the same clock in all processes
+                times.append(await (await bench.engine.start(began_at)).result() - began)
     p50, p99 = percentiles(times)
     name = f"start to first step in another process ({len(times)}), ms"
     report.timed(name, f"{p50:.2f} / {p99:.2f}", *at_most(p50, 20, "p50 "))

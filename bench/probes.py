@@ -35,7 +35,7 @@ Asked = Counter[str]  # how often, by name
 class Spent(NamedTuple):
     """What a database has spent so far; only differences mean anything."""
 
-    commits: int  # transactions that wrote
+    commits: int  # transactions that wrote rows
     log_bytes: int | None  # written ahead; None where it is not known
 
     def since(self, before: Spent) -> Spent:
@@ -55,7 +55,7 @@ class Probe(Protocol):
         """What this process has asked for so far: round trips where there are any, else commits."""
         ...
 
-    def spent(self) -> Spent:
+    async def spent(self) -> Spent:
         """What was spent so far: by this process on SQLite, by the whole server on PostgreSQL."""
         ...
 
@@ -85,7 +85,7 @@ class SqliteProbe:
     def asked(self) -> Asked:
         return Counter(commit=self._database.commits)
 
-    def spent(self) -> Spent:
+    async def spent(self) -> Spent:
         return Spent(self._database.commits, None)
 
     def count(self, status: str) -> int:
@@ -117,10 +117,15 @@ class CountedCaller(PooledCaller):
     def __init__(self, address: Address, environment: Environment) -> None:
         super().__init__(address, environment)
         self.asked: Asked = Counter()
+        self.under_way = 0
 
     async def call(self, call: Call[Any], values: list[Value], **options: bool) -> bytes:
         self.asked[call.name] += 1
-        return await super().call(call, values, **options)
+        self.under_way += 1
+        try:
+            return await super().call(call, values, **options)
+        finally:
+            self.under_way -= 1
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         self.asked[call.name] += 1
@@ -139,10 +144,13 @@ class PostgresProbe:
     def asked(self) -> Asked:
         return Counter(self._caller.asked)
 
-    def spent(self) -> Spent:
-        # No function of the store begins a subtransaction: every number that was given away is one that wrote.
+    async def spent(self) -> Spent:
+        while self._caller.under_way:  # noqa: ASYNC110  what is told to others goes out beside everything else
+            await asyncio.sleep(0.001)
+        # No function of the store begins a subtransaction: whoever was given a number wrote rows, or told others.
+        numbers = self._ask("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
         return Spent(
-            self._ask("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"),
+            numbers - self._caller.asked["notify"],
             self._ask("select (pg_current_wal_insert_lsn() - '0/0')::bigint"),
         )
 
@@ -200,4 +208,5 @@ def path_of(url: str) -> Path:
 
 def in_words(asked: Asked, each: float = 1) -> str:
     """Counts by name, the most frequent first."""
-    return ", ".join(f"{name} {count / each:.2f}" for name, count in asked.most_common())
+    each_of = [(name, count / each) for name, count in asked.most_common()]
+    return ", ".join(f"{name} {one:,.0f}" if one == int(one) else f"{name} {one:.2f}" for name, one in each_of)

@@ -10,8 +10,9 @@ from bench.report import Report, at_most
 from bench.sizes import Size
 from bench.workflows import sequence_then_wait
 
-# Bringing the signal, committing what the run does next, and handing its result over are not part of resuming it.
-_OTHERS = ("deliver", "apply", "find_many", "next_wake")
+# Bringing the signal, committing what the run does next, telling of it and handing its result over are not part of
+# resuming it.
+_OTHERS = ("deliver", "apply", "notify", "find_many", "next_wake")
 
 
 async def resume(arena: Arena, size: Size, report: Report) -> None:
@@ -28,13 +29,13 @@ async def resume(arena: Arena, size: Size, report: Report) -> None:
 
 
 async def _resume(arena: Arena, steps: int) -> tuple[float, Asked]:
-    url = arena.new_url()
-    async with opened(url) as bench:
-        await bench.engine.start(sequence_then_wait, steps, key="resume")
-        await bench.until("waiting", 1)
-    async with opened(url, **QUIET) as bench:
-        await bench.engine.status("resume")
-        asked, began = bench.probe.asked(), time.perf_counter()
-        await bench.engine.signal("resume", "go")
-        await bench.engine.result("resume")
-        return time.perf_counter() - began, bench.probe.asked() - asked
+    with arena.database() as url:
+        async with opened(url) as bench:
+            await bench.engine.start(sequence_then_wait, steps, key="resume")
+            await bench.until("waiting", 1)
+        async with opened(url, **QUIET) as bench:
+            await bench.engine.status("resume")
+            asked, began = bench.probe.asked(), time.perf_counter()
+            await bench.engine.signal("resume", "go")
+            await bench.engine.result("resume")
+            return time.perf_counter() - began, bench.probe.asked() - asked

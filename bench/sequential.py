@@ -28,18 +28,18 @@ class Sequential(NamedTuple):
 
 async def measure_round(arena: Arena, steps: int) -> Sequential:
     """One run between two rounds of raw commits."""
-    url = arena.new_url()
-    async with opened(url) as bench:
-        await (await bench.engine.start(sequence, 50)).result()
-    before = arena.limit(url, steps)
-    async with opened(url) as bench:
-        await (await bench.engine.start(sequence, 50)).result()
-        size, spent, began = arena.size(url), bench.probe.spent(), time.perf_counter()
-        await (await bench.engine.start(sequence, steps)).result()
-        rate = steps / (time.perf_counter() - began)
-        spent = bench.probe.spent().since(spent)
-    stored = arena.size(url) - size
-    after = arena.limit(url, steps)
+    with arena.database() as url:
+        async with opened(url):
+            pass  # the tables are there now
+        before = arena.limit(url, steps)
+        async with opened(url) as bench:
+            await (await bench.engine.start(sequence, 50)).result()
+            size, spent, began = arena.size(url), await bench.probe.spent(), time.perf_counter()
+            await (await bench.engine.start(sequence, steps)).result()
+            rate = steps / (time.perf_counter() - began)
+            spent = (await bench.probe.spent()).since(spent)
+        stored = arena.size(url) - size
+        after = arena.limit(url, steps)
     limit, other = (before.limit + after.limit) / 2, (before.other + after.other) / 2
     costs = spent.commits / steps, (spent.log_bytes or 0) / steps, stored / steps
     return Sequential(rate, limit, other, rate / limit, rate / other, *costs)
@@ -68,7 +68,7 @@ async def w8(arena: Arena, size: Size, report: Report) -> None:
     stored = 0.0
     for steps in size.lengths:
         report.say(f"W8 one run of {steps:,} steps")
-        rounds = [await _length(arena, steps) for _ in range(3 if steps < 10_000 else 1)]
+        rounds = [await _length(arena, steps) for _ in range(size.crowd_rounds if steps < 10_000 else 1)]
         rates[steps], stored = statistics.median(rate for rate, _ in rounds), rounds[0][1]
         report.line(f"W8  one run of {steps:,} steps, steps/s", f"{rates[steps]:,.0f}")
     # Of a few steps nearly all is the empty database.
@@ -78,10 +78,10 @@ async def w8(arena: Arena, size: Size, report: Report) -> None:
 
 
 async def _length(arena: Arena, steps: int) -> tuple[float, float]:
-    url = arena.new_url()
-    async with opened(url) as bench:
-        await (await bench.engine.start(sequence, 50)).result()
-        began = time.perf_counter()
-        await (await bench.engine.start(sequence, steps)).result()
-        took = time.perf_counter() - began
-    return steps / took, arena.size(url) / steps
+    with arena.database() as url:
+        async with opened(url) as bench:
+            await (await bench.engine.start(sequence, 50)).result()
+            began = time.perf_counter()
+            await (await bench.engine.start(sequence, steps)).result()
+            took = time.perf_counter() - began
+        return steps / took, arena.size(url) / steps

@@ -14,6 +14,7 @@ class Size:
     crowd_rounds: int = 3  # of W2
     crowd: int = 1_000
     steps_each: int = 10
+    fleets: tuple[int, ...] = (1, 2)  # worker processes
     items: int = 10_000
     starts: int = 500
     shared: int = 100
@@ -38,6 +39,7 @@ QUICK = Size(
     crowd_rounds=1,
     crowd=10,
     steps_each=2,
+    fleets=(2,),
     items=20,
     starts=5,
     shared=3,

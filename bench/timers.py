@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from bench.arenas import Arena
+from bench.arenas import Arena, opened_anew
 from bench.latency import percentiles
-from bench.probes import in_words, opened
+from bench.probes import in_words
 from bench.report import Report, at_most
 from bench.sizes import Size
 from bench.workflows import WOKE, sleeping
@@ -17,7 +17,7 @@ async def w5(arena: Arena, size: Size, report: Report) -> None:
     """How late code goes on after its timer, and how late its run ends."""
     count = size.timers
     report.say(f"W5 {count:,} timers")
-    async with opened(arena.new_url()) as bench:
+    async with opened_anew(arena) as bench:
         WOKE.clear()
         asked, busy, began = bench.probe.asked(), time.process_time(), time.perf_counter()
         handles = await bench.engine.start_many(sleeping, [Start(size.timer_seconds)] * count)
@@ -39,4 +39,4 @@ async def w5(arena: Arena, size: Size, report: Report) -> None:
     report.line("W5  CPU of the process, and of how long, s", f"{busy:.1f} / {took:.1f}")
     if arena.has_round_trips:
         report.line("W5  round trips per run", f"{asked.total() / count:.2f}")
-        report.detail(in_words(asked, count))
+        report.detail(f"in all: {in_words(asked)}")

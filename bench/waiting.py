@@ -34,22 +34,22 @@ async def w7(arena: Arena, size: Size, report: Report) -> None:
     """Memory and idle work, in a fresh process, so that nothing else is in its memory."""
     count = size.waiting
     report.say(f"W7 {count:,} waiting runs")
-    url = arena.new_url()
-    process = await run_module("bench.waiting", url, "full" if size is FULL else "quick")
-    out, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"the process with the waiting runs ended with exit code {process.returncode}")
-    idle = Waiting(*json.loads(out))
+    with arena.database() as url:
+        process = await run_module("bench.waiting", url, "full" if size is FULL else "quick")
+        out, _ = await process.communicate(b"")
+        if process.returncode:
+            raise RuntimeError(f"the process with the waiting runs ended with exit code {process.returncode}")
+        idle, stored = Waiting(*json.loads(out)), arena.size(url)
     name = f"W7  {count:,} runs waiting, bytes of memory each"
     report.timed(name, f"{idle.bytes_each:,.0f}", *at_most(idle.bytes_each, 1_000))
-    report.line("W7  bytes of database each", f"{arena.size(url) / (count + size.waiting_first):,.0f}")
+    report.line("W7  bytes of database each", f"{stored / (count + size.waiting_first):,.0f}")
     report.line("W7  CPU of the idle process, %", f"{100 * idle.cpu_idle / idle.seconds_idle:.1f}")
     asked = Counter(idle.asked_idle)
     if arena.has_round_trips:
         trips = asked.total() / idle.seconds_idle
         target = at_most(trips, arena.targets.idle_round_trips)
         report.timed("W7  round trips per second of idling", f"{trips:.2f}", *target)
-        report.detail(in_words(asked, idle.seconds_idle))
+        report.detail(f"in {idle.seconds_idle:.0f} s: {in_words(asked) or 'nothing'}")
     else:
         report.line(f"W7  statements in {idle.seconds_idle:.0f} s of idling", f"{asked.total()}")
     if idle.scanned_idle is not None:
