@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
+
+from tools.progress import Line
 
 
 def at_most(value: float, allowed: float | None, words: str = "") -> tuple[str, bool | None]:
@@ -22,7 +23,7 @@ class Report:
     def __init__(self, *, judges_times: bool = True) -> None:
         self.is_good = True
         self._judges_times = judges_times
-        self._began = time.monotonic()
+        self._progress = Line(sys.stderr)
 
     def heading(self, text: str) -> None:
         """Begin the figures of one store."""
@@ -47,10 +48,9 @@ class Report:
 
     def say(self, what: str) -> None:
         """Tell whoever watches what is being measured now."""
-        end = "" if sys.stderr.isatty() else "\n"
-        self._clear()
-        print(f"… {time.monotonic() - self._began:4.0f} s  {what}", end=end, file=sys.stderr, flush=True)
+        self._progress.tell(f"… {self._progress.seconds:4.0f} s  {what}", at_once=True)
 
     def _clear(self) -> None:
+        """A figure takes the place of what was said last."""
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr, flush=True)

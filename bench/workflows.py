@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from stepwell import Context, Workflow, step, workflow
@@ -24,6 +25,27 @@ async def sequence(ctx: Context, steps: int) -> int:
     for _ in range(steps):
         number = await ctx.step(numbered, number)
     return number
+
+
+MARKED: list[Callable[[], None]] = []  # who is told when a step of `marked` begins
+
+
+@step
+async def mark() -> None:
+    """Tell them."""
+    for tell in MARKED:
+        tell()
+
+
+@workflow
+async def marked(ctx: Context, steps: int) -> None:
+    """Some trivial steps, and then a mark so many steps after another."""
+    for _ in range(10):
+        await ctx.step(numbered, 0)
+    await ctx.step(mark.options(repeat=True))
+    for _ in range(steps - 1):
+        await ctx.step(numbered, 0)
+    await ctx.step(mark.options(repeat=True))
 
 
 @workflow
@@ -105,6 +127,7 @@ async def sleeping(ctx: Context, seconds: float) -> float:
 WORKFLOWS: list[Workflow[Any, Any]] = [
     sequence,
     sequence_then_wait,
+    marked,
     mapped,
     waiting,
     telling,
