@@ -65,6 +65,7 @@ class Worker:
         self.lease = self._new_lease()
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
+        self._lacks_room = False  # for another run, or the right to claim one
         self._looks_at = _AT_ONCE  # when the claimer looks for due runs next, if nobody wakes it
         self._is_draining = False
         self._in_doubt = False
@@ -125,6 +126,10 @@ class Worker:
             execution.leave()
 
     # --- what the facade uses: the fast path inside one process ---
+
+    def is_executing(self, run_id: RunId) -> bool:
+        """Whether a run is at work here: its end will be told by a hint."""
+        return run_id in self._executions
 
     def offer(self) -> Claimant | None:
         """A claim that a start, signal or commit may make for this worker in its own transaction."""
@@ -204,6 +209,8 @@ class Worker:
         if execution.is_leaving or not self._parking.keep(execution, revision):
             execution.close()
         self._forget(execution)
+        if is_awake:
+            self._wake.set()
 
     def left(self, execution: Execution) -> None:
         """An execution is over."""
@@ -216,7 +223,8 @@ class Worker:
             again = self._later.pop(run_id, None)
             if again is not None and again.run.epoch > execution.run.epoch:
                 self.adopt([again])
-        self._wake.set()
+        if self._lacks_room or self._is_draining:
+            self._wake.set()
 
     def doubt(self) -> None:
         """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
@@ -245,6 +253,7 @@ class Worker:
                 return PAUSE
             await self._relinquish()
         offer = self.offer()
+        self._lacks_room = offer is None
         if offer is None:
             return PAUSE
         due = await self._store.views.next_wake(offer.definitions)
