@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -30,9 +31,25 @@ class Ledger:
         text = json.dumps([kind, time.monotonic(), os.getpid(), facts], separators=(",", ":"))
         os.write(self._file, text.encode() + b"\n")
 
+    def acknowledged(self, kind: str, **facts: Any) -> None:
+        """Append a line about something that was promised to us; it is on the disk when this returns."""
+        self.note(kind, **facts)
+        os.fdatasync(self._file)
+
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
+
+
+class LedgerHandler(logging.Handler):
+    """What the engine warns of is part of the evidence: a lost lease explains a body that ran again."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(logging.WARNING)
+        self._ledger = ledger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._ledger.note("warned", level=record.levelname, text=record.getMessage())
 
 
 def read_ledger(path: Path) -> list[Line]:

@@ -16,17 +16,35 @@ _LOOK_SECONDS_MAX = 30.0
 
 
 @dataclass(slots=True)
+class Hold:
+    """A time in which nobody could take over: the database was down, or a stopped process had its write lock."""
+
+    began: float = field(default_factory=time.monotonic)
+    ended: float = float("inf")
+
+    def end(self) -> None:
+        """It is over, but for whoever has yet to notice."""
+        self.ended = time.monotonic() + 0.5
+
+
+@dataclass(slots=True)
 class Takeovers:
     """Seconds from each kill to the next claim of each of its runs, and to the next commit of any of them."""
 
     claims: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
-    # Kills that are not counted: a worker was stopped meanwhile, perhaps with the write lock in its hands, or whoever
-    # took the runs over was killed in turn before its first commit.
+    # Kills that are not counted: nobody could take over meanwhile, or whoever took the runs over was killed in turn
+    # before its first commit.
     apart: int = 0
     lost: int = 0  # runs that nobody claimed
-    pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to soon after SIGCONT
+    holds: list[Hold] = field(default_factory=list)
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
+
+    def hold(self) -> Hold:
+        """From now on, until it is ended, nobody is expected to take over."""
+        hold = Hold()
+        self.holds.append(hold)
+        return hold
 
     async def watch(self, store: Store, held: Sequence[Run], killed_at: float) -> None:
         """Look until every run of a killed worker has gone on."""
@@ -49,7 +67,7 @@ class Takeovers:
                     commit = since
                     is_direct = now is None or now.epoch == before.epoch + 1
         self.lost += len(left)
-        if any(begin < killed_at + max(claims, default=0.0) and end > killed_at for begin, end in self.pauses):
+        if any(hold.began < killed_at + max(claims, default=0.0) and hold.ended > killed_at for hold in self.holds):
             self.apart += 1
             return
         self.claims += claims
