@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from pathlib import Path
@@ -39,17 +38,6 @@ class Ledger:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
-
-
-class LedgerHandler(logging.Handler):
-    """What the engine warns of is part of the evidence: a lost lease explains a body that ran again."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(logging.WARNING)
-        self._ledger = ledger
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._ledger.note("warned", level=record.levelname, text=record.getMessage())
 
 
 def read_ledger(path: Path) -> list[Line]:

@@ -88,22 +88,22 @@ def check_zombies(evidence: Evidence) -> Iterator[str]:
     that others had taken from it by then.
     """
     for line in evidence.of("continued"):
-        pid, over = line.facts["pid"], set(line.facts["incarnations"])
-        over |= {e.incarnation for e in evidence.executions if e.pid == pid and e.cleared <= line.at}
+        pid, over = line.facts["pid"], set(line.facts.get("incarnations", ()))
+        over |= {e.incarnation for e in evidence.executions if e.pid == pid and e.cleared <= line.at and e.incarnation}
         for execution in evidence.executions:
             if execution.pid != pid or execution.incarnation not in over:
                 continue
             where = f"run {execution.run}: {execution.path} of {pid}"
             if execution.cleared > line.at:
                 yield f"{where} began {execution.cleared - line.at:.3f} s after a stop that was longer than the lease"
-            done = line.facts["taken"].get(execution.run)
+            done = line.facts.get("taken", {}).get(execution.run)
             if done is not None and execution.path not in done and execution.value in evidence.recorded:
                 yield f"{where} was recorded after a stop, and the run was another's by then"
 
 
 def runs_taken(evidence: Evidence) -> int:
     """How many runs others had when their stopped process was continued."""
-    return sum(len(line.facts["taken"]) for line in evidence.of("continued"))
+    return sum(len(line.facts.get("taken", ())) for line in evidence.of("continued"))
 
 
 def _times(found: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

@@ -28,13 +28,14 @@ from stepwell.wiring import open_store
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import CALM, LEDGER, Fleet, Member
 from tests.system.grounds import Ground, PostgresGround, SqliteGround
-from tests.system.ledger import Ledger, LedgerHandler, read_ledger
+from tests.system.ledger import Ledger, read_ledger
 from tests.system.storm_checks import violations
 from tests.system.storm_client import Client
 from tests.system.storm_options import ACTS, read_options
 from tests.system.storm_progress import Progress
 from tests.system.storm_report import print_report
-from tests.system.storm_workflows import MAKE_EFFECTS, SINKS, WORKFLOWS, relay, talk
+from tests.system.storm_worker import LedgerHandler
+from tests.system.storm_workflows import EFFECTS, MAKE_EFFECTS, SINKS, TRANSACTIONAL, WORKFLOWS, relay, talk
 from tests.system.takeovers import Takeovers
 
 T = TypeVar("T")
@@ -58,12 +59,13 @@ class Storm:
         self.takeovers = Takeovers()
         self.observed = Observed()
         self.acts = [act for act in ACTS for _ in range(getattr(options, f"{act.replace(' ', '_')}s"))]
-        self.done = dict.fromkeys(ACTS, 0)
+        self.done: dict[str, int] = dict.fromkeys(ACTS, 0)
         self.problems: list[str] = []
         self.progress = Progress(len(self.acts))
         self._store = open_store(ground.url, system_environment())
-        self._engine = Engine(self._store, workflows=WORKFLOWS, worker=False, sinks=SINKS, lifecycle=True)
-        self._client = Client(self._engine, self.ledger, self.chance, active_max=options.active)
+        workflows = (*WORKFLOWS, *TRANSACTIONAL)
+        self._engine = Engine(self._store, workflows=workflows, worker=False, sinks=SINKS, lifecycle=True)
+        self._client = Client(self._engine, self.ledger, self.chance, active_max=options.active, workflows=workflows)
         self._aside: set[asyncio.Task[None]] = set()
         self._server = asyncio.Lock()  # one thing at a time is done to the servers
 
@@ -95,7 +97,10 @@ class Storm:
         lag.cancel()
         await self._drain()
         self._tell("checking", at_once=True)
-        return await collect(self._engine, self._store, read_ledger(self.folder / LEDGER), self.observed)
+        evidence = await collect(self._engine, self._store, read_ledger(self.folder / LEDGER), self.observed)
+        rows = await self._engine.transact(lambda tx: tx.execute(f"select run, value from {EFFECTS}"))
+        evidence.effects = [(run, value) for run, value in rows]
+        return evidence
 
     def _arguments(self, number: int) -> tuple[str, ...]:
         mode = "yield" if number % 3 == 1 else "live"

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from stepwell import Engine, Handle, NotFoundError, ResultTimeout, RunCancelled, RunFailed, StepwellError, Workflow
@@ -20,11 +20,20 @@ _WAITING_FOR_SIGNALS = {talk.name: SIGNALS, relay.name: GENERATIONS}
 class Client:
     """Has at most `active_max` runs of its own under way."""
 
-    def __init__(self, engine: Engine, ledger: Ledger, chance: random.Random, *, active_max: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        chance: random.Random,
+        *,
+        active_max: int,
+        workflows: Sequence[Workflow[Job, list[str]]] = WORKFLOWS,
+    ) -> None:
         self._engine = engine
         self._ledger = ledger
         self._chance = chance
         self._active_max = active_max
+        self._workflows = workflows
         self._numbers = itertools.count(1)
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -32,7 +41,7 @@ class Client:
         """Start runs until told to stop; none while it is to be calm."""
         while not stop.is_set():
             if len(self._under_way) < self._active_max and not is_calm():
-                self._spawn(self._one(self._chance.choice(WORKFLOWS)))
+                self._spawn(self._one(self._chance.choice(self._workflows)))
             await asyncio.sleep(self._chance.expovariate(1 / every))
 
     async def finish(self) -> None:

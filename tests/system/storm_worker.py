@@ -18,12 +18,23 @@ from stepwell.errors import StoreUnavailableError
 from stepwell.replay.bodies import Body
 from stepwell.worker.execution import Execution
 from tests.system.fleet import CALM, LEDGER, mark_of
-from tests.system.ledger import Ledger, LedgerHandler
+from tests.system.ledger import Ledger
 from tests.system.storm_client import Client
-from tests.system.storm_workflows import SINKS, WORKFLOWS, use_ledger
+from tests.system.storm_workflows import SINKS, TRANSACTIONAL, WORKFLOWS, use_ledger
 
 STALLS_MAX = 1_000  # the storm kills at random: nothing in here is poison
 _PAUSE_SECONDS = 0.2
+
+
+class LedgerHandler(logging.Handler):
+    """What the engine warns of is part of the evidence: a lost lease explains a body that ran again."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(logging.WARNING)
+        self._ledger = ledger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._ledger.note("warned", level=record.levelname, text=record.getMessage())
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -68,10 +79,11 @@ async def serve(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event
         runs_max=options.runs_max,
         name=f"storm-{os.getpid()}",
     )
+    workflows = (*WORKFLOWS, *TRANSACTIONAL)
     async with Engine(
-        options.url, workflows=WORKFLOWS, settings=settings, environment=environment, sinks=SINKS, lifecycle=True
+        options.url, workflows=workflows, settings=settings, environment=environment, sinks=SINKS, lifecycle=True
     ) as engine:
-        client = Client(engine, ledger, random.Random(), active_max=options.starts)
+        client = Client(engine, ledger, random.Random(), active_max=options.starts, workflows=workflows)
         calm = folder / CALM
         busy: asyncio.Task[Any] | None = None
         if options.starts:

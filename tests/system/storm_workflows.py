@@ -243,4 +243,5 @@ async def ticker(ctx: Context, job: Job) -> list[str]:
     return await ctx.loop("ticks", tick, [1, job.given], trim_every=3, keep=2)
 
 
-WORKFLOWS: tuple[Workflow[Job, list[str]], ...] = (chain, spread, naps, talk, relay, family, saga, tally, ticker)
+WORKFLOWS: tuple[Workflow[Job, list[str]], ...] = (chain, spread, naps, talk, relay, family, saga, ticker)
+TRANSACTIONAL = (tally,)  # these need a table of their own
