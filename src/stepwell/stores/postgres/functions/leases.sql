@@ -119,7 +119,8 @@ create function {f}.dead_owners(p_now bigint) returns setof bigint language sql 
 $$;
 
 -- Take runs from owners without a live lease. Those that stalled too often are only named, with what a failure says of them:
--- [freed, [[run_id, epoch, stalls, path, own failure], ...]].
+-- [freed, [[run_id, epoch, stalls, path, own failure], ...]]. A run that a transactional step has in its hands is left for the
+-- next time, with its owner's row: that process may be stopped for long, and nobody else's runs shall wait for it.
 create function {f}.rescue(p_now bigint, p_seen bigint, p_stalls_max bigint) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -134,7 +135,7 @@ begin
             from {t}.runs as run join {t}.heads as h on h.run = run.id
             where run.owner = v_owner
             order by run.id
-            for no key update
+            for no key update skip locked
         loop
             if r.stalls + 1 < p_stalls_max then
                 perform {f}.free(v_now, r.id, r.run_id);
@@ -150,7 +151,8 @@ begin
     end loop;
     for v_owner in select id from {t}.workers where lease_until <= v_now order by id for update skip locked loop
         perform {f}.free_taken(v_now, v_owner);
-        delete from {t}.workers where id = v_owner;
+        delete from {t}.workers as w
+        where w.id = v_owner and not exists (select 1 from {t}.runs as run where run.owner = w.id);
     end loop;
     return {f}.answer(v_now, '[' || to_json(v_freed)::text || ',[' || array_to_string(v_poison, ',') || ']]');
 end $$;
