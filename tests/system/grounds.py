@@ -8,6 +8,7 @@ from typing import Any, LiteralString, Protocol
 
 import apsw
 import psycopg
+from psycopg import sql
 
 from tests.servers.databases import database_name
 from tests.servers.postgres import PostgresServer, multi_host_url
@@ -180,15 +181,14 @@ class PostgresGround:
         """Of every table, the number of rows and a hash of all of them."""
         with psycopg.connect(server.url(self._database), autocommit=True) as connection:
             names = connection.execute(
-                "select schemaname || '.' || tablename from pg_tables where schemaname in ('stepwell', 'public')"
+                "select schemaname, tablename from pg_tables where schemaname in ('stepwell', 'public')"
             ).fetchall()
-            found = {}
-            for (name,) in names:
-                row = connection.execute(
-                    f"select count(*), md5(string_agg(md5(t::text), '' order by t::text)) from {name} as t"
-                ).fetchone()
+            count = sql.SQL("select count(*), md5(string_agg(md5(t::text), '' order by t::text)) from {} as t")
+            found: dict[str, tuple[Any, ...]] = {}
+            for name in names:
+                row = connection.execute(count.format(sql.Identifier(*name))).fetchone()
                 assert row is not None
-                found[str(name)] = row
+                found[".".join(name)] = row
             return found
 
 

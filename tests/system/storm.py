@@ -250,8 +250,7 @@ class Storm:
         limit, worst = self.options.takeover, self.takeovers.worst()
         if limit is None:
             limit = self.options.lease + 2.0 + self.takeovers.lag
-        problems = [f"{self.takeovers.lost} runs of killed workers were never claimed"] if self.takeovers.lost else []
-        return problems + ([f"p99 is {worst:.2f} s, above {limit:.2f} s"] if worst > limit else [])
+        return self.takeovers.lost + ([f"p99 is {worst:.2f} s, above {limit:.2f} s"] if worst > limit else [])
 
     # --- small things ---
 

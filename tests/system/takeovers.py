@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.runs import Run
+from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 
 _LOOK_SECONDS = 0.02
@@ -36,7 +37,7 @@ class Takeovers:
     # Kills that are not counted: nobody could take over meanwhile, or whoever took the runs over was killed in turn
     # before its first commit.
     apart: int = 0
-    lost: int = 0  # runs that nobody claimed
+    lost: list[str] = field(default_factory=list)  # runs that nobody claimed
     holds: list[Hold] = field(default_factory=list)
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
 
@@ -52,7 +53,8 @@ class Takeovers:
         claims: list[float] = []
         commit: float | None = None
         is_direct = False  # whether who claimed it first also made the first commit
-        while (left or commit is None) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
+        found: Sequence[Run | None] = held
+        while (left or (claims and commit is None)) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 found = await store.views.find_many([run.run_id for run in held])
@@ -63,10 +65,19 @@ class Takeovers:
                 is_taken = now is None or now.epoch > before.epoch
                 if is_taken and left.pop(before.run_id, None) is not None:
                     claims.append(since)
-                if commit is None and (now is None or now.revision > before.revision or now.ended_at is not None):
+                elif now is not None and (now.status is RunStatus.WAITING or now.ended_at is not None):
+                    # The last commit of the dead was on its way to the server: there is nothing to take over.
+                    left.pop(before.run_id, None)
+                has_gone_on = now is None or now.revision > before.revision or now.ended_at is not None
+                if commit is None and is_taken and has_gone_on:
                     commit = since
                     is_direct = now is None or now.epoch == before.epoch + 1
-        self.lost += len(left)
+        self.lost += [
+            f"run {before.run_id} of a killed worker was never claimed: {before.status.value}, epoch {before.epoch} "
+            f"before, {now.status.value}, epoch {now.epoch}, owner {now.owner} now"
+            for before, now in zip(held, found, strict=True)
+            if before.run_id in left and now is not None
+        ]
         if any(hold.began < killed_at + max(claims, default=0.0) and hold.ended > killed_at for hold in self.holds):
             self.apart += 1
             return
