@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
 import pytest_asyncio
 
@@ -44,15 +43,10 @@ class Held:
         return self.commit._replace(entries=(step(1, place(0))._replace(at=now),))
 
 
-@pytest.fixture
-def url() -> str:
-    return cleared_url()
-
-
 @pytest_asyncio.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
+async def store() -> AsyncIterator[PostgresStore]:
     # The server's own clock: a told one is written down by every call, which would hold up everybody else.
-    store = PostgresStore(system_environment(), url)
+    store = PostgresStore(system_environment(), cleared_url())
     await store.open()
     await store.transactions.run(lambda tx: tx.execute("create table coins (n int)"))
     yield store
@@ -84,26 +78,7 @@ async def test_one_run_in_a_held_transaction_does_not_keep_the_others_from_their
     freed_later = await store.runs.rescue(stalls_max=5)
 
     assert (freed, is_found_again, freed_later) == (["r2"], True, ["r1"])
-    # Nobody had taken the run, so what was written in it counts, once.
-    assert performed.applied is not None
-    assert performed.applied.verdict is Verdict.APPLIED
-    assert await coins(store) == 1
-    assert await store.views.list_workers() == []
-
-
-async def test_an_author_s_rows_are_not_kept_if_the_worker_is_gone_when_they_are_to_be_committed(
-    store: PostgresStore, url: str
-) -> None:
-    [turn] = await begin(store, "r1")
-    work = Held(turn.next())
-    performing = asyncio.ensure_future(store.transactions.perform(work.commit, work, is_blocking=True))
-    await asyncio.to_thread(work.begun.wait)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("delete from stepwell.workers")
-
-    work.let_go.set()
-    performed = await performing
-
+    # Its lease is over: neither the record nor the rows of the body are kept.
     assert performed.applied is not None
     assert performed.applied.verdict is Verdict.FENCED
     assert await coins(store) == 0
