@@ -48,15 +48,15 @@ class Repeats:
         """Why its result was not kept; None if there is no reason."""
         if self.was_in_flight(execution):
             return "kill"
-        if any(at >= execution.began for at in self._stops.get(execution.pid, ())):
+        if any(at >= execution.cleared for at in self._stops.get(execution.pid, ())):
             return "stop"
-        lost = next((at for at in self._stalls.get(execution.pid, ()) if at >= execution.began), None)
+        lost = next((at for at in self._stalls.get(execution.pid, ()) if at >= execution.cleared), None)
         if lost is None and execution.run not in self.deaths.get(execution.pid, {execution.run: ()}):
             # It had lost the run before it was killed, so it had stalled, and did not live to say so.
             lost = self._killed[execution.pid]
         if lost is None:
             return None
-        is_cut_off = any(down <= lost and up >= execution.began for down, up in self._outages)
+        is_cut_off = any(down <= lost and up >= execution.cleared for down, up in self._outages)
         return "outage" if is_cut_off else "stall"
 
     def counts(self) -> Counter[str]:

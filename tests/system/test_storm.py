@@ -37,7 +37,8 @@ def test_a_hundred_kills_lose_no_acknowledged_result_and_commit_nothing_twice() 
 @pytest.mark.timeout(300)
 def test_neither_kills_of_the_server_nor_a_promotion_lose_an_acknowledged_result() -> None:
     counts = ("--kills", "15", "--stops", "4", "--terms", "1", "--server-kills", "2", "--promotions", "1")
-    figures = storm("--store", "postgres", *counts, "--seconds", "12", "--active", "20", seconds_max=280)
+    load = ("--workers", "3", "--active", "12", "--seconds", "10")
+    figures = storm("--store", "postgres", *counts, *load, seconds_max=280)
 
     assert [figures[name] for name in ("kills", "stops", "server kills", "promotions")] == [15, 4, 2, 1]
     assert [figures[name] for name in ("lost acks", "double commits", "orphans", "zombies")] == [0, 0, 0, 0]
