@@ -14,6 +14,7 @@ from stepwell.errors import (
     StoreFullError,
     StoreNotWritableError,
     StoreUnavailableError,
+    TransactionError,
 )
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun, OnConflict
@@ -103,6 +104,13 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
         case "25006":
             # A standby, or a primary that is being stopped: another host of the DSN may be the one that writes.
             return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+        case "25P03":
+            return TransactionError(
+                "a transaction stood still for too long, and the server ended it",
+                where=where,
+                why="meanwhile its run, and every row that it wrote, are kept from all others",
+                fix="do what takes time in a step before, and hand its result over",
+            )
         case "42501":
             return StoreNotWritableError(
                 f"this role may not use {where}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
+import psycopg
+
 from stepwell.clock import Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
@@ -22,7 +24,7 @@ from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.blobs import PostgresBlobs
 from stepwell.stores.postgres.callers import Caller, PooledCaller
 from stepwell.stores.postgres.commits import apply
-from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.connecting import open_connection, refused
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.migrating import check_server, prepare
 from stepwell.stores.postgres.transactions import PostgresTransactions
@@ -79,6 +81,8 @@ class PostgresStore:
         try:
             check_server(connection, self.address.where)
             self.transactions.identity = prepare(connection, self.address.schema, self.address.where).identity
+        except psycopg.Error as error:
+            raise refused(error, self.address.where) from error
         finally:
             connection.close()
 

@@ -10,7 +10,7 @@ from psycopg import pq
 
 from stepwell.clock import Instant
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
-from stepwell.model.commits import Commit
+from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
@@ -26,6 +26,8 @@ from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
 _CONFLICTS_MAX = 20
+# A process that is stopped, or whose machine is gone, keeps its run from everybody for no longer than this.
+_IDLE_SECONDS = 30.0
 
 
 class PostgresTransactions:
@@ -71,7 +73,8 @@ class PostgresTransactions:
         raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
-        line.execute_now("begin")
+        idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
+        line.execute_now(f"begin; {idle}")
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
@@ -84,7 +87,11 @@ class PostgresTransactions:
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
             line.execute_now("rollback")
             return Performed(error=error), ()
+        _hear_out(line, self._address.where)
         (_, [applied]), hints = self._call(line, calls.APPLY, None, [calls.commit_out(full)], None)
+        if applied.verdict is not Verdict.APPLIED:
+            line.execute_now("rollback")
+            return Performed(applied), ()
         _commit(line, self._address.where)
         return Performed(applied, full), hints
 
@@ -154,6 +161,17 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise psycopg.errors.error_from_result(result)
     return result
+
+
+def _hear_out(line: Line, where: str) -> None:
+    """Raise what the server said while nobody asked it anything: why it ended the session, for one."""
+    if line.is_silent():
+        return
+    connection: Any = line.connection
+    try:
+        connection.execute("select 1")
+    except psycopg.Error as error:
+        raise translate(error, where) from error
 
 
 def _commit(line: Line, where: str) -> None:

@@ -267,7 +267,9 @@ declare
     v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     return (
-        exists (select 1 from {t}.workers where lease_until <= v_now) or exists (select 1 from {f}.dead_owners(v_now))
+        exists (select 1 from {t}.workers where lease_until <= v_now)
+        or exists (select 1 from {f}.dead_owners(v_now))
+        or exists (select 1 from {f}.dead_takers(v_now))
     )::text;
 end $$;
 
