@@ -21,6 +21,8 @@ from stepwell.replay.definition import Registry, Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
+from stepwell.stores.base.diagnosis import Diagnosis
+from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.base.store import Store
 from stepwell.worker.worker import Worker
 
@@ -121,6 +123,45 @@ def open_store(url: str, environment: Environment, *, may_create: bool = True) -
             with _driver():
                 from stepwell.stores.postgres.store import PostgresStore
             return PostgresStore(environment, url, may_create=may_create)
+
+
+def migrate(url: str, *, is_plan: bool = False) -> Migrated:
+    """Create or migrate what the store of a URL needs, or only say what that would do. Blocks."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.migrating import migrate as migrate_file
+
+            return migrate_file(sqlite_file(url), is_plan=is_plan)
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.migrating import migrate as migrate_database
+            return migrate_database(url, is_plan=is_plan)
+
+
+def diagnose(url: str, environment: Environment) -> Diagnosis:
+    """The store of a URL, to be examined."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
+
+            return SqliteDiagnosis(environment, sqlite_file(url))
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
+            return PostgresDiagnosis(environment, url)
+
+
+def _without_life(url: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"there is nothing to look at behind {url!r}",
+        where="url",
+        why="a store in memory begins and ends with the process that opens it",
+        fix='name a database: "sqlite:///shop.db" or "postgresql://user@host/database"',
+    )
 
 
 def spell_url(url: str) -> str:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -21,7 +20,8 @@ from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.migrating import prepare
 from stepwell.stores.postgres.urls import parse_address
 from tests.edges.conftest import APP, Cli
-from tests.servers.databases import DatabaseServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.urls import as_user
 
 SECRET = "5ecret-canary"
 LOOKING: tuple[list[str], ...] = (["ls"], ["show", "x"], ["cancel", "x", "--reason", "r"], ["signal", "x", "go"])
@@ -33,6 +33,13 @@ def _no_personal_connections(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of our own: roles are made in it, and it lets everybody in."""
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
 @pytest.fixture
 def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -40,10 +47,8 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def with_password(url: str) -> str:
-    """The same URL with a password; the servers of tests do not ask for one."""
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}:{SECRET}@{host}"))
+    """The same URL with a password, which the server does not ask for."""
+    return as_user(url, password=SECRET)
 
 
 def schemas(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
@@ -119,15 +124,14 @@ def test_a_port_where_nobody_answers(cli: Cli) -> None:
         check(cli, f"postgresql://ann:{SECRET}@127.0.0.1:{bound.getsockname()[1]}/shop", "SW601", 6)
 
 
-def test_a_database_that_is_not_there(cli: Cli, postgres: DatabaseServer) -> None:
+def test_a_database_that_is_not_there(cli: Cli, postgres: PostgresServer) -> None:
     error = check(cli, with_password(postgres.url("nowhere")), "SW614", 6)
 
     assert "createdb" in error["fix"]
 
 
 def test_a_user_that_is_not_there(cli: Cli, postgres_url: str) -> None:
-    parts = urlsplit(postgres_url)
-    url = urlunsplit(parts._replace(netloc=f"nobody_here:{SECRET}@{parts.netloc.rpartition('@')[2]}"))
+    url = as_user(postgres_url, "nobody_here", SECRET)
 
     check(cli, url, "SW614", 6)
 
@@ -192,8 +196,7 @@ def test_rights_that_are_missing_are_named(cli: Cli, postgres_url: str, admin: p
     ready(postgres_url)
     name = f"weak_{os.getpid()}"
     admin.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
-    parts = urlsplit(postgres_url)
-    url = urlunsplit(parts._replace(netloc=f"{name}:{SECRET}@{parts.netloc.rpartition('@')[2]}"))
+    url = as_user(postgres_url, name, SECRET)
     try:
         error = check(cli, url, "SW613", 6)
     finally:
@@ -237,7 +240,7 @@ def test_a_driver_that_is_not_installed(broken: str) -> None:
     assert SECRET not in done.stderr
 
 
-def test_the_traceback_that_was_asked_for_has_no_password(cli: Cli, postgres: DatabaseServer) -> None:
+def test_the_traceback_that_was_asked_for_has_no_password(cli: Cli, postgres: PostgresServer) -> None:
     said = cli("ls", "--db", with_password(postgres.url("nowhere")), "--debug")
 
     assert "Traceback" in said.err
@@ -266,6 +269,5 @@ def test_a_worker_says_where_it_works_without_the_password(postgres_url: str) ->
         worker.terminate()
         out, err = worker.communicate(timeout=60)
 
-    parts = urlsplit(postgres_url)
-    assert body["db"] == f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    assert body["db"] == f"postgresql://{postgres_url.rpartition('@')[2]}"
     assert SECRET not in out + err

@@ -21,6 +21,7 @@ from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
 _LOCK_TIMEOUT = "10s"
+_PREPARED_AFTER = 5  # an author's own statement, when it was used so often
 # Who answers, and how it keeps transactions apart by itself.
 _LOOK_AROUND = "select pg_backend_pid(), current_setting('default_transaction_isolation')"
 
@@ -94,8 +95,7 @@ def _line(
 ) -> Line:
     line = Line(connection, address.schema, address.where)
     line.prepares = not is_pooled
-    if is_pooled:
-        connection.prepare_threshold = None  # of authors' own statements
+    connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
     return line
 
 

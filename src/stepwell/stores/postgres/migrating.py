@@ -9,8 +9,11 @@ from psycopg.rows import TupleRow
 
 from stepwell.errors import ForeignFileError, SchemaMissingError, StoreAccessError, StoreNotWritableError
 from stepwell.ids import random_bytes
+from stepwell.stores.base.migrations import Migrated
+from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.faults import in_words
 from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, functions_schema, quoted, render
+from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.migrations import pending_migrations
 
 Connection = psycopg.Connection[TupleRow]
@@ -94,6 +97,19 @@ def prepare(connection: Connection, schema: str, where: str) -> Found:
     return look(connection, schema, where)
 
 
+def migrate(url: str, *, is_plan: bool) -> Migrated:
+    """`prepare` the database of a URL, or only say what that would do."""
+    address = parse_address(url)
+    with open_connection(address) as connection:
+        check_server(connection, address.where)
+        found = look(connection, address.schema, address.where)
+        describe_missing(found, address.where)  # raises for a newer one
+        if not is_plan:
+            prepare(connection, address.schema, address.where)
+    functions = "" if found.has_functions else functions_schema(address.schema)
+    return Migrated(address.where, found.version, MIGRATIONS[-1].number, functions)
+
+
 def check_server(connection: Connection, where: str) -> None:
     """Raise `StoreAccessError` for a server that is too old."""
     if connection.info.server_version < _NEEDED:
@@ -115,7 +131,9 @@ def _look(connection: Connection, schema: str, where: str) -> Found:
     if not has_meta:
         raise _foreign(schema, where, "it has tables, and none of them is stepwell's")
     try:
-        values: dict[Any, Any] = dict(connection.execute(f"select name, value from {quoted(schema)}.meta".encode()).fetchall())
+        values: dict[Any, Any] = dict(
+            connection.execute(f"select name, value from {quoted(schema)}.meta".encode()).fetchall()
+        )
         return Found(int(values["schema"]), bool(has_functions), int(values["identity"]))
     except psycopg.errors.InsufficientPrivilege:
         raise

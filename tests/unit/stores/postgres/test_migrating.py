@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, LiteralString
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -36,7 +36,8 @@ from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import MIGRATIONS, functions_schema
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.migrations import Migration
-from tests.servers.databases import DatabaseServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.urls import as_user
 
 NEWEST = MIGRATIONS[-1].number
 RACERS = 8
@@ -52,6 +53,13 @@ async def greet(ctx: Context, name: str) -> str:
     return await ctx.step(say, name)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of our own: roles are made in it, and it lets everybody in."""
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
 @pytest.fixture
 def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -59,16 +67,12 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def role(postgres: DatabaseServer, postgres_url: str) -> Iterator[str]:
+def role(admin: psycopg.Connection[Any], postgres_url: str) -> Iterator[str]:
     """The URL of the same database for a role that may do nothing but connect."""
-    name = f"weak_{threading.get_ident()}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
-    parts = urlsplit(postgres_url)
-    yield urlunsplit(parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}"))
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(name)))
-        connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+    admin.execute("create role weak login")
+    yield as_user(postgres_url, "weak")
+    admin.execute("drop owned by weak")
+    admin.execute("drop role weak")
 
 
 def ready(url: str) -> Found:
@@ -199,24 +203,33 @@ async def _open_inline(url: str) -> PostgresStore:
 async def test_another_release_puts_its_functions_beside_ours_and_both_work(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What it does is to be seen: a reader of the other release finds no workers.
+    old = "from {t}.workers\n$$;"
+    assert texts.FUNCTIONS.count(old) == 1
+
+    @contextmanager
+    def another_release() -> Iterator[None]:
+        with monkeypatch.context() as other:
+            other.setattr(texts, "DIGEST", "0123456789")
+            other.setattr(migrating, "FUNCTIONS", texts.FUNCTIONS.replace(old, "from {t}.workers where false\n$$;"))
+            yield
+
     ours = await _open_inline(postgres_url)
-    with monkeypatch.context() as other:
-        other.setattr(texts, "DIGEST", "0123456789")
-        # What it does is to be seen: a reader of the other release would find no workers.
-        old = "from {t}.workers\n$$;"
-        assert texts.FUNCTIONS.count(old) == 1
-        other.setattr(migrating, "FUNCTIONS", texts.FUNCTIONS.replace(old, "from {t}.workers where false\n$$;"))
+    with another_release():
         theirs = await _open_inline(postgres_url)
     found = admin.execute("select nspname from pg_namespace where nspname ~ '^stepwell_[0-9a-f]{10}$'").fetchall()
     assert {name for (name,) in found} == {functions_schema("stepwell"), "stepwell_0123456789"}
 
     await ours.runs.create([new_run("r1")])
-    await theirs.runs.create([new_run("r2")])
-    worker = await theirs.workers.register(NewWorker(Incarnation("w1"), "w", int(SECOND), ("flow@1",)))
+    with another_release():
+        await theirs.runs.create([new_run("r2")])
+        worker = await theirs.workers.register(NewWorker(Incarnation("w1"), "w", SECOND, ("flow@1",)))
     claimant = Claimant(worker.incarnation, 10, ("flow@1",))
     assert [claimed.run.run_id for claimed in await ours.runs.claim(claimant)] == ["r1", "r2"]
-    assert [run.run_id for run in await theirs.views.list_runs(RunFilter(), limit=9)] == ["r2", "r1"]
-    assert (len(await ours.views.list_workers()), len(await theirs.views.list_workers())) == (1, 0)
+    assert len(await ours.views.list_workers()) == 1
+    with another_release():
+        assert [run.run_id for run in await theirs.views.list_runs(RunFilter(), limit=9)] == ["r2", "r1"]
+        assert await theirs.views.list_workers() == []
     await ours.close()
     await theirs.close()
 
@@ -348,21 +361,17 @@ async def test_a_role_that_may_not_create_is_told_what_to_do(
     assert objects(admin) == before
 
 
-Grant = Callable[[psycopg.Connection[Any], sql.Identifier], None]
+Grant = Callable[[psycopg.Connection[Any]], object]
 
 
 def _usage(schema: str) -> Grant:
-    def grant(connection: psycopg.Connection[Any], role: sql.Identifier) -> None:
-        connection.execute(sql.SQL("grant usage on schema {} to {}").format(sql.Identifier(schema), role))
-
-    return grant
+    statement = sql.SQL("grant usage on schema {} to weak").format(sql.Identifier(schema))
+    return lambda connection: connection.execute(statement)
 
 
 def _tables(rights: LiteralString) -> Grant:
-    def grant(connection: psycopg.Connection[Any], role: sql.Identifier) -> None:
-        connection.execute(sql.SQL("grant {} on all tables in schema stepwell to {}").format(sql.SQL(rights), role))
-
-    return grant
+    statement = sql.SQL("grant {} on all tables in schema stepwell to weak").format(sql.SQL(rights))
+    return lambda connection: connection.execute(statement)
 
 
 @pytest.mark.parametrize(
@@ -383,10 +392,8 @@ async def test_each_right_that_is_missing_is_named(
     may_create: bool,
 ) -> None:
     ready(postgres_url)
-    name = urlsplit(role).username
-    assert name is not None
     for grant in grants:
-        grant(admin, sql.Identifier(name))
+        grant(admin)
     before = objects(admin)
 
     error = await refusal(role, may_create=may_create)
@@ -401,10 +408,8 @@ async def test_a_right_that_is_missing_later_is_named_when_it_is_needed(
     role: str, postgres_url: str, admin: psycopg.Connection[Any]
 ) -> None:
     ready(postgres_url)
-    name = urlsplit(role).username
-    assert name is not None
     for grant in (_usage("stepwell"), _usage(functions_schema("stepwell")), _tables("select")):
-        grant(admin, sql.Identifier(name))
+        grant(admin)
 
     async with Engine(role, workflows=[greet], worker=False) as engine:
         assert await engine.list_runs() == []
@@ -418,10 +423,8 @@ async def test_a_role_that_may_not_install_the_functions_of_its_release_is_told_
     role: str, postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
-    name = urlsplit(role).username
-    assert name is not None
     for grant in (_usage("stepwell"), _tables("select, insert, update, delete")):
-        grant(admin, sql.Identifier(name))
+        grant(admin)
     before = objects(admin)
     monkeypatch.setattr(texts, "DIGEST", "0123456789")
 
@@ -437,10 +440,8 @@ async def test_a_role_that_may_not_migrate_is_told_what_to_do(
     role: str, postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
-    name = urlsplit(role).username
-    assert name is not None
     for grant in (_usage("stepwell"), _usage(functions_schema("stepwell")), _tables("select, insert, update, delete")):
-        grant(admin, sql.Identifier(name))
+        grant(admin)
     before = objects(admin)
     monkeypatch.setattr(
         migrating, "MIGRATIONS", (*MIGRATIONS, Migration(NEWEST + 1, "more", "create table {t}.more (n int)"))
