@@ -46,7 +46,7 @@ where p.pronamespace = to_regnamespace(%(functions)s) and not has_function_privi
 order by 1;
 
 -- name: workers
-select name, lease_until > {f}.read_clock(null, 0) from {t}.workers order by started_at, id;
+select name, lease_until > (select {f}.look_at_clock(null, 0)) from {t}.workers order by started_at, id;
 
 -- name: has_unfinished
 select exists (
@@ -55,7 +55,7 @@ select exists (
 
 -- name: stranded
 select count(*)
-from {f}.dead_owners({f}.read_clock(null, 0)) as dead (owner)
+from {f}.dead_owners({f}.look_at_clock(null, 0)) as dead (owner)
 join {t}.runs as r on r.owner = dead.owner;
 
 -- name: orphans
@@ -63,12 +63,14 @@ select {f}.orphans(null, 0);
 
 -- name: backlog
 -- One range of the index for each definition, and no more of it than is counted.
-select count(*), coalesce(max({f}.read_clock(null, 0) - due.wake_at), 0)
-from {t}.definitions as d
+with clock as materialized (select {f}.look_at_clock(null, 0) as now)
+select count(*), coalesce(max(clock.now - due.wake_at), 0)
+from clock
+cross join {t}.definitions as d
 cross join lateral (
     select r.wake_at
     from {t}.runs as r
-    where r.definition = d.id and r.wake_at is not null and r.wake_at <= {f}.read_clock(null, 0)
+    where r.definition = d.id and r.wake_at is not null and r.wake_at <= clock.now
     order by r.wake_at
     limit %(limit)s
 ) as due;
