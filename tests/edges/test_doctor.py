@@ -36,13 +36,14 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "durability",
         "library",
         "integrity",
+        "seal",
         "stranded",
         "orphans",
         "backlog",
     ]
     assert [line.split()[1] for line in lines if line.startswith("⚠")] == ["workers"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "1 warning in 11 checks."
+    assert lines[-1] == "1 warning in 12 checks."
 
 
 def test_a_warning_is_a_problem_only_if_that_is_asked_for(cli: Cli, db: Shop) -> None:
@@ -54,9 +55,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
     body = cli("doctor", "--db", db.url, "-o", "json").json
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
-    assert [set(finding) for finding in body["findings"]] == [{"check", "verdict", "found", "why", "fix"}] * 11
+    assert [set(finding) for finding in body["findings"]] == [{"check", "verdict", "found", "why", "fix"}] * 12
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 12
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:

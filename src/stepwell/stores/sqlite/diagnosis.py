@@ -25,6 +25,7 @@ from stepwell.stores.base.diagnosis import (
     met,
     warning,
 )
+from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, open_reader
 from stepwell.stores.sqlite.faults import translated
 from stepwell.stores.sqlite.texts import MIGRATIONS
@@ -49,7 +50,7 @@ class Patient:
     @property
     def now(self) -> Instant:
         """The store's clock."""
-        floor = row_of(self.connection, "meta.floor")
+        floor = row_of(self.connection, "meta.heed")
         return Instant(max(self.clock.now(), floor[0] if floor else 0))
 
 
@@ -188,6 +189,15 @@ def check_integrity(patient: Patient) -> Finding:
     )
 
 
+def check_seal(patient: Patient) -> Finding:
+    """Whether it takes writes: one that was moved does not."""
+    row = row_of(patient.connection, "meta.heed")
+    if row is None or row[1] is None:
+        return fine("seal", "it is open for writes")
+    _, transfer_id, kind, peer, at = row
+    return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+
+
 def check_workers(patient: Patient) -> Finding:
     """Whether anybody works."""
     now = patient.now
@@ -223,6 +233,7 @@ _THE_TABLES = (
     check_durability,
     check_library,
     check_integrity,
+    check_seal,
     check_workers,
     check_stranded,
     check_orphans,

@@ -30,6 +30,7 @@ from stepwell.conformance.scene import (
 from stepwell.environment import system_environment
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.commits import Park
+from stepwell.model.locations import Location
 from stepwell.model.outbox import Emit
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
@@ -151,10 +152,10 @@ async def live(store: PostgresStore, n: int) -> None:
     await runs.load([first.run_id, second.run_id])
     await runs.inbox(first.run_id)
     await first.record("charge")  # a name and an entry
-    await first.commit(entries=(step(2, place(0) + b"\x11\x01"),))  # an entry alone
+    await first.commit(entries=(step(2, Location(place(0) + b"\x11\x01")),))  # an entry alone
     await second.record("charge")
     await runs.apply(
-        [first.next(entries=(step(3, place(0) + b"\x11\x02"),)), second.next(entries=(step(2, place(1)),))]
+        [first.next(entries=(step(3, Location(place(0) + b"\x11\x02")),)), second.next(entries=(step(2, place(1)),))]
     )
     first.number, second.number = first.number + 1, second.number + 1
     await scene.send(f"signal-{n}", first.run_id)

@@ -28,6 +28,7 @@ EVERYTHING = [
     "durability",
     "library",
     "integrity",
+    "seal",
     "workers",
     "stranded",
     "orphans",
@@ -142,6 +143,15 @@ def test_a_damaged_file_fails(environment: Environment, path: Path) -> None:
 
     assert worst(found.values()) is Verdict.FAIL
     assert found["integrity"].verdict is Verdict.FAIL
+
+
+async def test_a_file_that_was_moved_fails_with_where_it_is_now(environment: Environment, path: Path) -> None:
+    execute(path, "insert into stepwell_seals values (1, 't1', 'left', 'postgresql://db/shop', 1)")
+    found = examine(environment, path)["seal"]
+
+    assert found.verdict is Verdict.FAIL
+    assert found.found == "SW630 this database has been moved to postgresql://db/shop"
+    assert "--db postgresql://db/shop" in found.fix
 
 
 async def test_workers_stranded_runs_orphans_and_the_backlog_are_found(environment: Environment, path: Path) -> None:
