@@ -422,6 +422,7 @@ def test_a_rehearsal_leaves_the_source_open_and_the_copy_closed(cli: Cli, errand
         ("postgresql://ann:p%40ss@[::1]/shop?sslmode=require", "postgresql://ann@[::1]/shop?sslmode=require"),
         ("postgresql://db/shop?password=s3cret&sslPassword=x&schema=a", "postgresql://db/shop?schema=a"),
         ("postgresql://:s3cret@db/shop", "postgresql://db/shop"),
+        ("postgresql://db/shop?schema=a&listen=postgresql%3A//ann%3As3cret%40db/shop", "postgresql://db/shop?schema=a"),
         ("sqlite:////tmp/a%20b.db", "sqlite:////tmp/a%20b.db"),
     ],
 )

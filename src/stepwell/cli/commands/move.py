@@ -143,7 +143,8 @@ def address(url: str) -> str:
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     user = login.partition(":")[0]
-    query = urlencode([(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower()])
+    shown = [(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower() and name != "listen"]
+    query = urlencode(shown)
     return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, query, ""))
 
 

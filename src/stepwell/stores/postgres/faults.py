@@ -113,10 +113,11 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
             )
         case "42501":
             return StoreNotWritableError(
-                f"this role may not use {where}",
+                f"this role has not the rights that it needs in {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
-                fix="grant the rights that docs/postgres.md lists, or connect as the role that migrated",
+                fix="grant what docs/postgres.md lists, or connect as the role that migrated; `stepwell doctor` says "
+                "what is missing",
             )
         case "42P01" | "42883" | "3F000" | "42703":
             return StoreError(
@@ -134,6 +135,21 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 why=f"PostgreSQL's state is {state}",
                 fix="look at the server's log; asking again would be refused again",
             )
+
+
+def in_words(error: psycopg.Error, where: str) -> StepwellError:
+    """`translate` for whoever only looks or prepares: what would mean that the caller asks again is an error there."""
+    found = translate(error, where)
+    return (
+        found
+        if isinstance(found, StepwellError)
+        else StoreError(
+            f"{where} refuses what it was asked: {found}",
+            where=where,
+            why=f"PostgreSQL's state is {error.sqlstate}",
+            fix="try again; if that does not help look at the server's log",
+        )
+    )
 
 
 def unavailable(where: str, words: str) -> StoreUnavailableError:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from stepwell.environment import Environment
-from stepwell.errors import StoreError
+from stepwell.errors import StepwellError, StoreError
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
 from stepwell.stores.postgres.calls import NOTIFY
@@ -48,7 +48,7 @@ class PostgresWakeups(Hub):
     def __init__(self, database: PostgresDatabase, address: Address, environment: Environment) -> None:
         super().__init__()
         self._database = database
-        self._address = address._replace(conninfo=address.listen_conninfo)
+        self._address = address._replace(conninfo=address.listen_conninfo, isolation=None)
         self._environment = environment
         self._name = environment.ids.uuid()  # by which our own messages are known
         self._hello = _ENCODE((self._name, ())).decode()
@@ -146,7 +146,7 @@ class PostgresWakeups(Hub):
                 finally:
                     self.is_listening = False
                     line.finish()
-            except StoreError as error:
+            except StepwellError as error:
                 self.losses += 1
                 _LOG.warning("not listening: %s", error.title)
             await asyncio.sleep(pause)
