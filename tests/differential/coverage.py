@@ -15,6 +15,7 @@ from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
+from stepwell.stores.base.transfers import TransferStore
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.workers import WorkerStore
 
@@ -26,6 +27,7 @@ _NOUNS = {
     "workers": WorkerStore,
     "views": ViewStore,
     "transactions": TransactionStore,
+    "transfers": TransferStore,
     "blobs": Blobs,
 }
 
@@ -114,6 +116,9 @@ _FACTS: dict[str, tuple[str, ...]] = {
     ),
     "transactions.run": ("done", "raised: Changed", "raised: IntegrityError"),
     "transactions.enqueue": ("new",),
+    "transfers.find_seal": ("sealed", "open"),
+    "transfers.seal": ("done", "refused: StoreInUseError"),
+    "transfers.pack": ("done", "refused: TransferError"),
     "blobs.get": ("found", "nothing"),
 }
 

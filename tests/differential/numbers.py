@@ -1,4 +1,4 @@
-"""Numbers that stores give to signals, events in inboxes and rows of the outbox.
+"""Numbers that stores give to signals, events, events in inboxes, open waits and rows of the outbox.
 
 A store promises their order and nothing more: it may leave gaps. So everything here speaks of *ranks*, which count the
 numbers that a store has ever shown: 1 is the smallest. What a store answers is compared by ranks, and what a store is
@@ -18,9 +18,10 @@ from stepwell.model.outbox import Owed, Settled, Unsent
 from stepwell.model.runs import Inbox
 from stepwell.model.signals import Redelivery, Refusal, Reply, Signal
 from stepwell.model.workers import Renewed
+from stepwell.stores.base.parcels import OpenWait, PackedEvent, PackedReceipt, PackedSignal
 from stepwell.stores.base.views import Detail
 
-Kind = Literal["signal", "event", "outbox"]
+Kind = Literal["signal", "event", "outbox", "publication", "wait"]
 Change = Callable[[Kind, int], int]
 
 _NUMBERS: dict[type, dict[str, Kind]] = {
@@ -33,6 +34,10 @@ _NUMBERS: dict[type, dict[str, Kind]] = {
     Owed: {"number": "outbox"},
     Settled: {"first": "outbox", "sent": "outbox"},
     Unsent: {"number": "outbox"},
+    PackedSignal: {"number": "signal"},
+    PackedReceipt: {"number": "event"},
+    PackedEvent: {"number": "publication"},
+    OpenWait: {"number": "wait"},
 }
 _UNORDERED: dict[type, frozenset[str]] = {
     Inbox: frozenset({"children"}),
@@ -81,11 +86,11 @@ class Numbers:
     """The numbers of one store."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Kind, Ranks] = {"signal": Ranks(), "event": Ranks(), "outbox": Ranks()}
+        self._kinds: dict[Kind, Ranks] = {kind: Ranks() for kind in get_args(Kind)}
 
     def see(self, value: Any) -> None:
         """Take note of every number in what the store has shown."""
-        found: dict[Kind, list[int]] = {"signal": [], "event": [], "outbox": []}
+        found: dict[Kind, list[int]] = {kind: [] for kind in get_args(Kind)}
         _collect((value,), found)
         for kind, numbers in found.items():
             if numbers:

@@ -16,8 +16,10 @@ from tests.differential.mix import Mix
 from tests.differential.numbers import Numbers
 from tests.differential.stores import STORES, Place
 from tests.differential.transactions import CREATE
+from tests.differential.transfers import move_all
 from tests.differential.world import Divergence, Handle, Operation, World
 
+MOVES_EVERY = 4  # seeds: half-way everything is moved, and goes on in stores of other kinds
 OPERATIONS_PER_SEED = 120  # few, so that everything that the stores show can be compared after each
 
 
@@ -43,6 +45,12 @@ async def _run(seed: int, operations: int, stores: Sequence[str], log: Callable[
         world = await _make_world(stack, seed, stores)
         mix = Mix(world)
         while report.operations < operations:
+            if report.operations == OPERATIONS_PER_SEED // 2 and seed % MOVES_EVERY == 0:
+                try:
+                    report.kinds += await _move(stack, world, seed, stores)
+                except Divergence as divergence:
+                    report.divergence = f"moving everything\n{_words(divergence)}"
+                    break
             operation = mix.draw()
             report.operations += 1
             report.kinds[operation.kind] += 1
@@ -57,6 +65,16 @@ async def _run(seed: int, operations: int, stores: Sequence[str], log: Callable[
                 log(f"       {answer!r}")
         report.facts = world.facts
     return report
+
+
+async def _move(stack: AsyncExitStack, world: World, seed: int, stores: Sequence[str]) -> Counter[str]:
+    destinations = {}
+    for name, following in zip(stores, [*stores[1:], stores[0]], strict=True):
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-differential-")))
+        place = Place(world.clock, folder, seed, is_second=True)
+        destinations[name] = await stack.enter_async_context(STORES[following](place))
+        await destinations[name].transactions.run(lambda tx: tx.execute(CREATE))
+    return await move_all(world, destinations)
 
 
 async def _make_world(stack: AsyncExitStack, seed: int, stores: Sequence[str]) -> World:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -18,109 +18,14 @@ from stepwell import Engine, SignalView
 from stepwell.cli.commands.move import address
 from stepwell.cli.loading import load_workflows
 from tests.edges.conftest import APP, Cli, Said, Shop
+from tests.edges.errands import ERRANDS, STEPS_BEFORE, Errands, check_it_goes_on, die, make_errands
 
 STEPWELL = [sys.executable, "-m", "stepwell.cli.main"]
-
-ERRANDS = """
-import os
-from pathlib import Path
-
-from stepwell import Context, workflow
-
-
-async def note(what: str) -> str:
-    with Path(os.environ["LEDGER"]).open("a") as ledger:
-        ledger.write(what + "\\n")
-    return what
-
-
-@workflow
-async def errand(ctx: Context, name: str) -> list[str]:
-    done = [await ctx.step("fetch", note, f"{name} fetch")]
-    ctx.state["where"] = "on its way"
-    order = await ctx.receive("order")
-    done.append(await ctx.step("carry", note, f"{name} carry {order.payload}"))
-    await ctx.sleep("rest", 0.3)
-    return [*done, "home"]
-
-
-@workflow
-async def parent(ctx: Context, name: str) -> list[str]:
-    await ctx.step("pack", note, f"{name} pack")
-    return await ctx.child(errand, f"child of {name}")
-"""
-
-
-class Errands(NamedTuple):
-    """Two databases, one of them empty; the workflows; and what their steps did, line by line."""
-
-    src: str
-    dst: str
-    app: str
-    ledger: Path
-
-    def lines(self) -> list[str]:
-        return sorted(self.ledger.read_text().splitlines())
-
-
-async def _find_child(engine: Engine) -> str:
-    while True:
-        for run in await engine.list_runs():
-            if run.parent is not None:
-                return run.run_id
-        await asyncio.sleep(0.01)
-
-
-async def _wait_until_all_wait(engine: Engine, *keys: str) -> None:
-    for key in keys:
-        while not (await engine.detail(key)).history.waits:  # noqa: ASYNC110  another task waits
-            await asyncio.sleep(0.01)
-
-
-async def _begin(url: str, workflows: dict[str, Any]) -> None:
-    async with Engine(url, workflows=workflows.values()) as engine:
-        for n in range(5):
-            await engine.start(workflows["errand"], f"e{n}", key=f"e{n}")
-        await engine.start(workflows["parent"], "p", key="p")
-        await _wait_until_all_wait(engine, *(f"e{n}" for n in range(5)), "p", await _find_child(engine))
-        await engine.signal("e0", "order", "milk", dedup_key="once")
-        assert await engine.result("e0", timeout="20s") == ["e0 fetch", "e0 carry milk", "home"]
-        await engine.signal("nobody yet", "order", "held", if_missing="hold")
 
 
 @pytest.fixture
 def errands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Errands:
-    app, ledger = tmp_path / "errands_of_a_move.py", tmp_path / "ledger"
-    app.write_text(ERRANDS)
-    ledger.touch()
-    monkeypatch.setenv("LEDGER", str(ledger))
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, app.stem, raising=False)
-    made = Errands(f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/new/b.db", str(app), ledger)
-    asyncio.run(_begin(made.src, {each.name: each for each in load_workflows(made.app)}))
-    return made
-
-
-async def _finish(url: str, app: str) -> dict[str, Any]:
-    """Send everybody what they wait for, and give what became of them."""
-    async with Engine(url, workflows=load_workflows(app)) as engine:
-        for n in range(1, 5):
-            await engine.signal(f"e{n}", "order", "bread")
-        await engine.signal(await _find_child(engine), "order", "salt")
-        return {key: await engine.result(key, timeout="30s") for key in ("e0", "e1", "e2", "e3", "e4", "p")}
-
-
-STEPS_BEFORE = sorted([*(f"e{n} fetch" for n in range(5)), "p pack", "child of p fetch", "e0 carry milk"])
-STEPS_AFTER = sorted([*STEPS_BEFORE, *(f"e{n} carry bread" for n in range(1, 5)), "child of p carry salt"])
-
-
-def _check_it_goes_on(errands: Errands) -> None:
-    assert errands.lines() == STEPS_BEFORE
-    results = asyncio.run(_finish(errands.dst, errands.app))
-
-    assert results["e1"] == ["e1 fetch", "e1 carry bread", "home"]
-    assert results["p"] == ["child of p fetch", "child of p carry salt", "home"]
-    assert errands.lines() == STEPS_AFTER  # not one of them twice
+    return make_errands(tmp_path, monkeypatch, f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/new/b.db")
 
 
 # --- the whole way ---
@@ -134,7 +39,7 @@ def test_runs_go_on_in_the_destination_without_repeating_a_step(cli: Cli, errand
     assert "Replayed: 6 active runs" in said.out
     assert said.err.splitlines()[0].startswith("copying: ")
     assert errands.lines() == STEPS_BEFORE
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 def test_what_is_known_and_held_goes_with_the_runs(cli: Cli, errands: Errands) -> None:
@@ -310,33 +215,10 @@ def test_code_that_runs_could_not_go_on_with_stops_the_move(
     assert cli("ls", "--db", errands.dst, "-o", "ids").out == ""
     assert cli("signal", "e1", "unasked", "--db", errands.src).code == 0
     assert cli("move", errands.src, errands.dst, "--app", errands.app).code == 0
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 # --- on the way ---
-
-
-def _die(errands: Errands, method: str, call: int) -> None:
-    """Begin a move in another process, which is killed before the n-th call of a store's method."""
-    killer = f"""
-import itertools, os, signal, sys
-from stepwell.cli.main import main
-from stepwell.engine.transfers import Move
-from stepwell.stores.sqlite.transfers import SqliteTransfers
-
-calls, original = itertools.count(1), SqliteTransfers.{method}
-
-async def die(self, *args, **kwargs):
-    if next(calls) == {call}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return await original(self, *args, **kwargs)
-
-SqliteTransfers.{method} = die
-Move.run.__kwdefaults__["parcel_items"] = 2
-main(["move", {errands.src!r}, {errands.dst!r}])
-"""
-    died = subprocess.run([sys.executable, "-c", killer], capture_output=True, timeout=60)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
 PLACES = [("expect", 1), ("unpack", 1), ("unpack", 3), ("unpack", 5), ("release", 1), ("accept", 1)]
@@ -344,7 +226,7 @@ PLACES = [("expect", 1), ("unpack", 1), ("unpack", 3), ("unpack", 5), ("release"
 
 @pytest.mark.parametrize(("method", "call"), PLACES)
 def test_a_move_that_was_killed_goes_on(cli: Cli, errands: Errands, method: str, call: int) -> None:
-    _die(errands, method, call)
+    die(errands, method, call)
     for url in (errands.src, errands.dst) if method != "expect" else (errands.src,):
         said = cli("publish", "news", "--db", url, "-o", "json")
         assert (said.code, said.error["code"]) == (6, "SW630")
@@ -354,12 +236,12 @@ def test_a_move_that_was_killed_goes_on(cli: Cli, errands: Errands, method: str,
     assert said.code == 0, said.err
     assert "Moved 7 runs" in said.out
     assert cli("cancel", "e1", "--db", errands.src, "-o", "json").error["code"] == "SW630"
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 @pytest.mark.parametrize(("method", "call"), PLACES[:-1])
 def test_a_move_that_was_killed_can_be_taken_back(cli: Cli, errands: Errands, method: str, call: int) -> None:
-    _die(errands, method, call)
+    die(errands, method, call)
 
     said = cli("move", errands.src, errands.dst, "--undo")
 
@@ -369,11 +251,11 @@ def test_a_move_that_was_killed_can_be_taken_back(cli: Cli, errands: Errands, me
         assert cli("ls", "--db", errands.dst, "-o", "ids").out == ""
     assert cli("move", errands.src, errands.dst, "--undo").out.startswith("There was nothing to take back")
     assert cli("move", errands.src, errands.dst).code == 0
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 def test_a_move_is_taken_back_without_its_destination(cli: Cli, errands: Errands) -> None:
-    _die(errands, "unpack", 3)
+    die(errands, "unpack", 3)
     destination = Path(errands.dst.removeprefix("sqlite:///"))
     for file in destination.parent.iterdir():
         file.unlink()
@@ -385,7 +267,7 @@ def test_a_move_is_taken_back_without_its_destination(cli: Cli, errands: Errands
 
 
 def test_a_move_that_was_begun_is_ended_where_it_was_going(cli: Cli, errands: Errands, tmp_path: Path) -> None:
-    _die(errands, "unpack", 3)
+    die(errands, "unpack", 3)
 
     said: Said = cli("move", errands.src, f"sqlite:///{tmp_path}/elsewhere.db", "-o", "json")
     into = cli("move", f"sqlite:///{tmp_path}/third.db", errands.dst)
@@ -396,7 +278,7 @@ def test_a_move_that_was_begun_is_ended_where_it_was_going(cli: Cli, errands: Er
     assert into.code == 6
     assert out_of.error["message"] == f"this database is being filled from {errands.src}"
     assert cli("move", errands.src, errands.dst).code == 0
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 def test_a_rehearsal_leaves_the_source_open_and_the_copy_closed(cli: Cli, errands: Errands) -> None:
@@ -409,7 +291,7 @@ def test_a_rehearsal_leaves_the_source_open_and_the_copy_closed(cli: Cli, errand
     assert cli("ls", "--db", errands.dst, "-o", "ids").out == cli("ls", "--db", errands.src, "-o", "ids").out
     assert cli("move", errands.src, errands.dst).code == 0
     assert "unasked" in cli("show", "e1", "--db", errands.dst, "-o", "json").out
-    _check_it_goes_on(errands)
+    check_it_goes_on(errands)
 
 
 # --- names ---
@@ -422,7 +304,10 @@ def test_a_rehearsal_leaves_the_source_open_and_the_copy_closed(cli: Cli, errand
         ("postgresql://ann:p%40ss@[::1]/shop?sslmode=require", "postgresql://ann@[::1]/shop?sslmode=require"),
         ("postgresql://db/shop?password=s3cret&sslPassword=x&schema=a", "postgresql://db/shop?schema=a"),
         ("postgresql://:s3cret@db/shop", "postgresql://db/shop"),
-        ("postgresql://db/shop?schema=a&listen=postgresql%3A//ann%3As3cret%40db/shop", "postgresql://db/shop?schema=a"),
+        (
+            "postgresql://db/shop?listen=postgresql%3A%2F%2Fann%3As3cret%40direct%2Fshop",
+            "postgresql://db/shop?listen=postgresql%3A%2F%2Fann%40direct%2Fshop",
+        ),
         ("sqlite:////tmp/a%20b.db", "sqlite:////tmp/a%20b.db"),
     ],
 )

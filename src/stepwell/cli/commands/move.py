@@ -38,7 +38,7 @@ def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: b
 
     \b
     Example:
-      stepwell move sqlite:///shop.db sqlite:///new/shop.db --app orders.py
+      stepwell move sqlite:///shop.db postgresql://shop@db.example/shop --app orders.py
     """
     import asyncio
 
@@ -143,8 +143,8 @@ def address(url: str) -> str:
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     user = login.partition(":")[0]
-    shown = [(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower() and name != "listen"]
-    query = urlencode(shown)
+    options = [(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower()]
+    query = urlencode([(name, address(value) if "://" in value else value) for name, value in options])
     return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, query, ""))
 
 

@@ -214,6 +214,15 @@ def homeless(item: Item) -> TransferError:
     )
 
 
+def unstorable(item: Item, words: str) -> TransferError:
+    """The destination has no place for something that the source could hold."""
+    return TransferError(
+        f"{name_of(item)} cannot be stored in the destination",
+        why=words,
+        fix="move into a database of the same kind as the source",
+    )
+
+
 def damaged(name: str) -> TransferError:
     """A large payload is not what its name says."""
     return TransferError(

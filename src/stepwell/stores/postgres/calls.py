@@ -20,6 +20,8 @@ from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
 from stepwell.model.workers import Renewed, Worker
+from stepwell.stores.base.parcels import Parcel
+from stepwell.stores.base.transfers import Manifest, Seal
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, StepProgress, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
@@ -146,6 +148,11 @@ REPLAY: Transition[int] = transition("replay", "text text text", int)
 DROP: Transition[int] = transition("drop_event", "text text text", int)
 NOTIFY: Call[None] = reading("notify", "text jsonb", None)
 STORE_BLOBS: Transition[None] = transition("store_blobs", "jsonb", None)
+BEGIN_WORK: Transition[None] = transition("begin_work", "", None)
+SEAL: Transition[Seal] = transition("seal", "text text text bigint", Seal)
+RELEASE: Transition[Seal] = transition("release", "text", Seal)
+UNSEAL: Transition[None] = transition("unseal", "text text boolean", None)
+UNPACK: Transition[None] = transition("unpack", "text jsonb", None)
 
 LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
 INBOX: Call[Inbox] = reading("inbox", "text", Inbox)
@@ -171,6 +178,9 @@ LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
 OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)
+FIND_SEAL: Call[Seal | None] = reading("find_seal", "", Seal | None)
+MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
+PACK: Call[Parcel] = reading("pack", "text bigint bigint", Parcel)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
 _BEHIND_ENTRIES = 5

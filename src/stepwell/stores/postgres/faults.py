@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import psycopg
 from psycopg import errors as pg
@@ -20,9 +22,15 @@ from stepwell.ids import RunId
 from stepwell.model.runs import NewRun, OnConflict
 from stepwell.model.starts import check_replaceable
 from stepwell.model.states import RunStatus
+from stepwell.model.workers import Worker
+from stepwell.stores.base.transfers import Manifest, Seal, in_use, not_empty, not_sealed, sealed
 from stepwell.stores.base.workers import lease_lost
 
 _TAKEN = msgspec.json.Decoder(tuple[str, OnConflict, str, RunStatus])
+_SEAL = msgspec.json.Decoder(Seal)
+_WORKERS = msgspec.json.Decoder(list[Worker])
+_MANIFEST = msgspec.json.Decoder(Manifest)
+_MISFIT = msgspec.json.Decoder(tuple[Literal["differs", "homeless", "damaged"], str, int])
 
 # Two transitions met, and the database undid one of them: it is asked again, and sees what the other did.
 _CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
@@ -46,6 +54,16 @@ _RACES = frozenset(
 
 class ConflictError(Exception):
     """Nothing was written: another transaction was in the way. Asking again is all there is to do."""
+
+
+class MisfitError(Exception):
+    """Nothing was written: something in a parcel cannot be unpacked, and who sent the parcel knows what it is."""
+
+    def __init__(self, why: Literal["differs", "homeless", "damaged"], kind: str, place: int) -> None:
+        super().__init__(f"{kind}[{place}]: {why}")
+        self.why = why
+        self.kind = kind  # a field of the parcel
+        self.place = place  # there, from 0
 
 
 def translate(error: psycopg.Error, where: str) -> Exception:
@@ -84,6 +102,16 @@ def _ours(state: str, words: str, detail: str) -> Exception:
             return InvalidMoveError(words)
         case "SW005":
             return NotFoundError("run", detail)
+        case "SW006":
+            return sealed(_SEAL.decode(detail))
+        case "SW007":
+            return in_use(_WORKERS.decode(detail))
+        case "SW008":
+            return not_empty(_MANIFEST.decode(detail))
+        case "SW009":
+            return not_sealed(detail)
+        case "SW010":
+            return MisfitError(*_MISFIT.decode(detail))
         case _:
             return ValueError(words)
 

@@ -28,6 +28,7 @@ from stepwell.stores.postgres.connecting import open_connection, refused
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.migrating import check_ready, check_server, prepare
 from stepwell.stores.postgres.transactions import PostgresTransactions
+from stepwell.stores.postgres.transfers import PostgresTransfers
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.postgres.views import PostgresViews
 from stepwell.stores.postgres.wakeups import PostgresWakeups
@@ -62,6 +63,7 @@ class PostgresStore:
         self.outbox = PostgresOutbox(self._database)
         self.workers = PostgresWorkers(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
+        self.transfers = PostgresTransfers(self._database, self.transactions)
         self.views = PostgresViews(self._database)
         self.blobs = PostgresBlobs(self._database)
 

@@ -29,6 +29,8 @@ _ORDER: Final = (
     "operators",
     "views",
     "blobs",
+    "parcels",
+    "transfers",
 )
 FUNCTIONS: Final = "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
 # Every release has its functions in a schema of its own, named by what they are: workers of two releases share the

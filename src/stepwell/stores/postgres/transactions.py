@@ -49,11 +49,27 @@ class PostgresTransactions:
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
             line.execute_now("begin")
+            self._call(line, calls.BEGIN_WORK)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
             return result
 
         return await self._database.caller.beside(lambda: self._again(once))
+
+    async def carry_out(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
+        """A transition of the whole store, beside the event loop. Whatever isolation the store has, each statement of
+        this one sees all that was committed before it.
+        """
+
+        def once(line: Line) -> tuple[T, Hints]:
+            line.execute_now("begin isolation level read committed")
+            answer = self._call(line, call, *arguments)
+            _commit(line, self._address.where)
+            return answer
+
+        result, hints = await self._database.caller.beside(lambda: self._again(once))
+        self._database.tell_all(hints)
+        return result
 
     def close(self) -> None:
         """Let go of all lines."""

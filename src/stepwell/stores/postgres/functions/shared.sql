@@ -3,7 +3,8 @@
 -- hints. Values come and go as arrays in the order of the model's fields, bytes as base64.
 --
 -- Locks are taken in one order, so that transitions rarely stop each other: keys, then topics (both by name), then runs by
--- number. What still ends in a deadlock is ended by the server, and asked again by the store.
+-- number. What they all share with who closes the store (`enter`) comes after keys, topics and named runs, which that one never
+-- waits for before it has everything but the runs of the dead. What still ends in a deadlock is ended by the server, and asked again by the store.
 
 create function {f}.b64(p_bytes bytea) returns text language sql immutable strict parallel safe
 return translate(encode(p_bytes, 'base64'), e'\n', '');
@@ -27,11 +28,41 @@ begin
     return v_now;
 end $$;
 
--- The beginning of every transition: the time, and no hints yet.
+-- Let a transition go on only if the store is open, and keep it open until the transition has ended: who closes it holds the
+-- same lock alone, and waits. What goes without this is fenced all the same: plain commits (`advance`, `advance_one`) are for
+-- runs with an owner, and who closes the store frees every run first, for which it waits for each row that is being
+-- written. Only the floor of the clock still rises.
+create function {f}.enter() returns void language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'));
+    -- A transaction that keeps its snapshot would not see a seal that came while it waited. It meets this row instead, which
+    -- changes with every seal, and is undone and asked again.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform 1 from {t}.meta where name = 'seals' for share;
+    end if;
+    if exists (select 1 from {t}.seals) then
+        perform {f}.refuse_sealed();
+    end if;
+end $$;
+
+create function {f}.refuse_sealed() returns void language plpgsql as $$
+begin
+    raise exception using errcode = 'SW006', message = 'the store is sealed',
+        detail = (select json_build_array(transfer_id, kind, peer, at) from {t}.seals)::text;
+end $$;
+
+-- The beginning of every transition: the store is open; the time, and no hints yet.
 create function {f}.begin_at(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
 begin
+    perform {f}.enter();
     perform set_config('stepwell.hints', '', true);
     return {f}.read_clock(p_now, p_seen);
+end $$;
+
+-- The beginning of a transaction that an author writes in.
+create function {f}.begin_work(p_now bigint, p_seen bigint) returns text language plpgsql volatile as $$
+begin
+    return {f}.answer({f}.begin_at(p_now, p_seen), 'null');
 end $$;
 
 create function {f}.hint(p_kind text, p_run_id text) returns void language plpgsql volatile as $$

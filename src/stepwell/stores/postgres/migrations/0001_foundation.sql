@@ -1,12 +1,21 @@
 -- {t} is the schema that holds the tables; the loader puts its quoted name there.
 
--- The clock's floor, and whatever else is one number.
+-- The clock's floor, how often the store was closed or opened, and whatever else is one number.
 create table {t}.meta (
     name text not null primary key,
     value bigint not null
 );
 
-insert into {t}.meta (name, value) values ('floor', 0);
+insert into {t}.meta (name, value) values ('floor', 0), ('seals', 0);
+
+-- One row while the store is closed because its contents are moved, and none else: see stores/base/transfers.py.
+create table {t}.seals (
+    id boolean not null primary key default true check (id),
+    transfer_id text not null,
+    kind text not null check (kind in ('leaving', 'left', 'arriving')),
+    peer text not null,
+    at bigint not null
+);
 
 -- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
 -- its own, so that the due runs of one priority are one range of the index by definition and time.

@@ -1,0 +1,217 @@
+-- Closing the store and opening it again, and what is moved out of it and into it; see stores/base/transfers.py. The store calls
+-- what writes here in a transaction that sees whatever was committed before each statement: after the lock, all there is.
+
+-- The beginning of these transitions: nobody else is in the store, and nobody comes in before this has ended.
+create function {f}.begin_alone(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock(1398034259, hashtext('{t}'));
+    perform set_config('stepwell.hints', '', true);
+    return {f}.read_clock(p_now, p_seen);
+end $$;
+
+create function {f}.find_seal(p_now bigint, p_seen bigint) returns text language sql stable as $$
+    select coalesce((select json_build_array(transfer_id, kind, peer, at)::text from {t}.seals), 'null')
+$$;
+
+create function {f}.manifest(p_now bigint, p_seen bigint) returns text language sql stable as $$
+    select json_build_array(
+        (select count(*) from {t}.runs),
+        (select count(*) from {t}.runs where ended_at is null),
+        (select count(*) from {t}.chunks),
+        (select count(*) from {t}.events),
+        (select count(*) from {t}.signals),
+        (select count(*) from {t}.outbox),
+        (select count(*) from {t}.blobs)
+    )::text
+$$;
+
+create function {f}.refuse_unsealed(p_transfer_id text) returns void language plpgsql as $$
+begin
+    raise exception using errcode = 'SW009', message = 'the store is not sealed', detail = p_transfer_id;
+end $$;
+
+create function {f}.refuse_if_used(p_now bigint) returns void language plpgsql stable as $$
+declare
+    v_live json;
+begin
+    select json_agg(json_build_array(incarnation, name, started_at, lease_until, definitions) order by started_at, id)
+    into v_live from {t}.workers where lease_until > p_now;
+    if v_live is not null then
+        raise exception using errcode = 'SW007', message = 'workers use the store', detail = v_live::text;
+    end if;
+end $$;
+
+-- Close the store as leaving, or as arriving: then it must be empty, and shows no instant before `p_since` from now on.
+create function {f}.seal(
+    p_now bigint, p_seen bigint, p_transfer_id text, p_kind text, p_peer text, p_since bigint
+) returns text language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_known record;
+begin
+    -- Once before the lock too: a store that is in use is not held up by who only asks.
+    perform {f}.refuse_if_used({f}.look_at_clock(p_now, p_seen));
+    v_now := {f}.begin_alone(p_now, p_seen);
+    select transfer_id, kind into v_known from {t}.seals;
+    if found then
+        if (v_known.transfer_id, v_known.kind) is distinct from (p_transfer_id, p_kind) then
+            perform {f}.refuse_sealed();
+        end if;
+        return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
+    end if;
+    perform {f}.refuse_if_used(v_now);
+    if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0]' then
+        raise exception using errcode = 'SW008', message = 'the store is not empty', detail = {f}.manifest(p_now, p_seen);
+    end if;
+    -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`.
+    v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>0)::bigint;
+    v_now := greatest(v_now, p_since);
+    update {t}.meta set value = v_now where name = 'floor' and value < v_now;
+    update {t}.meta set value = value + 1 where name = 'seals';
+    insert into {t}.seals (transfer_id, kind, peer, at) values (p_transfer_id, p_kind, p_peer, v_now);
+    return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
+end $$;
+
+create function {f}.release(p_now bigint, p_seen bigint, p_transfer_id text) returns text language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_alone(p_now, p_seen);
+begin
+    update {t}.seals set kind = 'left' where transfer_id = p_transfer_id and kind <> 'arriving';
+    if not found then
+        perform {f}.refuse_unsealed(p_transfer_id);
+    end if;
+    return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
+end $$;
+
+-- Open the store, if it is closed in this way: as it was, with what came, or emptied of that.
+create function {f}.unseal(p_now bigint, p_seen bigint, p_transfer_id text, p_kind text, p_clears boolean) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_alone(p_now, p_seen);
+begin
+    if not exists (select 1 from {t}.seals) then
+        return {f}.answer(v_now, 'null');
+    end if;
+    delete from {t}.seals where transfer_id = p_transfer_id and kind = p_kind;
+    if not found then
+        perform {f}.refuse_sealed();
+    end if;
+    update {t}.meta set value = value + 1 where name = 'seals';
+    if p_clears then
+        perform {f}.clear();
+    elsif p_kind = 'arriving' then
+        perform {f}.pass_numbers();
+    end if;
+    return {f}.answer(v_now, 'null');
+end $$;
+
+-- Whatever is numbered from now on is numbered above what came.
+create function {f}.pass_numbers() returns void language plpgsql volatile as $$
+declare
+    v_table text;
+    v_numbers regclass;
+    v_last bigint;
+begin
+    foreach v_table in array array['signals', 'events', 'receipts', 'outbox'] loop
+        v_numbers := pg_get_serial_sequence('{t}.' || v_table, 'number');
+        execute 'select max(number) from {t}.' || v_table into v_last;
+        perform setval(v_numbers, greatest(nextval(v_numbers), v_last));
+    end loop;
+    perform setval('{t}.armed', greatest(nextval('{t}.armed'), (select max(armed) from {t}.waits)));
+end $$;
+
+-- Forget everything but the clock, the numbers given, and the seal.
+create function {f}.clear() returns void language sql volatile as $$
+    delete from {t}.definitions;
+    delete from {t}.workers;
+    delete from {t}.runs;
+    delete from {t}.heads;
+    delete from {t}.payloads;
+    delete from {t}.published;
+    delete from {t}.chunks;
+    delete from {t}.entries;
+    delete from {t}.names;
+    delete from {t}.attempts;
+    delete from {t}.progress;
+    delete from {t}.cursors;
+    delete from {t}.blobs;
+    delete from {t}.waits;
+    delete from {t}.events;
+    delete from {t}.receipts;
+    delete from {t}.signals;
+    delete from {t}.replies;
+    delete from {t}.audit;
+    delete from {t}.outbox
+$$;
+
+-- A parcel: [blobs, events, runs, chunks, signals, owed, next]. A mark is the kind, a colon, and the mark of the last thing.
+create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
+language plpgsql stable as $$
+declare
+    v_kinds text[] := {f}.packed_kinds();
+    v_first int := case when p_after = '' then 1 else array_position(v_kinds, split_part(p_after, ':', 1)) end;
+    v_key text := substr(p_after, length(split_part(p_after, ':', 1)) + 2);
+    v_page record;
+begin
+    if not exists (select 1 from {t}.seals) then
+        perform {f}.refuse_unsealed('');
+    end if;
+    if v_first is null then
+        perform {f}.refuse_value('no parcel ends at ' || p_after);
+    end if;
+    for v_place in v_first..cardinality(v_kinds) loop
+        select * into v_page from {f}.pack_kind(v_kinds[v_place], v_key, p_limit, p_bytes);
+        v_key := '';
+        if cardinality(v_page.items) > 0 then
+            return '[' || repeat('[],', v_place - 1) || '[' || array_to_string(v_page.items, ',') || '],'
+                || repeat('[],', cardinality(v_kinds) - v_place) || to_json(
+                    case
+                        when v_page.mark is not null then v_kinds[v_place] || ':' || v_page.mark
+                        else coalesce(v_kinds[v_place + 1] || ':', '')
+                    end
+                )::text || ']';
+        end if;
+    end loop;
+    return '[]';
+end $$;
+
+create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_alone(p_now, p_seen);
+    v_kind text;
+    v_place bigint;
+    v_items jsonb;
+    v_damaged bigint;
+begin
+    if not exists (select 1 from {t}.seals where transfer_id = p_transfer_id and kind = 'arriving') then
+        perform {f}.refuse_unsealed(p_transfer_id);
+    end if;
+    select min(place) into v_damaged
+    from jsonb_array_elements(p_parcel->0) with ordinality as x (one, place)
+    where encode(sha256({f}.unb64(one->>1)), 'hex') <> one->>0;
+    if v_damaged is not null then
+        perform {f}.refuse_item('damaged', 'blobs', v_damaged - 1);
+    end if;
+    for v_kind, v_place in select kind, place - 1 from unnest({f}.packed_kinds()) with ordinality as x (kind, place) loop
+        v_items := p_parcel->(v_place::int);
+        if jsonb_array_length(v_items) > 0 then
+            perform {f}.unpack_kind(v_now, v_kind, v_items);
+        end if;
+    end loop;
+    return {f}.answer(v_now, 'null');
+end $$;
+
+create function {f}.unpack_kind(p_now bigint, p_kind text, p_items jsonb) returns void language plpgsql volatile as $$
+begin
+    perform {f}.add_things(p_now, p_kind, p_items, 0);
+exception when unique_violation then
+    -- A number, a key or an id is somebody else's. Whose, is found one by one; a thing that came twice, just so, is welcome.
+    for v_place in 0..jsonb_array_length(p_items) - 1 loop
+        begin
+            perform {f}.add_things(p_now, p_kind, jsonb_build_array(p_items->v_place), v_place);
+        exception when unique_violation then
+            perform {f}.refuse_item('differs', p_kind, v_place);
+        end;
+    end loop;
+end $$;

@@ -1,0 +1,77 @@
+"""Moving everything out of a database, or into one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepwell.clock import Instant
+from stepwell.errors import TransferError
+from stepwell.stores.base.parcels import PARCEL_BYTES, Parcel
+from stepwell.stores.base.transfers import Manifest, Seal, SealKind, damaged, differs, homeless, unstorable
+from stepwell.stores.postgres import calls
+from stepwell.stores.postgres.database import PostgresDatabase
+from stepwell.stores.postgres.faults import MisfitError
+from stepwell.stores.postgres.transactions import PostgresTransactions
+
+
+class PostgresTransfers:
+    """`TransferStore` on PostgreSQL. Large writes do not hold up the event loop.
+
+    Blobs that were put and are not durable yet wait for the next transition of another kind: nothing refers to them.
+    """
+
+    def __init__(self, database: PostgresDatabase, transactions: PostgresTransactions) -> None:
+        self._read = database.read
+        self._write = transactions.carry_out
+
+    async def find_seal(self) -> Seal | None:
+        return await self._read(calls.FIND_SEAL)
+
+    async def manifest(self) -> Manifest:
+        return await self._read(calls.MANIFEST)
+
+    async def seal(self, transfer_id: str, to: str) -> Seal:
+        return await self._write(calls.SEAL, transfer_id, SealKind.LEAVING, to, None)
+
+    async def pack(self, after: str = "", *, limit: int) -> Parcel:
+        return await self._read(calls.PACK, after, limit, PARCEL_BYTES)
+
+    async def release(self, transfer_id: str) -> Seal:
+        return await self._write(calls.RELEASE, transfer_id)
+
+    async def unseal(self, transfer_id: str) -> None:
+        await self._write(calls.UNSEAL, transfer_id, SealKind.LEAVING, False)
+
+    async def expect(self, transfer_id: str, source: str, *, since: Instant) -> Seal:
+        return await self._write(calls.SEAL, transfer_id, SealKind.ARRIVING, source, since)
+
+    async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
+        try:
+            await self._write(calls.UNPACK, transfer_id, parcel)
+        except MisfitError as misfit:
+            raise _refusal(misfit, parcel) from None
+        except ValueError as error:
+            raise _unstorable(parcel, error) from error
+
+    async def accept(self, transfer_id: str) -> None:
+        await self._write(calls.UNSEAL, transfer_id, SealKind.ARRIVING, False)
+
+    async def reject(self, transfer_id: str) -> None:
+        await self._write(calls.UNSEAL, transfer_id, SealKind.ARRIVING, True)
+
+
+def _refusal(misfit: MisfitError, parcel: Parcel) -> TransferError:
+    item = getattr(parcel, misfit.kind)[misfit.place]
+    match misfit.why:
+        case "homeless":
+            return homeless(item)
+        case "differs" if misfit.kind != "blobs":
+            return differs(item)
+        case _:  # what came is as its name says, so it is the one that was there
+            return damaged(item.name)
+
+
+def _unstorable(parcel: Parcel, error: ValueError) -> TransferError:
+    """What the database refuses is nearly always a text that no column of it can hold."""
+    guilty = [item for item in parcel.items if b"\\u0000" in msgspec.json.encode(item)]
+    return unstorable((guilty or parcel.items)[0], str(error))

@@ -1,0 +1,301 @@
+"""Closing a PostgreSQL store while others are at work, each on a connection of its own and by the server's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from stepwell.clock import Instant
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.contents import pack_all
+from stepwell.conformance.scene import Scene, Turn, new_run, place, step
+from stepwell.environment import system_environment
+from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferError
+from stepwell.ids import RunId, SignalId
+from stepwell.model.commits import Commit, Verdict
+from stepwell.stores.base.parcels import PackedRun, PackedSignal, Parcel
+from stepwell.stores.base.transactions import Transaction
+from stepwell.stores.base.transfers import Manifest
+from stepwell.stores.postgres import calls
+from stepwell.stores.postgres.connecting import connect_now
+from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.urls import parse_address
+from tests.servers.cleared import cleared_url
+
+
+@pytest.fixture(params=["", "isolation=serializable"], ids=["read committed", "serializable"])
+def url(request: pytest.FixtureRequest) -> str:
+    return cleared_url(None, request.param)
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(system_environment(), url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest_asyncio.fixture
+async def scene(store: PostgresStore) -> Scene:
+    scene = Scene(store, ManualClock())
+    await scene.register()
+    return scene
+
+
+@pytest.fixture
+def line(url: str, store: PostgresStore) -> Iterator[Line]:
+    """A connection of somebody else's, set up as the store's own."""
+    line = connect_now(parse_address(url))
+    yield line
+    line.finish()
+
+
+def _end_leases(url: str) -> None:
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        connection.execute("update stepwell.workers set lease_until = 0")
+
+
+async def _until_somebody_waits(url: str) -> None:
+    """Until a transaction waits for another one's lock."""
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        asked = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        while connection.execute(asked).fetchone() is None:  # noqa: ASYNC110  only the server knows
+            await asyncio.sleep(0.01)
+
+
+def _seal_without_committing(line: Line) -> None:
+    line.execute_now("begin isolation level read committed")
+    line.call_now(calls.SEAL, calls.SEAL.values(None, Instant(0), ("t1", "leaving", "there", None)))
+
+
+def _plain(turn: Turn) -> Commit:
+    """What nearly every commit is: one entry, and no name that is new."""
+    return turn.next(entries=(step(2, place(1)),))
+
+
+async def _packed_runs(store: PostgresStore) -> dict[str, PackedRun]:
+    return {one.run.run_id: one for one in await pack_all(store) if isinstance(one, PackedRun)}
+
+
+# --- sealing waits for what is on its way ---
+
+
+async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, store: PostgresStore) -> None:
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        connection.execute("select 1")
+        store.transactions.enqueue(connection, [new_run("r1")])
+        sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
+        await _until_somebody_waits(url)
+        assert not sealing.done()
+        assert await store.transfers.find_seal() is None
+        connection.commit()
+        await sealing
+
+        connection.execute("select 1")
+        with pytest.raises(StoreSealedError):
+            store.transactions.enqueue(connection, [new_run("r2")])
+
+    assert list(await _packed_runs(store)) == ["r1"]
+
+
+async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_dead(
+    url: str, store: PostgresStore, scene: Scene, line: Line
+) -> None:
+    turn = await scene.begin("r1")
+    await turn.record("a")
+    _end_leases(url)
+    line.execute_now("begin")
+    assert line.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))) == b"2"
+
+    sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
+    await _until_somebody_waits(url)
+    assert not sealing.done()
+    line.execute_now("commit")
+    await sealing
+
+    packed = (await _packed_runs(store))["r1"]
+    assert [entry.seq for entry in packed.history.entries] == [1, 2]
+    assert (packed.run.owner, packed.run.stalls, packed.applied) == (None, 1, 2)
+
+
+async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresStore, scene: Scene) -> None:
+    turn = await scene.begin("r1")
+    commit, go_on = turn.next(names=("a",)), threading.Event()
+
+    def work(tx: Transaction, now: Instant) -> Commit:
+        tx.execute("create table coins (n integer)")
+        assert go_on.wait(20)
+        return commit._replace(entries=(step(1, place(0)),))
+
+    performing = asyncio.create_task(store.transactions.perform(commit, work, is_blocking=True))
+    await asyncio.sleep(0.2)
+    _end_leases(url)
+    sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
+    await _until_somebody_waits(url)
+    go_on.set()
+    performed = await performing
+    await sealing
+
+    assert performed.applied is not None
+    assert performed.applied.verdict is Verdict.APPLIED
+    assert [entry.seq for entry in (await _packed_runs(store))["r1"].history.entries] == [1]
+
+
+# --- and whoever waits for it is refused ---
+
+
+async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
+    url: str, store: PostgresStore, line: Line
+) -> None:
+    _seal_without_committing(line)
+    starting = asyncio.create_task(store.runs.create([new_run("r1")]))
+    await _until_somebody_waits(url)
+    line.execute_now("commit")
+
+    with pytest.raises(StoreSealedError, match="being moved to there"):
+        await starting
+    assert await store.transfers.manifest() == Manifest(0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("is_single", [True, False])
+async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
+    url: str, store: PostgresStore, scene: Scene, line: Line, is_single: bool
+) -> None:
+    turn = await scene.begin("r1")
+    await turn.record("a")
+    _end_leases(url)
+    commit = _plain(turn) if is_single else turn.next(names=("b",), entries=(step(2, place(1)),))
+    _seal_without_committing(line)
+
+    applying = asyncio.create_task(store.runs.apply([commit]))
+    await _until_somebody_waits(url)
+    line.execute_now("commit")
+
+    with pytest.raises(StoreSealedError):
+        await applying
+    packed = (await _packed_runs(store))["r1"]
+    assert (len(packed.history.entries), packed.history.names, packed.applied) == (1, ("a",), 1)
+
+
+async def test_the_short_ways_of_a_plain_commit_write_nothing_to_a_closed_store(
+    url: str, store: PostgresStore, scene: Scene, line: Line
+) -> None:
+    turn = await scene.begin("r1")
+    await turn.record("a")
+    _end_leases(url)
+    await store.transfers.seal("t1", "there")
+    commit = _plain(turn)
+
+    assert line.call_now(calls.ADVANCE_ONE, calls.one_out(commit)) == b""
+    values = calls.ADVANCE.values(None, Instant(0), ([calls.plain_out(commit)],))
+    assert line.call_now(calls.ADVANCE, values) == b"[]"
+    assert len((await _packed_runs(store))["r1"].history.entries) == 1
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_transaction_with_an_older_snapshot_does_not_get_past_the_seal(
+    url: str, store: PostgresStore, level: str
+) -> None:
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        connection.execute(f"set transaction isolation level {level}".encode())
+        connection.execute("select count(*) from stepwell.runs")
+        await store.transfers.seal("t1", "there")
+
+        with pytest.raises((StoreUnavailableError, StoreSealedError)):
+            store.transactions.enqueue(connection, [new_run("r1")])
+        connection.rollback()
+
+        connection.execute("select 1")
+        with pytest.raises(StoreSealedError):
+            store.transactions.enqueue(connection, [new_run("r1")])
+
+
+async def test_transactional_steps_are_refused_before_their_work(url: str, store: PostgresStore, scene: Scene) -> None:
+    turn = await scene.begin("r1")
+    _end_leases(url)
+    await store.transfers.seal("t1", "there")
+    done: list[Any] = []
+
+    def work(tx: Transaction, now: Instant) -> Commit:
+        done.append(tx)
+        return turn.next()
+
+    with pytest.raises(StoreSealedError):
+        await store.transactions.perform(turn.next(), work, is_blocking=True)
+    with pytest.raises(StoreSealedError):
+        await store.transactions.run(done.append)
+    assert done == []
+
+
+async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_unsealing(store: PostgresStore) -> None:
+    await store.transfers.seal("t1", "there")
+    name = store.blobs.put(b"large" * 1_000)
+
+    with pytest.raises(StoreSealedError):
+        await store.runs.create([new_run("r1")])
+    assert (await store.transfers.manifest()).blobs == 0
+    await store.transfers.unseal("t1")
+    await store.runs.create([new_run("r1")])
+
+    assert (await store.transfers.manifest()).blobs == 1
+    assert store.blobs.get(name) == b"large" * 1_000
+
+
+async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(url: str, scene: Scene, line: Line) -> None:
+    """The refusal does not wait for those who are in the store, and so nobody waits behind it."""
+    line.execute_now("begin")
+    line.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
+
+    with pytest.raises(Exception, match="workers are using this database: w1"):
+        await asyncio.wait_for(scene.store.transfers.seal("t1", "there"), 5)
+    line.execute_now("rollback")
+
+
+# --- what comes ---
+
+
+async def test_a_text_that_cannot_be_stored_is_named(store: PostgresStore) -> None:
+    await store.transfers.expect("t1", "here", since=Instant(0))
+    held = PackedSignal(1, SignalId("s1"), None, "k", "go\x00", None, b"", Instant(1), False, None, None)
+
+    with pytest.raises(TransferError, match="signal s1 cannot be stored in the destination"):
+        await store.transfers.unpack("t1", Parcel(signals=(held,)))
+    assert (await store.transfers.manifest()).signals == 0
+
+
+async def test_the_one_that_meets_another_ones_number_is_named(store: PostgresStore) -> None:
+    await store.transfers.expect("t1", "here", since=Instant(0))
+    one = PackedSignal(1, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
+    two = one._replace(number=2, signal_id=SignalId("s2"))
+    await store.transfers.unpack("t1", Parcel(signals=(one, one)))
+
+    with pytest.raises(TransferError, match="signal s3 is in the destination already"):
+        await store.transfers.unpack("t1", Parcel(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
+    assert (await store.transfers.manifest()).signals == 1
+
+
+async def test_a_mark_of_another_store_is_refused(store: PostgresStore) -> None:
+    await store.transfers.seal("t1", "there")
+
+    with pytest.raises(ValueError, match="no parcel ends at"):
+        await store.transfers.pack("shelves:7", limit=1)
+
+
+async def test_runs_keep_the_order_in_which_they_came(store: PostgresStore) -> None:
+    names = [f"r{(n * 7) % 20:02}" for n in range(20)]
+    for name in names:
+        await store.runs.create([new_run(name)])
+    await store.transfers.seal("t1", "there")
+
+    parcel = await store.transfers.pack(limit=9)
+    assert [one.run.run_id for one in parcel.runs] == names[:9]
+    parcel = await store.transfers.pack(parcel.next, limit=9)
+    assert [RunId(one.run.run_id) for one in parcel.runs] == names[9:18]

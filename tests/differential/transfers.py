@@ -1,0 +1,85 @@
+"""Moving a whole world: each store's contents go into a fresh store of the next kind, where the world goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.conformance.contents import pack_all
+from stepwell.conformance.snapshot import snapshot
+from stepwell.stores.base.parcels import Item, Parcel
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.transfers import TransferStore
+from tests.differential.differences import differences
+from tests.differential.stores import Opened
+from tests.differential.world import Divergence, Handle, Operation, World
+
+_DECODER = msgspec.json.Decoder(Parcel)
+_LONGER_THAN_ANY_LEASE = "1h"
+
+
+async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[str]:
+    """Move what each store holds to the destination that is given for its name, and let the world go on there. Gives
+    what was asked of the stores, and how often.
+
+    Raises `Divergence` if the stores do not answer alike, do not pack the same, or if something arrives otherwise.
+    """
+
+    def here(handle: Handle) -> TransferStore:
+        return handle.opened.store.transfers
+
+    def there(handle: Handle) -> TransferStore:
+        return destinations[handle.opened.name].store.transfers
+
+    kinds: Counter[str] = Counter()
+
+    async def do(name: str, call: Callable[[Handle], Awaitable[Any]], fact: str = "done") -> None:
+        kinds[f"transfers.{name}"] += 1
+        await world.perform(Operation(f"transfers.{name}", (), call, lambda _: (fact,)))
+
+    await do("pack", lambda handle: here(handle).pack(limit=1))
+    await do("seal", lambda handle: here(handle).seal("t0", "there"))
+    await do("unseal", lambda handle: here(handle).unseal("t0"))
+    await do("find_seal", lambda handle: here(handle).find_seal(), "open")
+    world.clock.advance(_LONGER_THAN_ANY_LEASE)
+    await do("seal", lambda handle: here(handle).seal("t1", "there"))
+    await do("find_seal", lambda handle: here(handle).find_seal(), "sealed")
+    await do("manifest", lambda handle: here(handle).manifest())
+    await do("pack", lambda handle: pack_all(handle.opened.store, limit=7))
+
+    since = world.now
+    await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
+    await do("unpack", lambda handle: _copy(here(handle), there(handle), parcels_max=2))
+    await do("reject", lambda handle: there(handle).reject("t1"))
+    await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
+    await do("unpack", lambda handle: _copy(here(handle), there(handle)))
+    await do("unpack", lambda handle: _compare(handle.opened.store, destinations[handle.opened.name].store))
+    await do("release", lambda handle: here(handle).release("t1"))
+    await do("accept", lambda handle: there(handle).accept("t1"))
+    world.handles = [Handle(destinations[handle.opened.name], handle.numbers) for handle in world.handles]
+    await world.look()
+    return kinds
+
+
+async def _copy(source: TransferStore, destination: TransferStore, parcels_max: int = 1_000_000) -> None:
+    mark = ""
+    for _ in range(parcels_max):
+        parcel = _DECODER.decode(msgspec.json.encode(await source.pack(mark, limit=5)))
+        await destination.unpack("t1", parcel)
+        mark = parcel.next
+        if not mark:
+            break
+
+
+async def _compare(source: Store, destination: Store) -> list[Item]:
+    """What was packed in the destination; it must be what left, and look as it did."""
+    left, arrived = await pack_all(source), await pack_all(destination)
+    if left != arrived:
+        raise Divergence(f"packed again it is not the same\n{differences({'items': left}, {'items': arrived})}")
+    before, after = await snapshot(source), await snapshot(destination)
+    if before != after:
+        raise Divergence(f"in the destination it shows otherwise\n{differences(before, after)}")
+    return arrived
