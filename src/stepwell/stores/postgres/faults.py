@@ -51,7 +51,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
     """What an error of the driver means for who uses the store."""
     state = error.sqlstate or ""
     detail = error.diag.message_detail or ""
-    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    words = error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     match error:
         case pg.UniqueViolation() if error.diag.constraint_name in _RACES:
             return ConflictError(words)

@@ -34,6 +34,7 @@ class Line:
         self._prepared: dict[str, bytes] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._socket = -1  # what the loop looks at; the driver forgets it as soon as the peer has hung up
         self.on_input: Callable[[], None] | None = None  # something came from the server
         self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
         self.is_broken = False
@@ -47,14 +48,14 @@ class Line:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hear of answers on this loop."""
-        self._loop = loop
-        loop.add_reader(self._pgconn.socket, self._readable)
+        self._loop, self._socket = loop, self._pgconn.socket
+        loop.add_reader(self._socket, self._readable)
 
     def detach(self) -> None:
         """Hear of nothing more. Before the socket is closed: its number may be given to another one."""
         if self._loop is not None:
-            self._loop.remove_reader(self._pgconn.socket)
-            self._loop.remove_writer(self._pgconn.socket)
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
             self._loop = None
 
     async def call(self, call: Call[Any], values: list[Value]) -> bytes:
@@ -118,13 +119,13 @@ class Line:
     async def _flush(self) -> None:
         """Send what did not fit into the socket, taking in what the server says meanwhile."""
         if self._loop is not None:
-            self._loop.add_writer(self._pgconn.socket, self._wake)
+            self._loop.add_writer(self._socket, self._wake)
         try:
             while self._pgconn.flush():
                 await self._wait()
         finally:
             if self._loop is not None:
-                self._loop.remove_writer(self._pgconn.socket)
+                self._loop.remove_writer(self._socket)
 
     def _readable(self) -> None:
         try:

@@ -1,0 +1,114 @@
+"""The server dies, hangs up or is away: what was acknowledged is there afterwards, and work goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+
+from tests.servers.databases import database_name
+from tests.servers.postgres import PostgresServer
+from tests.system.postgres.crew import Crew, until
+from tests.system.postgres.load import Load
+
+KILLS = 3
+HANGUPS = 15
+# Longer than a lease, and longer than anybody waits for one connection: a whole minute would show nothing else.
+AWAY_SECONDS = 8.0
+LEASE_SECONDS = 2.0
+
+
+def hang_up(server: PostgresServer, url: str) -> int:
+    """End every connection to a database at the same moment; how many."""
+    [(ended,)] = server.execute(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where datname = %s and backend_type = 'client backend'",
+        [database_name(url)],
+    )
+    return int(ended)
+
+
+async def test_kill_9_of_the_server_loses_nothing_that_was_acknowledged(server: PostgresServer, crew: Crew) -> None:
+    await crew.enlist("first")
+    await crew.enlist("second", mode="yield")
+    async with Load(crew) as load:
+        load.begin()
+        for _ in range(KILLS):
+            await load.goes_on()
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await load.goes_on()
+
+        await load.check(await load.settle())
+
+
+async def test_connections_that_are_ended_again_and_again_lose_nothing(server: PostgresServer, crew: Crew) -> None:
+    await crew.enlist("first")
+    await crew.enlist("second")
+    ended = 0
+    async with Load(crew) as load:
+        load.begin()
+        for _ in range(HANGUPS):
+            await load.goes_on(1)
+            ended += await asyncio.to_thread(hang_up, server, crew.url)
+        await load.goes_on()
+
+        await load.check(await load.settle())
+
+    assert ended > HANGUPS
+
+
+async def test_workers_come_back_from_an_outage_longer_than_their_leases(server: PostgresServer, crew: Crew) -> None:
+    hands = [await crew.enlist("first", lease=LEASE_SECONDS), await crew.enlist("second", lease=LEASE_SECONDS)]
+    async with Load(crew) as load:
+        load.begin()
+        await load.goes_on()
+        before = await incarnations(load)
+        await asyncio.to_thread(server.stop)
+        await asyncio.sleep(AWAY_SECONDS)
+        await asyncio.to_thread(server.start)
+        await load.goes_on(20)
+        after = await incarnations(load)
+
+        await load.check(await load.settle(), may_repeat=True)
+
+    assert all(hand.is_alive for hand in hands)
+    assert sorted(before.values()) == sorted(after.values()) == ["first", "second"]
+    assert not before.keys() & after.keys()
+
+
+async def test_workers_that_are_not_let_in_for_a_while_come_back(server: PostgresServer, crew: Crew) -> None:
+    hands = [await crew.enlist("first", lease=1.0), await crew.enlist("second", lease=1.0)]
+    doors = server.data / "pg_hba.conf"
+    rules = doors.read_text()
+    async with Load(crew) as load:
+        load.begin()
+        await load.goes_on()
+        with psycopg.connect(crew.url, autocommit=True) as witness:
+            try:
+                doors.write_text("host postgres all 127.0.0.1/32 trust\n")
+                server.configure({})
+                witness.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stepwell'"
+                )
+                await until(lambda: not live_leases(witness))
+            finally:
+                doors.write_text(rules)
+                server.configure({})
+        await load.goes_on(20)
+
+        await load.check(await load.settle(), may_repeat=True)
+
+    assert all(hand.is_alive for hand in hands)
+
+
+def live_leases(witness: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """How many workers have a lease, by the server's clock."""
+    now = "extract(epoch from clock_timestamp()) * 1000000"
+    return len(witness.execute(f"select 1 from stepwell.workers where lease_until > {now}").fetchall())
+
+
+async def incarnations(load: Load) -> dict[str, str]:
+    """The workers that are registered, with their names."""
+    return {worker.incarnation: worker.name for worker in await load.store.views.list_workers()}
