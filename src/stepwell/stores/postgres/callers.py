@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Instant
 from stepwell.environment import Environment
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import StoreNotWritableError, StoreUnavailableError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.connecting import connect, connect_now
+from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
@@ -136,7 +136,7 @@ class PooledCaller:
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = connect_now(self._address)
+            self._now = connect_again(self._address)
         self.calls += 1
         return self._now.call_now(call, values)
 
@@ -148,15 +148,18 @@ class PooledCaller:
             self._now = None
 
     async def _connect(self) -> Line:
-        """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe."""
+        """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe.
+
+        Raises `StoreUnavailableError` only.
+        """
         clock = self._environment.clock
         until = clock.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 return await connect(self._address)
-            except StoreUnavailableError:
+            except (StoreUnavailableError, StoreNotWritableError) as error:
                 if clock.monotonic() >= until:
-                    raise
+                    raise outage(error, self._address.where) from error
                 await asyncio.sleep(_PAUSE_SECONDS)
 
 

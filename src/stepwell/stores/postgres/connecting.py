@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from stepwell.errors import StepwellError, StoreNotWritableError
+from stepwell.errors import StoreError, StoreNotWritableError, StoreUnavailableError
 from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.texts import functions_schema, quoted
@@ -51,6 +51,22 @@ def connect_now(address: Address) -> Line:
     return _line(connection, address, is_pooled=is_pooled)
 
 
+def connect_again(address: Address) -> Line:
+    """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
+    try:
+        return connect_now(address)
+    except StoreNotWritableError as error:
+        raise outage(error, address.where) from error
+
+
+def outage(error: StoreError, where: str) -> StoreUnavailableError:
+    """What it means not to be let in any more: people are at work on the server, and will let us in again.
+
+    Taken for a refusal, it would be blamed on the run whose commit met it.
+    """
+    return error if isinstance(error, StoreUnavailableError) else unavailable(where, error.why or error.title)
+
+
 def open_connection(address: Address) -> psycopg.Connection[Any]:
     """A plain connection of the driver's, in autocommit."""
     try:
@@ -83,7 +99,7 @@ def _line(
     return line
 
 
-def refused(error: Exception, where: str) -> StepwellError:
+def refused(error: Exception, where: str) -> StoreError:
     """Why no connection came about."""
     words = " ".join(str(error).split())
     state = getattr(error, "sqlstate", None) or ""

@@ -17,7 +17,7 @@ from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.authors import Author
 from stepwell.stores.postgres.calls import Call, Hints
-from stepwell.stores.postgres.connecting import connect_now
+from stepwell.stores.postgres.connecting import connect_again
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
 from stepwell.stores.postgres.lines import Line
@@ -105,7 +105,7 @@ class PostgresTransactions:
             if line.is_usable and line.is_silent():
                 return line
             line.finish()
-        return connect_now(self._address)
+        return connect_again(self._address)
 
     def _give(self, line: Line) -> None:
         if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
