@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 import psycopg
 from psycopg import sql
 
@@ -77,7 +79,7 @@ def relent(url: str) -> None:
         connection.execute("drop schema sabotage cascade")
 
 
-def _install(url: str, how: str) -> None:
+def _install(url: str, how: LiteralString) -> None:
     with psycopg.connect(url) as connection:
         if connection.execute("select to_regnamespace('sabotage')").fetchone() != (None,):
             return

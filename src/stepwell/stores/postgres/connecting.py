@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from stepwell.errors import StoreError, StoreNotWritableError, StoreUnavailableError
 from stepwell.stores.postgres.faults import unavailable
@@ -96,6 +97,7 @@ def _line(
 ) -> Line:
     line = Line(connection, quoted(functions_schema(address.schema)), address.where)
     line.prepares = not is_pooled
+    line.must_write = conninfo_to_dict(address.conninfo).get("target_session_attrs") in ("read-write", "primary")
     return line
 
 

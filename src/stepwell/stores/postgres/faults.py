@@ -101,8 +101,7 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 fix="make space on the server's disk; work goes on by itself",
             )
         case "25006":
-            # A standby, or a primary that is being stopped: another host of the DSN may be the one that writes.
-            return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+            return read_only(where)
         case "42501":
             return StoreNotWritableError(
                 f"this role may not use {where}",
@@ -126,6 +125,11 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 why=f"PostgreSQL's state is {state}",
                 fix="look at the server's log; asking again would be refused again",
             )
+
+
+def read_only(where: str) -> StoreUnavailableError:
+    """A standby, or a primary that is being replaced: another host of the DSN may be the one that writes."""
+    return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
 
 
 def unavailable(where: str, words: str) -> StoreUnavailableError:

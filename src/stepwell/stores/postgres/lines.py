@@ -11,10 +11,11 @@ import psycopg
 from psycopg import pq
 
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.faults import translate, unavailable
+from stepwell.stores.postgres.faults import read_only, translate, unavailable
 
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _IDLE = pq.TransactionStatus.IDLE
+_READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 
 class Line:
@@ -36,6 +37,7 @@ class Line:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket = -1  # what the loop looks at; the driver forgets it as soon as the peer has hung up
         self.on_input: Callable[[], None] | None = None  # something came from the server
+        self.must_write = False  # one of several servers, of which one takes writes at a time
         self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
         self.is_broken = False
 
@@ -43,6 +45,14 @@ class Line:
     def is_usable(self) -> bool:
         """Whether the next call may use it."""
         return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
+
+    def _check_server(self) -> None:
+        """Raise if the server has said that it takes no writes any more: another one does, and knows what this one does
+        not. Who only reads would never find out.
+        """
+        if self.must_write and any(self._pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self.is_broken = True
+            raise read_only(self._where)
 
     # --- on the event loop ---
 
@@ -70,10 +80,11 @@ class Line:
             else:
                 self._pgconn.send_query_params(self._statement(call), values)
             answer = await self._answer()
+            self._check_server()
             is_done = True
             return answer
         except psycopg.Error as error:
-            is_done = self._pgconn.transaction_status == _IDLE
+            is_done = self._pgconn.transaction_status == _IDLE and not _is_over(error)
             raise translate(error, self._where) from error
         finally:
             if not is_done:
@@ -155,23 +166,27 @@ class Line:
         pgconn = self._pgconn
         try:
             if not self.prepares:
-                return _value(pgconn.exec_params(self._statement(call), values))
-            name = self._prepared.get(call.name)
-            if name is None:
-                name = call.name.encode()
-                _checked(pgconn.prepare(name, self._statement(call)))
-                self._prepared[call.name] = name
-            return _value(pgconn.exec_prepared(name, values))
+                answer = _value(pgconn.exec_params(self._statement(call), values))
+            else:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = call.name.encode()
+                    _checked(pgconn.prepare(name, self._statement(call)))
+                    self._prepared[call.name] = name
+                answer = _value(pgconn.exec_prepared(name, values))
+            self._check_server()
+            return answer
         except psycopg.Error as error:
-            self.is_broken |= pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def execute_now(self, text: str) -> None:
         """Run statements without parameters or rows, in the caller's own thread."""
         try:
             _checked(self._pgconn.exec_(text.encode()))
+            self._check_server()
         except psycopg.Error as error:
-            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def is_silent(self) -> bool:
@@ -186,6 +201,11 @@ class Line:
 
     def _statement(self, call: Call[Any]) -> bytes:
         return f"select {self._schema}.{call.name}({call.placeholders})".encode()
+
+
+def _is_over(error: psycopg.Error) -> bool:
+    """Whether there is no use in asking this server again: the next connection may lead to the one that takes writes."""
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:

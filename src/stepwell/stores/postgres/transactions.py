@@ -46,7 +46,7 @@ class PostgresTransactions:
 
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
-            line.execute_now("begin")
+            _begin(line)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
             return result
@@ -71,7 +71,7 @@ class PostgresTransactions:
         raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
-        line.execute_now("begin")
+        _begin(line)
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commits_out([commit])[0])
         if refused is not None:
             line.execute_now("rollback")
@@ -145,6 +145,15 @@ class PostgresTransactions:
         assert answer is not None
         created, _ = self._database.note(call.decode(answer))
         return created
+
+
+def _begin(line: Line) -> None:
+    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+    try:
+        line.execute_now("begin")
+    except StoreUnavailableError as error:
+        line.is_broken = True
+        raise ConflictError(error.title) from error
 
 
 def _commit(line: Line, where: str) -> None:
