@@ -35,6 +35,7 @@ class PostgresTransactions:
         self._database = database
         self._address = address
         self._idle: list[Line] = []
+        self._is_closed = False
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
@@ -54,7 +55,11 @@ class PostgresTransactions:
         return await self._database.caller.beside(lambda: self._again(once))
 
     def close(self) -> None:
-        """Let go of all lines."""
+        """Let go of all lines: those at rest now, and those that are still at work when they come back."""
+        self._is_closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
@@ -117,6 +122,8 @@ class PostgresTransactions:
             self._idle.append(line)
         else:
             line.finish()
+        if self._is_closed:  # looked at behind it: this is another thread than the one that closes
+            self._let_go()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn = _open_transaction(connection)
