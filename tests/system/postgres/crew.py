@@ -106,7 +106,7 @@ class Crew:
 
     async def hire(self, name: str, *, lease: float = 30.0) -> Hand:
         """One more `stepwell worker`, once it serves."""
-        command = [sys.executable, "-m", "stepwell", "--db", self.url, "worker", served.__name__]
+        command = [sys.executable, "-m", "stepwell.cli.main", "--db", self.url, "worker", served.__name__]
         return await self._up(name, [*command, "--name", name, "--lease", f"{lease}s"])
 
     async def enlist(self, name: str, *, lease: float = 30.0, skew: float = 0.0, mode: str = "live") -> Hand:

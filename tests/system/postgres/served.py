@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 
 from stepwell import Context, StepContext, Transaction, step, workflow
@@ -34,6 +35,16 @@ def reserve(tx: Transaction, run_id: str, number: int) -> int:
     return number
 
 
+@step(transaction=True)
+def hold(tx: Transaction, run_id: str, seconds: float) -> int:
+    """Sits on an open transaction."""
+    tx.execute("insert into bookings (run, number) values (?, ?)", (run_id, 0))
+    assert _ledger is not None
+    _ledger.note("holding", run=run_id)
+    time.sleep(seconds)
+    return 0
+
+
 @step(repeat=True)
 async def hear(info: StepContext, given: str) -> str:
     with noted(info, given) as value:
@@ -47,6 +58,12 @@ async def bookings(ctx: Context, job: Job) -> list[str]:
 
 
 @workflow
+async def holding(ctx: Context, job: Job) -> list[str]:
+    """One transaction that lasts as long as the job is slow."""
+    return [str(await ctx.step(hold, ctx.run_id, job.slow))]
+
+
+@workflow
 async def audience(ctx: Context, job: Job) -> list[str]:
     """Waits for the events of its show, with a step behind each of them."""
     values: list[str] = []
@@ -57,7 +74,8 @@ async def audience(ctx: Context, job: Job) -> list[str]:
     return values
 
 
-WORKFLOWS = (chain, spread, naps, talk, relay, family, saga, ticker, bookings, audience)
+WORKFLOWS = (chain, spread, naps, talk, relay, family, saga, ticker, bookings, holding, audience)
 
-if LEDGER_VARIABLE in os.environ:
-    logging.getLogger("stepwell").addHandler(LedgerHandler(use_ledger(Path(os.environ[LEDGER_VARIABLE]))))
+_ledger = use_ledger(Path(os.environ[LEDGER_VARIABLE])) if LEDGER_VARIABLE in os.environ else None
+if _ledger is not None:
+    logging.getLogger("stepwell").addHandler(LedgerHandler(_ledger))

@@ -17,6 +17,8 @@ from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
 _LOCK_TIMEOUT = "10s"
+# The server's own side: by default it holds the locks of a machine that lost its power for two hours.
+_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
 
 
 async def connect(address: Address) -> Line:
@@ -86,7 +88,7 @@ def _settings(address: Address, *, is_pooled: bool) -> sql.SQL | None:
     """What every session is set to. Behind a pooler nothing: it would be set for whoever has the session next."""
     if is_pooled:
         return None
-    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off"
+    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off; {_KEEPALIVES}"
     if address.isolation is not None:
         text += f"; set default_transaction_isolation = '{address.isolation}'"
     return sql.SQL(text)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from psycopg import pq
 
 from stepwell.clock import Instant
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
-from stepwell.model.commits import Commit
+from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
@@ -26,6 +26,9 @@ from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
 _CONFLICTS_MAX = 20
+# How long a step may sit on its transaction without asking the server for anything. Its run is locked meanwhile: of a
+# worker that was stopped in it nobody could take it over.
+ALONE_SECONDS_MAX = 60.0
 
 
 class PostgresTransactions:
@@ -76,7 +79,18 @@ class PostgresTransactions:
         raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
-        _begin(line)
+        monotonic = self._database.environment.clock.monotonic
+        began = monotonic()
+        _begin(line, f"begin; set local idle_in_transaction_session_timeout = {ALONE_SECONDS_MAX * 1000:.0f}")
+        try:
+            return self._perform_begun(line, commit, work)
+        except StoreUnavailableError as error:
+            # The driver does not tell why the server hung up. Taken for an outage, it would be repeated for ever.
+            if monotonic() - began < ALONE_SECONDS_MAX:
+                raise
+            raise _stood_still(self._address.where) from error
+
+    def _perform_begun(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commits_out([commit])[0])
         if refused is not None:
             line.execute_now("rollback")
@@ -90,6 +104,10 @@ class PostgresTransactions:
             line.execute_now("rollback")
             return Performed(error=error), ()
         [applied], hints = self._call(line, calls.APPLY, calls.commits_out([full]), None)
+        if applied.verdict is not Verdict.APPLIED:
+            # The run itself is locked, but its worker's lease ran out meanwhile. Rows without a record would stay.
+            line.execute_now("rollback")
+            return Performed(applied), ()
         _commit(line, self._address.where)
         return Performed(applied, full), hints
 
@@ -154,10 +172,10 @@ class PostgresTransactions:
         return created
 
 
-def _begin(line: Line) -> None:
+def _begin(line: Line, how: str = "begin") -> None:
     """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
     try:
-        line.execute_now("begin")
+        line.execute_now(how)
     except StoreUnavailableError as error:
         line.is_broken = True
         raise ConflictError(error.title) from error
@@ -173,6 +191,15 @@ def _commit(line: Line, where: str) -> None:
             fix="let the error of a statement leave the body, or use a savepoint around it",
         )
     line.execute_now("commit")
+
+
+def _stood_still(where: str) -> TransactionError:
+    return TransactionError(
+        f"the server ended the transaction of a step that stood still for more than {ALONE_SECONDS_MAX:g} s",
+        where=where,
+        why="nobody can signal, cancel or take over a run while one of its steps has a transaction open",
+        fix="do what takes time in a step before, and hand its result over",
+    )
 
 
 def _open_transaction(connection: Any) -> pq.abc.PGconn:
