@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,10 +23,13 @@ SECONDS_MAX = 60.0  # what has not happened by then never will
 _DEFECTS = ("ERROR", "CRITICAL", "Traceback", "was never")
 
 
-async def until(found: Callable[[], bool], what: str = "it never came to that") -> None:
+async def until(found: Callable[[], bool | Awaitable[bool]], what: str = "it never came to that") -> None:
     """Return as soon as it is so."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not found():
+    while True:
+        answer = found()
+        if answer if isinstance(answer, bool) else await answer:
+            return
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""A synchronous standby takes over: nothing that was acknowledged is lost, and workers and clients follow by themselves."""
+"""A synchronous standby takes over: nothing that was acknowledged is lost, and all follow it by themselves."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ async def test_workers_and_clients_leave_a_primary_that_takes_no_writes_any_more
     async with Load(crew) as load:
         load.begin()
         await load.goes_on(10)
-        # As it is switched over with care: no more writes, all that was written is on the other side, and then the other
-        # one begins. The old one stays there and answers whoever reads.
+        # Switched over with care: no more writes, all that was written is on the other side, and then the other one
+        # begins. The old one stays there and answers whoever reads.
         await asyncio.to_thread(primary.configure, {"default_transaction_read_only": "on"})
         await until(lambda: writers(primary) == 0)
         await asyncio.to_thread(standby.promote)
