@@ -6,13 +6,13 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from stepwell import Engine
-from stepwell.clock import SECOND, Instant
+from stepwell.clock import Instant
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation
@@ -31,6 +31,7 @@ from tests.system.takeovers import Takeovers
 LEASE_SECONDS = 2.0
 TAKEOVER_SECONDS_MAX = LEASE_SECONDS + 2.0
 HOUR_SECONDS = 3600.0
+NAPS_SECONDS = (0.2, 1.3)  # as `naps` takes them
 
 
 @asynccontextmanager
@@ -201,7 +202,7 @@ async def test_a_worker_that_was_stopped_inside_a_transaction_keeps_nobody_from_
 
 async def test_workers_whose_clocks_are_an_hour_off_change_nothing(crew: Crew) -> None:
     for name, skew in (("right", 0.0), ("ahead", HOUR_SECONDS), ("behind", -HOUR_SECONDS)):
-        await crew.enlist(name, skew=skew, lease=LEASE_SECONDS)
+        await crew.enlist(name, skew=skew)
     async with Load(crew) as load:
         before = load.store.now()
         load.begin()
@@ -215,11 +216,17 @@ async def test_workers_whose_clocks_are_an_hour_off_change_nothing(crew: Crew) -
     moments = [entry.at for found in evidence.runs.values() for entry in found.detail.history.entries]
     assert before <= min(moments)
     assert max(moments) <= after
-    naptimes = [
-        entry.at
-        for found in evidence.runs.values()
+    rests = [
+        (waited, later.began - earlier.ended)
+        for run_id, found in evidence.runs.items()
         if found.detail.run.workflow == naps.name
-        for entry in found.detail.history.entries
+        for waited, earlier, later in rests_of([each for each in evidence.executions if each.run == run_id])
+        if earlier.ended is not None
     ]
-    assert naptimes
-    assert (max(naptimes) - min(naptimes)) / SECOND < HOUR_SECONDS
+    assert rests
+    assert [(waited, took) for waited, took in rests if not waited <= took < SECONDS_MAX] == []
+
+
+def rests_of(bodies: list[Execution]) -> Iterator[tuple[float, Execution, Execution]]:
+    """How long a run of naps had to wait between each two of its bodies."""
+    yield from zip(NAPS_SECONDS, bodies, bodies[1:], strict=False)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from stepwell import Engine
 from tests.servers.databases import database_name
+from tests.servers.guard import processes_in
 from tests.servers.postgres import PostgresServer, multi_host_url
-from tests.system.postgres.crew import Crew, until
+from tests.system.postgres.crew import SECONDS_MAX, Crew, until
 from tests.system.postgres.load import Load
 
 
@@ -71,3 +73,26 @@ def writers(server: PostgresServer) -> int:
     """How many transactions of stepwell have written something and are not over."""
     question = "select 1 from pg_stat_activity where application_name = 'stepwell' and backend_xid is not null"
     return len(server.execute(question))
+
+
+async def test_calls_to_a_primary_that_is_frozen_end_and_are_answered_by_the_new_one(
+    primary: PostgresServer, pair: tuple[Crew, PostgresServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.stores.postgres.callers.ANSWER_SECONDS_MAX", 0.5)
+    crew, standby = pair
+    async with Engine(crew.url) as engine:
+        before = await engine.start_by_name("work", 1, key="before")
+        frozen = processes_in(primary.folder)
+        for process in frozen:
+            process.suspend()
+        try:
+            # It is asked while nobody answers at all, and again until somebody does.
+            call = asyncio.ensure_future(engine.start_by_name("work", 1, key="after"))
+            await asyncio.to_thread(standby.promote)
+            after = await asyncio.wait_for(call, SECONDS_MAX)
+            found = [await engine.status(handle.run_id) for handle in (before, after)]
+        finally:
+            for process in frozen:
+                process.resume()
+
+    assert [view and view.key for view in found] == ["before", "after"]

@@ -6,10 +6,13 @@ import asyncio
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
+from stepwell import Context, Engine, WorkerSettings, workflow
+from stepwell.stores.postgres.texts import functions_schema
 from tests.servers.databases import database_name
 from tests.servers.postgres import PostgresServer
-from tests.system.postgres.crew import Crew, until
+from tests.system.postgres.crew import SECONDS_MAX, Crew, until
 from tests.system.postgres.load import Load
 
 KILLS = 3
@@ -112,3 +115,28 @@ def live_leases(witness: psycopg.Connection[tuple[Any, ...]]) -> int:
 async def incarnations(load: Load) -> dict[str, str]:
     """The workers that are registered, with their names."""
     return {worker.incarnation: worker.name for worker in await load.store.views.list_workers()}
+
+
+async def test_a_worker_that_cannot_register_again_goes_on_trying(postgres_url: str) -> None:
+    @workflow
+    async def greet(ctx: Context) -> str:
+        return "hello"
+
+    mine = sql.Identifier(functions_schema("stepwell"))
+    async with Engine(postgres_url, workflows=[greet], settings=WorkerSettings(lease="1s")) as engine:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            # As if rights were taken away by mistake: what it asks for is refused, and not by an outage.
+            connection.execute(sql.SQL("alter function {}.register rename to hidden").format(mine))
+            connection.execute("update stepwell.workers set lease_until = 0")
+            await until(lambda: refusals(connection) > 1)
+            connection.execute(sql.SQL("alter function {}.hidden rename to register").format(mine))
+        handle = await engine.start(greet)
+
+        assert await handle.result(timeout=SECONDS_MAX) == "hello"
+
+
+def refusals(witness: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """How many transactions of this database were undone."""
+    witness.execute("select pg_stat_clear_snapshot()")
+    found = witness.execute("select xact_rollback from pg_stat_database where datname = current_database()").fetchall()
+    return int(found[0][0])

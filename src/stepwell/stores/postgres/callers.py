@@ -13,6 +13,7 @@ from stepwell.errors import StoreNotWritableError, StoreUnavailableError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
+from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
@@ -21,6 +22,9 @@ Tell = Callable[[Hint], None]
 
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
+# What is not answered by then never will be: the server is frozen, or waits for a standby that is gone. Longer than any
+# call takes that works.
+ANSWER_SECONDS_MAX = 60.0
 
 
 class Times:
@@ -130,7 +134,10 @@ class PooledCaller:
         line = lines.find() or await lines.take()
         self.calls += 1
         try:
-            return await line.call(call, values)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                return await line.call(call, values)
+        except TimeoutError as error:
+            raise unavailable(self._address.where, f"nothing came within {ANSWER_SECONDS_MAX:g} s") from error
         finally:
             lines.give(line)
 
