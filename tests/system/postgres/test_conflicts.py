@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell.conformance.blobs import BlobSuite
-from stepwell.conformance.cancels import CancelSuite
+from stepwell.conformance.cancels import FamilySuite
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
@@ -34,11 +35,11 @@ from tests.system.postgres.sabotage import force_conflicts
 
 class TestForcedConflicts(
     BlobSuite,
-    CancelSuite,
     ConcurrencySuite,
     DeadLetterSuite,
     DebounceSuite,
     EffectSuite,
+    FamilySuite,
     KeptEventSuite,
     LeaseSuite,
     RedeliverySuite,
@@ -113,12 +114,11 @@ async def _open(clock: ManualClock, url: str) -> PostgresStore:
 
 
 async def test_a_crew_whose_transactions_fail_half_the_time_loses_and_repeats_nothing(crew: Crew) -> None:
-    await crew.enlist("first")
-    await crew.enlist("second", mode="yield")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second", mode="yield"))
     async with Load(crew) as load:
         force_conflicts(crew.url)
         load.begin()
-        await load.goes_on(30)
+        await load.goes_on(20)
 
         await load.check(await load.settle())
 
@@ -127,12 +127,10 @@ async def test_a_crew_whose_transactions_fail_half_the_time_loses_and_repeats_no
 
 async def test_a_serializable_crew_with_real_conflicts_loses_and_repeats_nothing(crew: Crew) -> None:
     crew.url += "?isolation=serializable"
-    await crew.enlist("first")
-    await crew.enlist("second", mode="yield")
-    await crew.enlist("third")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second", mode="yield"), crew.enlist("third"))
     async with Load(crew) as load:
         load.begin()
-        await load.goes_on(40)
+        await load.goes_on(30)
 
         await load.check(await load.settle())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def disk(server: PostgresServer) -> Iterator[Disk]:
 
 async def test_a_full_disk_is_told_to_clients_and_work_goes_on_when_there_is_space(disk: Disk, tmp_path: Path) -> None:
     with Crew(tmp_path, disk.url) as crew:
-        hands = [await crew.enlist("first"), await crew.enlist("second")]
+        hands = await asyncio.gather(crew.enlist("first"), crew.enlist("second"))
         async with Load(crew) as load:
             load.begin()
             await load.goes_on()

@@ -38,14 +38,13 @@ async def test_workers_follow_when_the_primary_dies_and_the_standby_is_promoted(
     primary: PostgresServer, pair: tuple[Crew, PostgresServer]
 ) -> None:
     crew, standby = pair
-    await crew.enlist("first")
-    await crew.enlist("second", mode="yield")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second", mode="yield"))
     async with Load(crew) as load:
         load.begin()
-        await load.goes_on(10)
+        await load.goes_on()
         await asyncio.to_thread(primary.kill)
         await asyncio.to_thread(standby.promote)
-        await load.goes_on(20)
+        await load.goes_on(10)
 
         await load.check(await load.settle())
 
@@ -54,17 +53,16 @@ async def test_workers_and_clients_leave_a_primary_that_takes_no_writes_any_more
     primary: PostgresServer, pair: tuple[Crew, PostgresServer]
 ) -> None:
     crew, standby = pair
-    await crew.enlist("first")
-    await crew.enlist("second", mode="yield")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second", mode="yield"))
     async with Load(crew) as load:
         load.begin()
-        await load.goes_on(10)
+        await load.goes_on()
         # Switched over with care: no more writes, all that was written is on the other side, and then the other one
         # begins. The old one stays there and answers whoever reads.
         await asyncio.to_thread(primary.configure, {"default_transaction_read_only": "on"})
         await until(lambda: writers(primary) == 0)
         await asyncio.to_thread(standby.promote)
-        await load.goes_on(20)
+        await load.goes_on(10)
         await load.check(await load.settle())
         assert primary.running
 

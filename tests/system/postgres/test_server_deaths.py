@@ -16,7 +16,7 @@ from tests.system.postgres.crew import SECONDS_MAX, Crew, until
 from tests.system.postgres.load import Load
 
 KILLS = 3
-HANGUPS = 15
+HANGUPS = 10
 # Longer than a lease, and longer than anybody waits for one connection: a whole minute would show nothing else.
 AWAY_SECONDS = 8.0
 LEASE_SECONDS = 2.0
@@ -33,8 +33,7 @@ def hang_up(server: PostgresServer, url: str) -> int:
 
 
 async def test_kill_9_of_the_server_loses_nothing_that_was_acknowledged(server: PostgresServer, crew: Crew) -> None:
-    await crew.enlist("first")
-    await crew.enlist("second", mode="yield")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second", mode="yield"))
     async with Load(crew) as load:
         load.begin()
         for _ in range(KILLS):
@@ -47,8 +46,7 @@ async def test_kill_9_of_the_server_loses_nothing_that_was_acknowledged(server: 
 
 
 async def test_connections_that_are_ended_again_and_again_lose_nothing(server: PostgresServer, crew: Crew) -> None:
-    await crew.enlist("first")
-    await crew.enlist("second")
+    await asyncio.gather(crew.enlist("first"), crew.enlist("second"))
     ended = 0
     async with Load(crew) as load:
         load.begin()
@@ -63,7 +61,7 @@ async def test_connections_that_are_ended_again_and_again_lose_nothing(server: P
 
 
 async def test_workers_come_back_from_an_outage_longer_than_their_leases(server: PostgresServer, crew: Crew) -> None:
-    hands = [await crew.enlist("first", lease=LEASE_SECONDS), await crew.enlist("second", lease=LEASE_SECONDS)]
+    hands = await asyncio.gather(*(crew.enlist(name, lease=LEASE_SECONDS) for name in ("first", "second")))
     async with Load(crew) as load:
         load.begin()
         await load.goes_on()
@@ -71,7 +69,7 @@ async def test_workers_come_back_from_an_outage_longer_than_their_leases(server:
         await asyncio.to_thread(server.stop)
         await asyncio.sleep(AWAY_SECONDS)
         await asyncio.to_thread(server.start)
-        await load.goes_on(20)
+        await load.goes_on(10)
         after = await incarnations(load)
 
         await load.check(await load.settle(), may_repeat=True)
@@ -82,7 +80,7 @@ async def test_workers_come_back_from_an_outage_longer_than_their_leases(server:
 
 
 async def test_workers_that_are_not_let_in_for_a_while_come_back(server: PostgresServer, crew: Crew) -> None:
-    hands = [await crew.enlist("first", lease=1.0), await crew.enlist("second", lease=1.0)]
+    hands = await asyncio.gather(*(crew.enlist(name, lease=1.0) for name in ("first", "second")))
     doors = server.data / "pg_hba.conf"
     rules = doors.read_text()
     async with Load(crew) as load:
@@ -99,7 +97,7 @@ async def test_workers_that_are_not_let_in_for_a_while_come_back(server: Postgre
             finally:
                 doors.write_text(rules)
                 server.configure({})
-        await load.goes_on(20)
+        await load.goes_on(10)
 
         await load.check(await load.settle(), may_repeat=True)
 
