@@ -50,10 +50,10 @@ sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 differential: setup ## run OPS operations through all stores, and compare, from FIRST_SEED on
 	$(BIN)/python -m tests.differential --ops $(OPS) --first-seed $(FIRST_SEED) $(ARGS)
 
-bench: setup ## measure, and print the figures beside the raw limit
+bench: setup ## measure both stores, and print the figures beside the raw limit
 	$(BIN)/python -m bench $(ARGS)
 
-storm: setup ## kill -9 real workers over one SQLite file, many times
+storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)
 
 wheel: setup ## build the wheel into dist/

@@ -1,22 +1,36 @@
-"""The limit: single-row durable commits per second in the same file, through the same driver and settings."""
+"""The limit: single-row durable commits per second in the same database, through the same driver and settings."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
+import psycopg
+from psycopg import pq
 
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.database import CHECKPOINT_PAGES
 
 
-def raw_commits(path: Path, count: int, *, as_the_store: bool = True) -> float:
-    """Commits per second of one small row each, into a table of its own in a database that the store has made.
+class Limit(NamedTuple):
+    """Commits per second."""
 
-    The connection is opened as the store opens its own. The log is written back as the store does it, after few pages:
-    syncing a log that grows is much slower, so SQLite's own interval (`as_the_store=False`) is not the limit.
+    limit: float  # what figures are compared with
+    other: float  # in another way that is worth knowing
+
+
+def sqlite_limit(path: Path, count: int) -> Limit:
+    """With the log written back as the store does it, after few pages: syncing one that grows is much slower. The other
+    way is SQLite's own interval.
     """
+    other = _sqlite_commits(path, count, as_the_store=False)
+    return Limit(_sqlite_commits(path, count, as_the_store=True), other)
+
+
+def _sqlite_commits(path: Path, count: int, *, as_the_store: bool) -> float:
+    """Commits of one small row each, into a table of its own, on a connection that is opened as the store's own is."""
     connection: apsw.Connection = open_writer(str(path), "FULL")
     logged = 0
 
@@ -43,3 +57,41 @@ def raw_commits(path: Path, count: int, *, as_the_store: bool = True) -> float:
         return count / (time.perf_counter() - began)
     finally:
         connection.close()
+
+
+# As wide as the row of one recorded step, with the same key.
+_TABLE = """
+    create table raw (
+        run bigint, location bytea, seq bigint, kind text, status text, value bytea, at bigint, took bigint,
+        attempts bigint, undo bytea, primary key (run, location)
+    )
+"""
+_AT = 1_700_000_000_000_000
+
+
+def postgres_limit(url: str, count: int) -> Limit:
+    """One connection of the driver in autocommit, one prepared insert per round trip. The other way is the call of
+    libpq below the driver's `execute`.
+    """
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("drop table if exists raw")
+        connection.execute(_TABLE)
+        insert = "insert into raw values (1, %b, %b, 's', 'd', %b, %b, 10, 1, null)"
+        began = time.perf_counter()
+        for number in range(count):
+            connection.execute(insert, (number.to_bytes(4, "big"), number, b"j1", _AT), prepare=True)
+        limit = count / (time.perf_counter() - began)
+        return Limit(limit, _libpq_commits(connection.pgconn, count))
+
+
+def _libpq_commits(pgconn: pq.abc.PGconn, count: int) -> float:
+    insert = b"insert into raw values (2, $1::bytea, $2::bigint, 's', 'd', $3::bytea, $4::bigint, 10, 1, null)"
+    pgconn.prepare(b"raw", insert)
+    formats = [pq.Format.BINARY, pq.Format.TEXT, pq.Format.BINARY, pq.Format.TEXT]
+    at = b"%d" % _AT
+    began = time.perf_counter()
+    for number in range(count):
+        result = pgconn.exec_prepared(b"raw", [number.to_bytes(4, "big"), b"%d" % number, b"j1", at], formats)
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
+    return count / (time.perf_counter() - began)

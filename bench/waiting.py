@@ -1,21 +1,22 @@
-"""What runs cost that only wait: memory, idle work, and the way from a signal to the next step."""
+"""What runs cost that only wait: memory, and what an idle process does (W7)."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
-import statistics
-import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import apsw
-
-from bench.measures import Bench, opened
-from bench.workflows import RESUMED, waiting
+from bench.arenas import Arena
+from bench.probes import in_words, opened
+from bench.processes import run_module
+from bench.report import Report, at_most
+from bench.sizes import FULL, QUICK, Size
+from bench.workflows import waiting
 from stepwell import Start
 
 
@@ -24,43 +25,35 @@ class Waiting(NamedTuple):
 
     bytes_each: float  # of the process' own memory, once their code is evicted
     seconds_idle: float  # how long it was watched
-    statements_idle: int  # that SQLite ran meanwhile
-    scanned_idle: int  # rows that they stepped over without an index
+    cpu_idle: float  # seconds of it that the process was busy
+    asked_idle: dict[str, int]
+    scanned_idle: int | None  # rows that were stepped over without an index
 
 
-def waiting_runs(folder: Path, runs: int = 10_000) -> Waiting:
-    """Measure in a fresh process, so that nothing else is in its memory."""
-    command = [sys.executable, "-m", "bench.waiting", str(folder / "waiting.db"), str(runs)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Waiting(*json.loads(done.stdout))
-
-
-async def signal_to_step(folder: Path, count: int = 300) -> tuple[float, float]:
-    """From the call of `signal` to the body of the step that waited for it: p50 and p99 in milliseconds."""
-    times = []
-    async with opened(folder / "signals.db") as bench:
-        handles = await bench.engine.start_many(waiting, [Start()] * count)
-        await _all_wait(bench, count)
-        for handle in handles:
-            RESUMED.clear()
-            began = time.perf_counter()
-            await handle.signal("go")
-            await handle.result()
-            times.append((RESUMED[0] - began) * 1_000)
-    times.sort()
-    return statistics.median(times), times[count * 99 // 100]
-
-
-async def _all_wait(bench: Bench, count: int) -> None:
-    reader = apsw.Connection(str(bench.path), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        while True:
-            row = reader.execute("select count(*) from stepwell_runs where status = 'waiting'").fetchone()
-            if row is not None and row[0] >= count:
-                return
-            await asyncio.sleep(0.02)
-    finally:
-        reader.close()
+async def w7(arena: Arena, size: Size, report: Report) -> None:
+    """Memory and idle work, in a fresh process, so that nothing else is in its memory."""
+    count = size.waiting
+    report.say(f"W7 {count:,} waiting runs")
+    with arena.database() as url:
+        process = await run_module("bench.waiting", url, "full" if size is FULL else "quick")
+        out, _ = await process.communicate(b"")
+        if process.returncode:
+            raise RuntimeError(f"the process with the waiting runs ended with exit code {process.returncode}")
+        idle, stored = Waiting(*json.loads(out)), arena.size(url)
+    name = f"W7  {count:,} runs waiting, bytes of memory each"
+    report.timed(name, f"{idle.bytes_each:,.0f}", *at_most(idle.bytes_each, 1_000))
+    report.line("W7  bytes of database each", f"{stored / (count + size.waiting_first):,.0f}")
+    report.line("W7  CPU of the idle process, %", f"{100 * idle.cpu_idle / idle.seconds_idle:.1f}")
+    asked = Counter(idle.asked_idle)
+    if arena.has_round_trips:
+        trips = asked.total() / idle.seconds_idle
+        target = at_most(trips, arena.targets.idle_round_trips)
+        report.timed("W7  round trips per second of idling", f"{trips:.2f}", *target)
+        report.detail(f"in {idle.seconds_idle:.0f} s: {in_words(asked) or 'nothing'}")
+    else:
+        report.line(f"W7  statements in {idle.seconds_idle:.0f} s of idling", f"{asked.total()}")
+    if idle.scanned_idle is not None:
+        report.line("W7  rows scanned by them", f"{idle.scanned_idle}", "0", idle.scanned_idle == 0)
 
 
 def _own_bytes() -> int:
@@ -72,26 +65,23 @@ def _own_bytes() -> int:
     raise RuntimeError("the memory of this process cannot be read here")
 
 
-async def _watch(path: Path, runs: int) -> Waiting:
-    async with opened(path, parked_max=0) as bench:
+async def _watch(url: str, size: Size) -> Waiting:
+    async with opened(url, parked_max=0) as bench:
         # Caches and arenas fill with the first ones.
-        await bench.engine.start_many(waiting, [Start()] * 2_000)
-        await _all_wait(bench, 2_000)
+        await bench.engine.start_many(waiting, [Start()] * size.waiting_first)
+        await bench.until("waiting", size.waiting_first)
         before = _own_bytes()
-        for started in range(0, runs, 1_000):
-            await bench.engine.start_many(waiting, [Start()] * 1_000)
-            await _all_wait(bench, 3_000 + started)
+        for started in range(0, size.waiting, size.waiting_batch):
+            await bench.engine.start_many(waiting, [Start()] * size.waiting_batch)
+            await bench.until("waiting", size.waiting_first + started + size.waiting_batch)
         await asyncio.sleep(1.0)
-        each = (_own_bytes() - before) / runs
-        seen: list[dict[str, Any]] = []
-        bench.database.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, seen.append)
-        began = time.perf_counter()
-        await asyncio.sleep(5.0)
-        seconds = time.perf_counter() - began
-        bench.database.connection.trace_v2(0, None)
-        scanned = sum(one["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"] for one in seen)
-    return Waiting(each, seconds, len(seen), scanned)
+        each = (_own_bytes() - before) / size.waiting
+        end, busy, began = bench.probe.watch(), time.process_time(), time.perf_counter()
+        await asyncio.sleep(size.idle_seconds)
+        seconds, busy = time.perf_counter() - began, time.process_time() - busy
+        asked, scanned = end()
+    return Waiting(each, seconds, busy, dict(asked), scanned)
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_watch(Path(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_watch(sys.argv[1], FULL if sys.argv[2] == "full" else QUICK))))

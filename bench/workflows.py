@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from stepwell import Context, Workflow, step, workflow
@@ -24,6 +25,27 @@ async def sequence(ctx: Context, steps: int) -> int:
     for _ in range(steps):
         number = await ctx.step(numbered, number)
     return number
+
+
+MARKED: list[Callable[[], None]] = []  # who is told when a step of `marked` begins
+
+
+@step
+async def mark() -> None:
+    """Tell them."""
+    for tell in MARKED:
+        tell()
+
+
+@workflow
+async def marked(ctx: Context, steps: int) -> None:
+    """Some trivial steps, and then a mark so many steps after another."""
+    for _ in range(10):
+        await ctx.step(numbered, 0)
+    await ctx.step(mark.options(repeat=True))
+    for _ in range(steps - 1):
+        await ctx.step(numbered, 0)
+    await ctx.step(mark.options(repeat=True))
 
 
 @workflow
@@ -78,4 +100,38 @@ async def waiting(ctx: Context) -> None:
     await ctx.step(note_resumed)
 
 
-WORKFLOWS: list[Workflow[Any, Any]] = [sequence, sequence_then_wait, mapped, waiting, telling, parenting]
+@step
+async def note_beginning() -> float:
+    """When it began, by the clock that all processes of a machine share."""
+    return time.perf_counter()
+
+
+@workflow
+async def began_at(ctx: Context) -> float:
+    """One step that says when it began."""
+    return await ctx.step(note_beginning)
+
+
+WOKE: dict[str, float] = {}  # when the code of `sleeping` went on, by run
+
+
+@workflow
+async def sleeping(ctx: Context, seconds: float) -> float:
+    """Sleeps, notes when it goes on, and says when that was due."""
+    slept = await ctx.sleep("nap", seconds)
+    # A replay would come here again: the first time counts.
+    WOKE.setdefault(ctx.run_id, time.time())
+    return slept.due_at.timestamp()
+
+
+WORKFLOWS: list[Workflow[Any, Any]] = [
+    sequence,
+    sequence_then_wait,
+    marked,
+    mapped,
+    waiting,
+    telling,
+    parenting,
+    began_at,
+    sleeping,
+]

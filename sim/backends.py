@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
+
+
+class Broken(NamedTuple):
+    """A function of the PostgreSQL store, and what is wrong with it."""
+
+    function: str
+    right: str
+    wrong: str
+
+    @property
+    def whole(self) -> str:
+        """The statement that makes the function as it is."""
+        from stepwell.stores.postgres.texts import FUNCTIONS, render
+
+        begin = FUNCTIONS.index(f"create function {{f}}.{self.function}(")
+        text = FUNCTIONS[begin : FUNCTIONS.index("$$;", begin) + 3]
+        return render(text.replace("create function", "create or replace function", 1), "stepwell")
+
+    @property
+    def text(self) -> str:
+        """The statement that breaks it."""
+        from stepwell.stores.postgres.texts import render
+
+        right, wrong = render(self.right, "stepwell"), render(self.wrong, "stepwell")
+        assert right in self.whole, self
+        return self.whole.replace(right, wrong, 1)
+
+
+BROKEN: Broken | None = None  # what every database that is opened now has wrong
 
 
 class Backend(Protocol):
@@ -65,6 +94,9 @@ class PostgresBackend:
         from tests.servers.cleared import cleared_url
 
         self._url = cleared_url()
+        self._broken = BROKEN
+        if self._broken is not None:
+            self._install(self._broken.text)
         self._caller: Any = InlineCaller(parse_address(self._url))
 
     def handle(self, environment: Environment) -> Store:
@@ -74,6 +106,14 @@ class PostgresBackend:
 
     def close(self) -> None:
         self._caller.end()
+        if self._broken is not None:
+            self._install(self._broken.whole)
+
+    def _install(self, text: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self._url.partition("?")[0], autocommit=True) as connection:
+            connection.execute(text.encode())
 
 
 _BACKENDS: dict[str, Callable[[], Backend]] = {

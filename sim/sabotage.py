@@ -20,6 +20,7 @@ from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
+from sim.sabotage_postgres import POSTGRES_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
@@ -48,6 +49,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **LONG_STEP_SWITCHES,
     **TRANSACTION_SWITCHES,
     **MEANWHILE_SWITCHES,
+    **POSTGRES_SWITCHES,
 }
 
 
@@ -67,11 +69,14 @@ def _switch(name: str) -> Switch:
 
 
 EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
-SWITCHES = {name: switch for name, switch in EVERY.items() if name not in {**RARE_SWITCHES, **MEANWHILE_SWITCHES}}
+_APART = {**RARE_SWITCHES, **MEANWHILE_SWITCHES, **POSTGRES_SWITCHES}
+SWITCHES = {name: switch for name, switch in EVERY.items() if name not in _APART}
 
 
 def store_of(name: str) -> str:
     """The store that a switch is about."""
+    if name in POSTGRES_SWITCHES:
+        return "postgres"
     sqlite = {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}
     if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES}:
         return "sqlite"

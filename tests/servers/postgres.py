@@ -56,7 +56,6 @@ class PostgresServer(DatabaseServer):
         *,
         durable: bool = True,
         settings: Mapping[str, str] | None = None,
-        primary: PostgresServer | None = None,
     ) -> None:
         self.version = version
         self.durable = durable
@@ -74,7 +73,7 @@ class PostgresServer(DatabaseServer):
         super().__init__(f"postgresql://postgres@{HOST}:{self.port}/postgres", strategy=strategy)
         self._settings = _EVERYWHERE | ({} if durable else _NOT_DURABLE) | dict(settings or {})
         self._revision = 0
-        self._primary = primary
+        self._primary: PostgresServer | None = None
         self._standbys = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -159,24 +158,38 @@ class PostgresServer(DatabaseServer):
         While the standby is down nothing can be committed here, unless `synchronous_standby_names` is configured to "".
         Raises ValueError for a server that is not durable: its commits wait for nothing.
         """
-        if not self.durable:
-            raise ValueError("only a durable server can have a standby: the commits of others wait for nothing")
-        self._standbys += 1
-        name = f"standby_{self._standbys}"
-        # What a standby misses while it is down must still be here when it is back.
-        self.configure({"wal_keep_size": "1GB"})
-        source = f"host={HOST} port={self.port} user=postgres application_name={name}"
-        follower = PostgresServer(self.version, settings={"primary_conninfo": source}, primary=self)
+        follower = PostgresServer(self.version)
         try:
-            follower.start()
-            self.configure({"synchronous_standby_names": name})
-            # The checkpointer is who makes commits wait; it reads new settings before it begins a checkpoint.
-            self.execute("checkpoint")
-            self._await("select 1 from pg_stat_replication where application_name = %s and sync_state = 'sync'", name)
+            follower.follow(self)
         except BaseException:
             follower.close()
             raise
         return follower
+
+    def follow(self, primary: PostgresServer) -> None:
+        """Become a standby of another server, as `standby` says: started, at the port that this one had before.
+
+        This server must be down, and what it had is forgotten: a killed primary comes back as its successor's standby.
+        Raises ValueError for a primary that is not durable.
+        """
+        if not primary.durable:
+            raise ValueError("only a durable server can have a standby: the commits of others wait for nothing")
+        assert not self.running
+        _remove_shared_memory(self.data)
+        shutil.rmtree(self.data, ignore_errors=True)
+        primary._standbys += 1
+        name = f"standby_{primary._standbys}"
+        # What a standby misses while it is down must still be here when it is back.
+        primary.configure({"wal_keep_size": "1GB"})
+        source = f"host={HOST} port={primary.port} user=postgres application_name={name}"
+        self._primary = primary
+        # Of an earlier life as a primary: promoted, it would wait for a standby that is gone.
+        self._settings |= {"primary_conninfo": source, "synchronous_standby_names": ""}
+        self.start()
+        primary.configure({"synchronous_standby_names": name})
+        # The checkpointer is who makes commits wait; it reads new settings before it begins a checkpoint.
+        primary.execute("checkpoint")
+        primary._await("select 1 from pg_stat_replication where application_name = %s and sync_state = 'sync'", name)
 
     def promote(self) -> None:
         """Make a standby a primary; returns when it accepts writes. Raises ServerFailedError when it does not."""

@@ -226,6 +226,22 @@ def test_a_promoted_standby_has_what_the_killed_primary_committed(version: int) 
             assert all_numbers(standby.url(database_name(database))) == [1, 2]
 
 
+def test_a_killed_primary_comes_back_as_the_standby_of_its_successor() -> None:
+    with PostgresServer() as first, first.standby() as second:
+        url_of_both = multi_host_url(first, second)
+        add_number(url_of_both, 1)
+        for number, (primary, standby) in enumerate([(first, second), (second, first)], 2):
+            primary.kill()
+            standby.promote()
+            add_number(url_of_both, number)
+            primary.follow(standby)
+            assert standby.execute("select sync_state from pg_stat_replication") == [("sync",)]
+
+        first.kill()
+        second.promote()
+        assert all_numbers(url_of_both) == [1, 2, 3]
+
+
 def test_a_commit_waits_for_the_standby() -> None:
     with PostgresServer() as primary, primary.standby() as standby:
         committer = threading.Thread(target=add_number, args=(primary.url(), 1))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import apsw
 
 from stepwell import Engine, EntryView
 from stepwell.engine.views import entry_views, plain
@@ -30,6 +27,8 @@ class Execution:
     given: str
     pid: int
     began: float
+    cleared: float  # when its worker decided to begin it, and under which incarnation
+    incarnation: str
     ended: float | None = None
 
 
@@ -75,10 +74,18 @@ class Evidence:
     orphans: list[str]
     observed: Observed
     owed: list[str] = field(default_factory=list)  # events that no sink got
+    effects: list[tuple[str, str]] = field(default_factory=list)  # run and value of each row of transactional steps
     executions: list[Execution] = field(default_factory=list)
+    recorded: set[str] = field(default_factory=set)  # the value of every step that is recorded anywhere
 
     def __post_init__(self) -> None:
         self.executions = executions_of(self.lines)
+        self.recorded = {
+            str(entry.value)
+            for found in self.runs.values()
+            for entry in found.entries
+            if entry.kind == "step" and entry.status == "done"
+        }
 
     def of(self, kind: str) -> list[Line]:
         """The lines of one kind, by time."""
@@ -94,11 +101,18 @@ class Evidence:
 
 def executions_of(lines: list[Line]) -> list[Execution]:
     """Every body that was begun, by time."""
+    cleared: dict[tuple[Any, ...], tuple[float, str]] = {}
     begun: dict[str, Execution] = {}
     for line in lines:
+        facts = line.facts
         match line.kind:
+            case "cleared":
+                place = (line.pid, facts["run"], facts["path"], facts["attempt"])
+                cleared[place] = (line.at, facts["incarnation"])
             case "begin":
-                execution = Execution(**line.facts, pid=line.pid, began=line.at)
+                place = (line.pid, facts["run"], facts["path"], facts["attempt"])
+                at, incarnation = cleared.get(place, (line.at, ""))  # not every worker notes what it decides
+                execution = Execution(**facts, pid=line.pid, began=line.at, cleared=at, incarnation=incarnation)
                 begun[execution.value] = execution
             case "end":
                 begun[line.facts["value"]].ended = line.at
@@ -120,19 +134,3 @@ async def collect(engine: Engine, store: Store, lines: list[Line], observed: Obs
     left = [*await engine.outbox.pending(), *await engine.outbox.dead()]
     owed = [f"{event.name} of run {event.run_id}" for event in left]
     return Evidence(lines, runs, list(await store.views.orphans()), observed, owed)
-
-
-def check_file(path: Path) -> list[str]:
-    """SQLite's own opinion of the file, once everybody has closed it."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        answers = [str(row[0]) for row in connection.execute("pragma integrity_check")]
-        twice = connection.execute(
-            "select count(*) from (select 1 from stepwell_entries group by run, seq having count(*) > 1)"
-        ).fetchone()
-    finally:
-        connection.close()
-    problems = [] if answers == ["ok"] else [f"integrity check: {answer}" for answer in answers]
-    if twice is None or twice[0] != 0:
-        problems.append(f"{twice} numbers in histories are used twice")
-    return problems

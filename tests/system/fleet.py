@@ -19,6 +19,11 @@ UP_SECONDS_MAX = 60.0
 DRAIN_SECONDS_MAX = 60.0
 
 
+def sqlite_url(folder: Path) -> str:
+    """The file that the workers of a folder share, unless they are told of another database."""
+    return f"sqlite:///{folder / DATABASE}"
+
+
 def mark_of(folder: Path, pid: int) -> Path:
     """The file that a worker makes once it serves."""
     return folder / f"{pid}.up"
@@ -27,8 +32,8 @@ def mark_of(folder: Path, pid: int) -> Path:
 class Member:
     """One worker process."""
 
-    def __init__(self, folder: Path, arguments: tuple[str, ...]) -> None:
-        command = [sys.executable, "-m", "tests.system.storm_worker", str(folder), *arguments]
+    def __init__(self, folder: Path, url: str, arguments: tuple[str, ...]) -> None:
+        command = [sys.executable, "-m", "tests.system.storm_worker", str(folder), url, *arguments]
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._mark = mark_of(folder, self._process.pid)
@@ -73,14 +78,10 @@ class Member:
 class Fleet:
     """The workers on one folder. Whatever is left when it closes is killed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
+        self.url = url or sqlite_url(folder)  # of the database they share
         self.members: list[Member] = []
-
-    @property
-    def url(self) -> str:
-        """The database they share."""
-        return f"sqlite:///{self.folder / DATABASE}"
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +94,7 @@ class Fleet:
 
     def spawn(self, *arguments: str) -> Member:
         """One more worker."""
-        member = Member(self.folder, arguments)
+        member = Member(self.folder, self.url, arguments)
         self.members.append(member)
         return member
 

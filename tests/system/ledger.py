@@ -30,6 +30,11 @@ class Ledger:
         text = json.dumps([kind, time.monotonic(), os.getpid(), facts], separators=(",", ":"))
         os.write(self._file, text.encode() + b"\n")
 
+    def acknowledged(self, kind: str, **facts: Any) -> None:
+        """Append a line about something that was promised to us; it is on the disk when this returns."""
+        self.note(kind, **facts)
+        os.fdatasync(self._file)
+
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)

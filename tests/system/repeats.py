@@ -9,7 +9,7 @@ from typing import Literal
 
 from tests.system.evidence import Evidence, Execution
 
-Cause = Literal["kill", "stop", "stall"]
+Cause = Literal["kill", "stop", "stall", "outage"]
 
 
 class Repeats:
@@ -21,11 +21,15 @@ class Repeats:
             line.facts["pid"]: {run: frozenset(done) for run, done in line.facts["held"].items()}
             for line in evidence.of("killed")
         }
-        self.stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
-        self.stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
+        self._killed = {line.facts["pid"]: line.at for line in evidence.of("killed")}
+        self._stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
+        self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
+        ups = [line.at for line in evidence.of("server up")]
+        downs = [line.at for line in evidence.of("server down")]
+        self._outages = list(zip(downs, ups, strict=True))
         self._latest_tick: dict[tuple[str, int], Execution] = {}
         same: defaultdict[tuple[str, str, int], list[Execution]] = defaultdict(list)
-        for execution in evidence.executions:
+        for execution in sorted(evidence.executions, key=lambda execution: execution.cleared):
             same[execution.run, execution.path, execution.attempt].append(execution)
             self._latest_tick[execution.run, execution.pid] = execution
         self.superseded = [pair for group in same.values() for pair in pairwise(group)]
@@ -44,12 +48,16 @@ class Repeats:
         """Why its result was not kept; None if there is no reason."""
         if self.was_in_flight(execution):
             return "kill"
-        if any(at >= execution.began for at in self.stops.get(execution.pid, ())):
+        if any(at >= execution.cleared for at in self._stops.get(execution.pid, ())):
             return "stop"
-        if any(at >= execution.began for at in self.stalls.get(execution.pid, ())):
-            return "stall"
-        # It had lost the run before it was killed, so it had stalled, and did not live to say so.
-        return "stall" if execution.run not in self.deaths.get(execution.pid, {execution.run: ()}) else None
+        lost = next((at for at in self._stalls.get(execution.pid, ()) if at >= execution.cleared), None)
+        if lost is None and execution.run not in self.deaths.get(execution.pid, {execution.run: ()}):
+            # It had lost the run before it was killed, so it had stalled, and did not live to say so.
+            lost = self._killed[execution.pid]
+        if lost is None:
+            return None
+        is_cut_off = any(down <= lost and up >= execution.cleared for down, up in self._outages)
+        return "outage" if is_cut_off else "stall"
 
     def counts(self) -> Counter[str]:
         """How many bodies ran again, by cause."""
@@ -57,13 +65,17 @@ class Repeats:
 
 
 def check_repeats(evidence: Evidence) -> Iterator[str]:
-    """A body ran again only if its process died or stalled in it, and never twice at once in one process."""
+    """A body ran again only if its process died or stalled in it and its result was not recorded, and never twice at
+    once in one process.
+    """
     repeats = Repeats(evidence)
     for first, second in repeats.superseded:
         where = f"run {first.run}: {first.path} attempt {first.attempt}"
         cause = repeats.cause(first)
         if cause is None:
             yield f"{where} of {first.pid} ran again in {second.pid} for no reason"
+        if first.value in evidence.recorded:
+            yield f"{where} of {first.pid} was recorded, and ran again in {second.pid}"
         if first.pid == second.pid and cause is None and (first.ended is None or first.ended > second.began):
             yield f"{where} ran twice at once in {first.pid}"
     again = repeats.counts()["kill"]
@@ -71,15 +83,27 @@ def check_repeats(evidence: Evidence) -> Iterator[str]:
         yield f"{again} bodies ran again after kills, only {repeats.in_flight} were in flight"
 
 
-def zombie_begins(evidence: Evidence) -> int:
-    """Bodies that a process began after a pause longer than its lease, before it noticed."""
-    stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
-    count = 0
+def check_zombies(evidence: Evidence) -> Iterator[str]:
+    """A process that was stopped past its lease begins no body under it afterwards, and commits nothing of the runs
+    that others had taken from it by then.
+    """
     for line in evidence.of("continued"):
-        pid = line.facts["pid"]
-        noticed = min((at for at in stalls.get(pid, ()) if at > line.at), default=line.at)
-        count += sum(e.pid == pid and line.at < e.began < noticed for e in evidence.executions)
-    return count
+        pid, over = line.facts["pid"], set(line.facts.get("incarnations", ()))
+        over |= {e.incarnation for e in evidence.executions if e.pid == pid and e.cleared <= line.at and e.incarnation}
+        for execution in evidence.executions:
+            if execution.pid != pid or execution.incarnation not in over:
+                continue
+            where = f"run {execution.run}: {execution.path} of {pid}"
+            if execution.cleared > line.at:
+                yield f"{where} began {execution.cleared - line.at:.3f} s after a stop that was longer than the lease"
+            done = line.facts.get("taken", {}).get(execution.run)
+            if done is not None and execution.path not in done and execution.value in evidence.recorded:
+                yield f"{where} was recorded after a stop, and the run was another's by then"
+
+
+def runs_taken(evidence: Evidence) -> int:
+    """How many runs others had when their stopped process was continued."""
+    return sum(len(line.facts.get("taken", ())) for line in evidence.of("continued"))
 
 
 def _times(found: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from stepwell import Engine, Handle, NotFoundError, ResultTimeout, RunCancelled, RunFailed, StepwellError, Workflow
@@ -20,11 +20,20 @@ _WAITING_FOR_SIGNALS = {talk.name: SIGNALS, relay.name: GENERATIONS}
 class Client:
     """Has at most `active_max` runs of its own under way."""
 
-    def __init__(self, engine: Engine, ledger: Ledger, chance: random.Random, *, active_max: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        chance: random.Random,
+        *,
+        active_max: int,
+        workflows: Sequence[Workflow[Job, list[str]]] = WORKFLOWS,
+    ) -> None:
         self._engine = engine
         self._ledger = ledger
         self._chance = chance
         self._active_max = active_max
+        self._workflows = workflows
         self._numbers = itertools.count(1)
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -32,7 +41,7 @@ class Client:
         """Start runs until told to stop; none while it is to be calm."""
         while not stop.is_set():
             if len(self._under_way) < self._active_max and not is_calm():
-                self._spawn(self._one(self._chance.choice(WORKFLOWS)))
+                self._spawn(self._one(self._chance.choice(self._workflows)))
             await asyncio.sleep(self._chance.expovariate(1 / every))
 
     async def finish(self) -> None:
@@ -53,7 +62,7 @@ class Client:
             delivery = await self._engine.signal(target, "go", payload, dedup_key=payload)
         except NotFoundError:
             return  # it has ended: cancelled
-        self._ledger.note("signalled", run=target, payload=payload, delivery=delivery.value)
+        self._ledger.acknowledged("signalled", run=target, payload=payload, delivery=delivery.value)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -70,7 +79,7 @@ class Client:
             if self._chance.random() < 0.12 or (definition is saga and self._chance.random() < 0.25):
                 await asyncio.sleep(self._chance.uniform(0, 1.0))
                 if await handle.cancel("storm"):
-                    self._ledger.note("cancelled", run=handle.run_id)
+                    self._ledger.acknowledged("cancelled", run=handle.run_id)
             await self._await_result(handle)
         except StepwellError as error:
             self._ledger.note("unacknowledged", error=f"{type(error).__name__}: {error}")
@@ -79,10 +88,10 @@ class Client:
         key = f"{definition.name}-{os.getpid()}-{next(self._numbers)}"
         job = Job(size=self._chance.randint(2, 5), fails=self._chance.random() < 0.5)
         handle = await self._engine.start(definition, job, key=key)
-        self._ledger.note("started", run=handle.run_id, key=key)
+        self._ledger.acknowledged("started", run=handle.run_id, key=key)
         if self._chance.random() < 0.1:
             again = await self._engine.start(definition, job, key=key)
-            self._ledger.note("started", run=again.run_id, key=key)
+            self._ledger.acknowledged("started", run=again.run_id, key=key)
         return handle
 
     async def _await_result(self, handle: Handle[list[str]]) -> None:
@@ -91,8 +100,8 @@ class Client:
         except ResultTimeout:
             return
         except RunCancelled:
-            self._ledger.note("ended", run=handle.run_id, status="cancelled")
+            self._ledger.acknowledged("ended", run=handle.run_id, status="cancelled")
         except RunFailed as error:
-            self._ledger.note("ended", run=handle.run_id, status=error.status)
+            self._ledger.acknowledged("ended", run=handle.run_id, status=error.status)
         else:
-            self._ledger.note("result", run=handle.run_id, value=value)
+            self._ledger.acknowledged("result", run=handle.run_id, value=value)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tests.system.evidence import Evidence
-from tests.system.repeats import Repeats, zombie_begins
+from tests.system.repeats import Repeats, runs_taken
 from tests.system.takeovers import Takeovers, percentile
 
 _SHOWN_MAX = 8
+_FAULTS = {
+    "kill": "SIGKILL of workers",
+    "stop": "SIGSTOP of workers past their lease, and SIGCONT",
+    "term": "SIGTERM of workers",
+    "server kill": "SIGKILL of every process of the database server, started again on its data",
+    "promotion": "SIGKILL of every process of the primary for good; its synchronous standby took over",
+}
 
 
 def print_report(
     options: argparse.Namespace,
+    ground: str,
     evidence: Evidence,
     takeovers: Takeovers,
     done: Mapping[str, int],
@@ -22,35 +30,12 @@ def print_report(
     seconds: float,
 ) -> int:
     """Print figures and violations; the number of violations."""
-    repeats = Repeats(evidence)
-    again = repeats.counts()
-    statuses = Counter(run.status.value for run in evidence.runs.values())
-    steps = sum(entry.kind in ("step", "undo") for run in evidence.runs.values() for entry in run.entries)
-    acks = {kind: len(evidence.of(kind)) for kind in ("started", "signalled", "cancelled", "result", "ended")}
-    lost_leases = sum("lease lost" in line.facts["text"] for line in evidence.of("warned"))
-    undos = sum(entry.kind == "undo" for run in evidence.runs.values() for entry in run.entries)
-    rows = [
-        ("faults", ", ".join(f"{count} {act}s" for act, count in done.items())),
-        ("runs", f"{len(evidence.runs)}: " + ", ".join(f"{n} {status}" for status, n in statuses.most_common())),
-        ("steps", f"{steps} recorded (undos {undos}), {len(evidence.executions)} bodies begun"),
-        (
-            "events",
-            f"{len({line.facts['id'] for line in evidence.of('event')})}, sent {len(evidence.of('event'))} times",
-        ),
-        ("acks", ", ".join(f"{count} {kind}" for kind, count in acks.items())),
-        ("not acked", f"{len(evidence.of('unacknowledged'))} requests answered with an error"),
-        ("bodies in flight", f"{repeats.in_flight} when their worker was killed"),
-        ("bodies run again", ", ".join(f"{count} by {cause}" for cause, count in again.most_common()) or "none"),
-        ("leases lost", f"{lost_leases}; {zombie_begins(evidence)} bodies begun by a zombie after its pause"),
-        ("next claim", _times(takeovers.claims) + " after a kill, per run"),
-        ("next commit", _times(takeovers.commits) + f" after a kill, any of its runs ({takeovers.apart} kills apart)"),
-        ("this machine", f"kept the supervisor waiting for up to {takeovers.lag:.2f} s; {seconds:.0f} s in all"),
-    ]
-    print(f"\nstorm: {options.workers} workers, lease {options.lease:g} s, seed {options.seed}")
-    for name, text in rows:
-        print(f"  {name:<17} {text}")
+    print(f"\nstorm over {ground}: {options.workers} workers, lease {options.lease:g} s, seed {options.seed}")
+    for name, figure, text in (*_faults(done), *_figures(evidence), *_times(takeovers, seconds)):
+        print(f"  {name:<22} {figure:>9}  {text}".rstrip())
+    print("  violations")
     for name, problems in found.items():
-        print(f"  {name:<20} {len(problems)}")
+        print(f"  {name:<22} {len(problems):>9}")
         for problem in problems[:_SHOWN_MAX]:
             print(f"    - {problem}")
     total = sum(len(problems) for problems in found.values())
@@ -58,5 +43,41 @@ def print_report(
     return total
 
 
-def _times(seconds: list[float]) -> str:
-    return f"p50 {percentile(seconds, 0.5):.2f} s, p99 {percentile(seconds, 0.99):.2f} s ({len(seconds)})"
+def _faults(done: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
+    for act, count in done.items():
+        if count:
+            yield f"{act}s", str(count), _FAULTS[act]
+
+
+def _figures(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+    repeats = Repeats(evidence)
+    again = repeats.counts()
+    statuses = Counter(run.status.value for run in evidence.runs.values())
+    entries = [entry for run in evidence.runs.values() for entry in run.entries]
+    steps = [entry for entry in entries if entry.kind in ("step", "undo")]
+    lost_leases = sum("lease lost" in line.facts["text"] for line in evidence.of("warned"))
+    deliveries = evidence.of("event")
+
+    def count(kind: str) -> str:
+        return str(len(evidence.of(kind)))
+
+    yield "runs", str(len(evidence.runs)), ", ".join(f"{n} {status}" for status, n in statuses.most_common())
+    yield "runs started", count("started"), "starts acknowledged to a client"
+    yield "results acknowledged", str(len(evidence.of("result")) + len(evidence.of("ended"))), "to a client"
+    yield "signals acknowledged", count("signalled"), f"to a client; {count('cancelled')} cancels"
+    yield "not acknowledged", count("unacknowledged"), "requests of clients that were answered with an error"
+    yield "steps recorded", str(len(steps)), f"{sum(entry.kind == 'undo' for entry in steps)} of them undone steps"
+    yield "steps executed", str(len(evidence.executions)), f"bodies, and {len(evidence.effects)} in transactions"
+    causes = ", ".join(f"{number} by {cause}" for cause, number in again.most_common())
+    yield "bodies run again", str(again.total()), f"{causes}; {repeats.in_flight} were running when killed".lstrip("; ")
+    yield "leases lost", str(lost_leases), f"{runs_taken(evidence)} runs were taken from stopped workers"
+    yield "events sent", str(len({line.facts["id"] for line in deliveries})), f"{len(deliveries)} times"
+
+
+def _times(takeovers: Takeovers, seconds: float) -> Iterator[tuple[str, str, str]]:
+    for name, times in (("claim", takeovers.claims), ("commit", takeovers.commits)):
+        what = "to the next claim, per run" if name == "claim" else "to the next commit of any of its runs"
+        worst = f"p99 {percentile(times, 0.99):.2f} s {what}, of {len(times)}"
+        yield f"takeover p50, {name}", f"{percentile(times, 0.5):.2f} s", worst
+    yield "kills apart", str(takeovers.apart), "whose takeover met another fault, and says nothing"
+    yield "seconds", f"{seconds:.0f}", f"the machine kept the supervisor waiting for up to {takeovers.lag:.2f} s"

@@ -1,4 +1,4 @@
-"""One worker process of the storm: `python -m tests.system.storm_worker FOLDER`. SIGTERM drains it."""
+"""One worker process of the storm: `python -m tests.system.storm_worker FOLDER URL`. SIGTERM drains it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import logging
 import os
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stepwell import Engine, WorkerSettings
-from tests.system.fleet import CALM, DATABASE, LEDGER, mark_of
+from stepwell.environment import system_environment
+from stepwell.errors import StoreUnavailableError
+from stepwell.replay.bodies import Body
+from stepwell.worker.execution import Execution
+from tests.system.fleet import CALM, LEDGER, mark_of
 from tests.system.ledger import Ledger
 from tests.system.storm_client import Client
-from tests.system.storm_workflows import SINKS, WORKFLOWS, use_ledger
+from tests.system.storm_workflows import SINKS, TRANSACTIONAL, WORKFLOWS, use_ledger
 
 STALLS_MAX = 1_000  # the storm kills at random: nothing in here is poison
+_PAUSE_SECONDS = 0.2
 
 
 class LedgerHandler(logging.Handler):
-    """What the worker warns of is part of the evidence: a lost lease explains a body that ran again."""
+    """What the engine warns of is part of the evidence: a lost lease explains a body that ran again."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(logging.WARNING)
@@ -31,13 +37,40 @@ class LedgerHandler(logging.Handler):
         self._ledger.note("warned", level=record.levelname, text=record.getMessage())
 
 
-async def serve(options: argparse.Namespace) -> None:
+async def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM, or until whoever started this is gone."""
-    folder, parent = Path(options.folder), os.getppid()
-    ledger = use_ledger(folder / LEDGER)
+    parent = os.getppid()
+    ledger = use_ledger(Path(options.folder) / LEDGER)
     logging.getLogger("stepwell").addHandler(LedgerHandler(ledger))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    while not stop.is_set() and os.getppid() == parent:
+        try:
+            await serve(options, ledger, stop, parent)
+        except StoreUnavailableError as error:
+            if mark_of(Path(options.folder), os.getpid()).exists():
+                raise
+            # There is no database to begin with: whoever looks after real workers starts them again, too.
+            ledger.note("warned", level="WARNING", text=f"not started: {error.title}")
+            await asyncio.sleep(_PAUSE_SECONDS)
+    ledger.note("drained")
+
+
+def note_start(ledger: Ledger, body: Body, execution: Execution) -> None:
+    """A body was just found to have everything it needs, the lease among that: under which incarnation."""
+    ledger.note(
+        "cleared",
+        run=body.run.run_id,
+        path=body.names.text(body.location),
+        attempt=body.attempt,
+        incarnation=execution.run.owner,
+    )
+
+
+async def serve(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event, parent: int) -> None:
+    """Open an engine, and serve."""
+    folder = Path(options.folder)
+    environment = replace(system_environment(), on_body=lambda body, execution: note_start(ledger, body, execution))
     settings = WorkerSettings(
         mode=options.mode,
         lease=options.lease,
@@ -46,9 +79,11 @@ async def serve(options: argparse.Namespace) -> None:
         runs_max=options.runs_max,
         name=f"storm-{os.getpid()}",
     )
-    url = f"sqlite:///{folder / DATABASE}"
-    async with Engine(url, workflows=WORKFLOWS, settings=settings, sinks=SINKS, lifecycle=True) as engine:
-        client = Client(engine, ledger, random.Random(), active_max=options.starts)
+    workflows = (*WORKFLOWS, *TRANSACTIONAL)
+    async with Engine(
+        options.url, workflows=workflows, settings=settings, environment=environment, sinks=SINKS, lifecycle=True
+    ) as engine:
+        client = Client(engine, ledger, random.Random(), active_max=options.starts, workflows=workflows)
         calm = folder / CALM
         busy: asyncio.Task[Any] | None = None
         if options.starts:
@@ -63,19 +98,19 @@ async def serve(options: argparse.Namespace) -> None:
         if busy is not None:
             await busy
             await client.abandon()
-    ledger.note("drained")
 
 
 def main() -> None:
     """Read the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
+    parser.add_argument("url")
     parser.add_argument("--lease", type=float, default=1.0)
     parser.add_argument("--sweep", type=float, default=0.5)
     parser.add_argument("--mode", choices=("live", "yield"), default="live")
     parser.add_argument("--runs-max", type=int, default=1_000)
     parser.add_argument("--starts", type=int, default=0, help="runs of its own that it keeps under way")
-    asyncio.run(serve(parser.parse_args()))
+    asyncio.run(run(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from stepwell import (
     Fatal,
     Retry,
     StepContext,
+    Transaction,
     Workflow,
     handler,
     step,
@@ -34,6 +35,8 @@ from tests.system.ledger import Ledger
 GENERATIONS = 3
 SIGNALS = 3
 TICKS = 12
+EFFECTS = "storm_effects"  # the table that transactional steps write to
+MAKE_EFFECTS = f"create table {EFFECTS} (run text not null, value text not null)"
 _numbers = itertools.count(1)
 _ledger: Ledger | None = None
 
@@ -59,7 +62,7 @@ def use_ledger(path: Path) -> Ledger:
 def noted(info: StepContext, given: str) -> Iterator[str]:
     """One execution of a body: its own new value, noted before anything is done and again when all is done."""
     assert _ledger is not None
-    value = f"v{os.getpid()}.{next(_numbers)}.{random.getrandbits(32):08x}"
+    value = _new_value()
     _ledger.note(
         "begin",
         run=info.run_id,
@@ -71,6 +74,10 @@ def noted(info: StepContext, given: str) -> Iterator[str]:
     )
     yield value
     _ledger.note("end", value=value)
+
+
+def _new_value() -> str:
+    return f"v{os.getpid()}.{next(_numbers)}.{random.getrandbits(32):08x}"
 
 
 async def note_event(event: EmittedEvent) -> None:
@@ -131,6 +138,14 @@ async def book(info: StepContext, given: str, slow: float) -> str:
 async def refuse(info: StepContext, given: str) -> str:
     with noted(info, given):
         raise Fatal("sold out")
+
+
+@step(repeat=True, transaction=True)
+def enter(tx: Transaction, run_id: str) -> str:
+    value = _new_value()
+    tx.execute(f"insert into {EFFECTS} (run, value) values (?, ?)", (run_id, value))
+    time.sleep(_pause() / 10)
+    return value
 
 
 @workflow
@@ -210,6 +225,15 @@ async def saga(ctx: Context, job: Job) -> list[str]:
 
 
 @workflow
+async def tally(ctx: Context, job: Job) -> list[str]:
+    values = [await ctx.step(work, job.given)]
+    for _ in range(job.size):
+        values.append(await ctx.step(enter, ctx.run_id))
+        values.append(await ctx.step(work, values[-1]))
+    return values
+
+
+@workflow
 async def ticker(ctx: Context, job: Job) -> list[str]:
     async def tick(inner: Context, state: list[Any]) -> Continue[list[Any]] | Break[list[str]]:
         number, last = state
@@ -220,3 +244,4 @@ async def ticker(ctx: Context, job: Job) -> list[str]:
 
 
 WORKFLOWS: tuple[Workflow[Job, list[str]], ...] = (chain, spread, naps, talk, relay, family, saga, ticker)
+TRANSACTIONAL = (tally,)  # these need a table of their own

@@ -9,10 +9,23 @@ from dataclasses import dataclass, field
 
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.runs import Run
+from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 
 _LOOK_SECONDS = 0.02
 _LOOK_SECONDS_MAX = 30.0
+
+
+@dataclass(slots=True)
+class Hold:
+    """A time in which nobody could take over: the database was down, or a stopped process had its write lock."""
+
+    began: float = field(default_factory=time.monotonic)
+    ended: float = float("inf")
+
+    def end(self) -> None:
+        """It is over, but for whoever has yet to notice."""
+        self.ended = time.monotonic() + 0.5
 
 
 @dataclass(slots=True)
@@ -21,12 +34,18 @@ class Takeovers:
 
     claims: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
-    # Kills that are not counted: a worker was stopped meanwhile, perhaps with the write lock in its hands, or whoever
-    # took the runs over was killed in turn before its first commit.
+    # Kills that are not counted: nobody could take over meanwhile, or whoever took the runs over was killed in turn
+    # before its first commit.
     apart: int = 0
-    lost: int = 0  # runs that nobody claimed
-    pauses: list[tuple[float, float]] = field(default_factory=list)  # from SIGSTOP to soon after SIGCONT
+    lost: list[str] = field(default_factory=list)  # runs that nobody claimed
+    holds: list[Hold] = field(default_factory=list)
     lag: float = 0.0  # the longest time that this process itself was kept waiting by the machine
+
+    def hold(self) -> Hold:
+        """From now on, until it is ended, nobody is expected to take over."""
+        hold = Hold()
+        self.holds.append(hold)
+        return hold
 
     async def watch(self, store: Store, held: Sequence[Run], killed_at: float) -> None:
         """Look until every run of a killed worker has gone on."""
@@ -34,7 +53,8 @@ class Takeovers:
         claims: list[float] = []
         commit: float | None = None
         is_direct = False  # whether who claimed it first also made the first commit
-        while (left or commit is None) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
+        found: Sequence[Run | None] = held
+        while (left or (claims and commit is None)) and time.monotonic() < killed_at + _LOOK_SECONDS_MAX:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 found = await store.views.find_many([run.run_id for run in held])
@@ -45,11 +65,20 @@ class Takeovers:
                 is_taken = now is None or now.epoch > before.epoch
                 if is_taken and left.pop(before.run_id, None) is not None:
                     claims.append(since)
-                if commit is None and (now is None or now.revision > before.revision or now.ended_at is not None):
+                elif now is not None and (now.status is RunStatus.WAITING or now.ended_at is not None):
+                    # The last commit of the dead was on its way to the server: there is nothing to take over.
+                    left.pop(before.run_id, None)
+                has_gone_on = now is None or now.revision > before.revision or now.ended_at is not None
+                if commit is None and is_taken and has_gone_on:
                     commit = since
                     is_direct = now is None or now.epoch == before.epoch + 1
-        self.lost += len(left)
-        if any(begin < killed_at + max(claims, default=0.0) and end > killed_at for begin, end in self.pauses):
+        self.lost += [
+            f"run {before.run_id} of a killed worker was never claimed: {before.status.value}, epoch {before.epoch} "
+            f"before, {now.status.value}, epoch {now.epoch}, owner {now.owner} now"
+            for before, now in zip(held, found, strict=True)
+            if before.run_id in left and now is not None
+        ]
+        if any(hold.began < killed_at + max(claims, default=0.0) and hold.ended > killed_at for hold in self.holds):
             self.apart += 1
             return
         self.claims += claims

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from stepwell.cli.settings import Settings
 from stepwell.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
     from typing import Any
 
     from stepwell.replay.definition import Workflow
@@ -50,7 +49,7 @@ def ask(
 
     async def run() -> T:
         environment = system_environment()
-        store = open_store(settings.db, environment)
+        store = open_store(settings.db, environment, may_create=may_create)
         # What others keep apart in the database can be read; nothing is kept apart that they might not read.
         codec = Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
         async with Engine(store, workflows=workflows, worker=False, environment=environment, codec=codec) as engine:
@@ -60,9 +59,10 @@ def ask(
 
 
 def file_of(url: str) -> Path | None:
-    """The file behind a SQLite URL; None for everything else."""
-    parts = urlsplit(url)
-    return Path(unquote(parts.path[1:])) if parts.scheme == "sqlite" and parts.path.lstrip("/") else None
+    """The file behind a SQLite URL; None for everything else that names a store."""
+    from stepwell.wiring import sqlite_file, store_kind
+
+    return sqlite_file(url) if store_kind(url) == "sqlite" else None
 
 
 def check_exists(url: str) -> None:

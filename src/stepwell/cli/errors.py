@@ -15,7 +15,17 @@ from stepwell import errors
 from stepwell.cli.settings import Settings
 from stepwell.cli.texts import clean, dump_json
 
-UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, INTERRUPTED = 1, 2, 4, 5, 6, 7, 8, 130
+UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, INTERRUPTED = (
+    1,
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    130,
+)
 
 # The first group that fits decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (

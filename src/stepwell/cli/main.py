@@ -28,6 +28,8 @@ _MODULES = {
     "resume": "resume",
     "rollback": "rollback",
     "move": "move",
+    "migrate": "migrate",
+    "doctor": "doctor",
 }
 
 

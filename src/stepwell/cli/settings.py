@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import click
@@ -19,7 +19,7 @@ DB_DEFAULT = "sqlite:///stepwell.db"
 class Settings:
     """The shared options. A command's own position wins over the group's, and that over the environment's."""
 
-    db: str = DB_DEFAULT
+    db: str = field(default=DB_DEFAULT, repr=False)  # it may hold a password
     output: Format = "table"
     app: str | None = None
     ascii: bool = False

@@ -10,7 +10,7 @@ from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.contents import SECONDS, fill, pack_all
-from stepwell.conformance.outbox import ids, take
+from stepwell.conformance.outbox import emit, ids, settle, take
 from stepwell.conformance.scene import Scene, new_run, wait_topic
 from stepwell.conformance.seals import WRITES, close
 from stepwell.conformance.snapshot import snapshot
@@ -30,16 +30,19 @@ _DECODER = msgspec.json.Decoder(Parcel)
 _NOTHING = Manifest(0, 0, 0, 0, 0, 0, 0)
 
 
+Ends = tuple[Store, Store]  # where from, and where to
+
+
 class TransferSuite(StoreCase):
     """`expect`, `pack`, `unpack`, `accept`, `reject`; each in both directions, to and from the other store."""
 
     @pytest.fixture(params=["out of the store", "into the store"])
-    def ends(self, request: pytest.FixtureRequest, store: Store, destination: Store) -> tuple[Store, Store]:
+    def ends(self, request: pytest.FixtureRequest, store: Store, destination: Store) -> Ends:
         """Where from, and where to."""
         return (store, destination) if request.param == "out of the store" else (destination, store)
 
     @pytest_asyncio.fixture
-    async def source(self, ends: tuple[Store, Store], clock: ManualClock) -> Scene:
+    async def source(self, ends: Ends, clock: ManualClock) -> Scene:
         """A store with one of everything, sealed."""
         scene = Scene(ends[0], clock)
         await scene.register()
@@ -48,7 +51,7 @@ class TransferSuite(StoreCase):
         return scene
 
     @pytest_asyncio.fixture
-    async def target(self, ends: tuple[Store, Store], source: Scene, clock: ManualClock) -> Scene:
+    async def target(self, ends: Ends, source: Scene, clock: ManualClock) -> Scene:
         """A store that expects all that."""
         seal = await source.store.transfers.find_seal()
         assert seal is not None
@@ -333,6 +336,33 @@ class TransferSuite(StoreCase):
         [again] = await take(moved)
         assert ids(again) == ["o2", "o3", "o1"]
         assert again[-1].number > again[0].number
+
+    async def test_no_number_is_given_again_also_not_that_of_what_is_gone(self, ends: Ends, clock: ManualClock) -> None:
+        source, target = (Scene(store, clock) for store in ends)
+        await source.register()
+        turn = await source.begin("r1")
+        await turn.commit(emits=(emit("e1", "s"),))
+        [[owed]] = await take(source)
+        await settle(source, (owed,), sent=1)
+        await turn.park(wait_topic("news"))
+        await source.publish("n1")
+        [again] = await source.claim()
+        [received] = again.claimed.inbox.events
+        await again.commit(received=(received.number,))
+        await source.lose_worker()
+        seal = await source.store.transfers.seal("t1", "there")
+        await target.store.transfers.expect("t1", "here", since=seal.at)
+
+        moved = await self._moved(source, target)
+        turn = await moved.claim_only("r1")
+        await turn.commit(emits=(emit("e2", "s"),))
+        await turn.park(wait_topic("news", token=2))
+        await moved.publish("n2")
+
+        [[later]] = await take(moved)
+        assert later.number > owed.number
+        [event] = (await moved.store.runs.inbox(RunId("r1"))).events
+        assert event.number > received.number
 
     async def test_a_commit_that_was_applied_in_the_source_is_answered_in_the_destination(
         self, source: Scene, target: Scene

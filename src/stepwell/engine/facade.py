@@ -68,6 +68,7 @@ class Local(Protocol):
     """A worker in the same process."""
 
     def offer(self) -> Claimant | None: ...
+    def is_executing(self, run_id: RunId) -> bool: ...
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
     def awaiting(self) -> AbstractContextManager[None]: ...
@@ -366,11 +367,15 @@ class Facade(SignalVerbs, LiveReads):
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
-        run = await self._get(target)
         limit = None if timeout is None else span(timeout, what="timeout")
-        ended = await self._results.wait(run, limit)
+        if self._local is not None and self._local.is_executing(RunId(target)):
+            first = RunId(target)
+            ended = await self._results.wait_for(first, limit, is_at_work=True)
+        else:
+            run = await self._get(target)
+            first, ended = run.run_id, await self._results.wait(run, limit)
         known = self._registry.find(ended.definition)
-        hint = output_hint if known is None or ended.run_id == run.run_id else known.output_hint
+        hint = output_hint if known is None or ended.run_id == first else known.output_hint
         if hint is None:
             hint = known.output_hint if known is not None else Any
         place = Place(ended.workflow, "", "the result", row=Row(ended.run_id, "", "output"))

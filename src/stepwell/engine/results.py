@@ -26,6 +26,7 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
+LOOK_FIRST = 0.25  # at a run that was at work a moment ago
 PAUSE = 0.05  # before the store is asked again
 _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
@@ -132,6 +133,14 @@ def _check_awaited(question: Question, name: str) -> None:
     )
 
 
+async def _heard(changed: asyncio.Event, seconds: float) -> None:
+    """Wait for a hint, but not for ever."""
+    try:
+        await asyncio.wait_for(changed.wait(), seconds)
+    except TimeoutError:
+        return
+
+
 class Results:
     """Hands ended runs to those who wait for them."""
 
@@ -147,11 +156,16 @@ class Results:
         run = await self._last_of_chain(run)
         if await self._is_settled(run):
             return run
-        run_id = run.run_id
+        return await self.wait_for(run.run_id, timeout)
+
+    async def wait_for(self, run_id: RunId, timeout: Span | None, *, is_at_work: bool = False) -> Run:
+        """`wait`, for a run that has not ended as far as one knows. One that is at work here tells when it ends, and is
+        not looked at before that.
+        """
         timer = asyncio.timeout(None if timeout is None else timeout / SECOND)
         try:
             async with timer:
-                return await self._wait(run_id)
+                return await self._wait(run_id, is_at_work=is_at_work)
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -168,10 +182,12 @@ class Results:
             run = following
         return run
 
-    async def _wait(self, run_id: RunId) -> Run:
+    async def _wait(self, run_id: RunId, *, is_at_work: bool) -> Run:
         changed = asyncio.Event()
         self._news.listen(run_id, changed)
         try:
+            if is_at_work:
+                await _heard(changed, LOOK_FIRST)
             while True:
                 changed.clear()
                 run = await self._look(run_id)
@@ -182,10 +198,7 @@ class Results:
                     continue
                 if run is not None and await self._is_settled(run):
                     return run
-                try:
-                    await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
-                except TimeoutError:
-                    continue
+                await _heard(changed, LOOK_AGAIN)
         finally:
             self._news.unlisten(run_id, changed)
 

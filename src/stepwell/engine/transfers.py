@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepwell.codec.base import Codec
 from stepwell.environment import Strands
@@ -21,7 +22,7 @@ from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_empty, 
 from stepwell.stores.base.views import RunFilter
 
 PARCEL_ITEMS = 200
-_PAGE = 200
+_PAGE = 100
 _SHOWN = 5
 _OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
 
@@ -182,16 +183,17 @@ class Move:
         extra = await anext(there, None)
         if extra is not None:
             raise _changed(name_of(extra))
-        async for run in _runs(self._source.store, RunFilter()):
-            await self._compare_views(run.run_id)
-            done += 1
+        async for runs in _pages(self._source.store, RunFilter()):
+            await asyncio.gather(*(self._compare_views(run.run_id) for run in runs))
+            done += len(runs)
             self._tell(Stage.COMPARING, done, total)
 
     async def _compare_views(self, run_id: RunId) -> None:
         here, there = self._source.store, self._destination.store
-        if await _shown(here, run_id) != await _shown(there, run_id):
+        shown, arrived = await asyncio.gather(_shown(here, run_id), _shown(there, run_id))
+        if shown != arrived:
             raise _changed(f"run {run_id}")
-        for stream in await here.views.list_streams(run_id):
+        for stream in shown[-1]:
             others = _chunks(there, run_id, stream)
             async for chunk in _chunks(here, run_id, stream):
                 if await anext(others, None) != chunk:
@@ -206,15 +208,16 @@ class Move:
         replayed, done = 0, 0
         stopped: list[Stopped] = []
         store, where = self._destination.store, RunFilter(statuses=tuple(sorted(ACTIVE)))
-        async for run in _runs(store, where):
-            [history] = await store.runs.load([run.run_id])
-            error = _rehearse(self._code, run, history)
-            if error is None:
-                replayed += 1
-            else:
-                stopped.append(Stopped(run.run_id, run.definition, run.status, error))
-            done += 1
-            self._tell(Stage.REPLAYING, done, manifest.active)
+        async for runs in _pages(store, where):
+            for run in runs:
+                [history] = await store.runs.load([run.run_id])
+                error = _rehearse(self._code, run, history)
+                if error is None:
+                    replayed += 1
+                else:
+                    stopped.append(Stopped(run.run_id, run.definition, run.status, error))
+                done += 1
+                self._tell(Stage.REPLAYING, done, manifest.active)
         stuck = [one for one in stopped if one.status not in _OPERATORS_TURN]
         if stuck:
             raise _cannot_go_on(stuck)
@@ -273,11 +276,10 @@ async def _items(store: Store, parcel_items: int) -> AsyncIterator[Item]:
         mark, is_over = parcel.next, not parcel.next
 
 
-async def _runs(store: Store, where: RunFilter) -> AsyncIterator[Run]:
+async def _pages(store: Store, where: RunFilter) -> AsyncIterator[list[Run]]:
     before: RunId | None = None
     while page := await store.views.list_runs(where, limit=_PAGE, before=before):
-        for run in page:
-            yield run
+        yield page
         before = page[-1].run_id
 
 
@@ -289,19 +291,15 @@ async def _chunks(store: Store, run_id: RunId, stream: str) -> AsyncIterator[Chu
         after = page[-1].offset
 
 
-async def _shown(store: Store, run_id: RunId) -> tuple[object, ...]:
-    """What a store shows of a run, but for the lines of its streams."""
+async def _shown(store: Store, run_id: RunId) -> tuple[Any, ...]:
+    """What a store shows of a run, and last the names of its streams."""
     views = store.views
-    detail = await views.detail(run_id)
-    if detail is None:
-        return ()
     return (
-        detail,
+        await views.detail(run_id),
         await views.list_audit(run_id),
         await views.list_published(run_id),
         await views.list_progress([run_id]),
         await views.list_streams(run_id),
-        await views.list_unread(limit=_PAGE, run_id=run_id),
     )
 
 

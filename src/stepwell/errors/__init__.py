@@ -54,9 +54,11 @@
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602
         ├── LeaseLostError              SW603
+        ├── SchemaMissingError          SW610
         ├── SchemaMismatchError         SW611
         ├── ForeignFileError            SW612
         ├── StoreNotWritableError       SW613
+        ├── StoreAccessError            SW614
         ├── CorruptRecordError          SW620
         ├── StoreSealedError            SW630
         ├── StoreInUseError             SW631
@@ -134,6 +136,8 @@ from stepwell.errors.stores import (
     ForeignFileError,
     LeaseLostError,
     SchemaMismatchError,
+    SchemaMissingError,
+    StoreAccessError,
     StoreError,
     StoreFullError,
     StoreInUseError,
@@ -185,10 +189,12 @@ __all__ = [
     "RunFailed",
     "RunPaused",
     "SchemaMismatchError",
+    "SchemaMissingError",
     "SignatureError",
     "SinkError",
     "StepFailed",
     "StepwellError",
+    "StoreAccessError",
     "StoreError",
     "StoreFullError",
     "StoreInUseError",

@@ -31,6 +31,12 @@ class LeaseLostError(StoreError):
     code = "SW603"
 
 
+class SchemaMissingError(StoreError):
+    """The database has no tables of stepwell yet, or older ones, or not the functions of this release."""
+
+    code = "SW610"
+
+
 class SchemaMismatchError(StoreError):
     """The database was made by a newer stepwell."""
 
@@ -38,15 +44,21 @@ class SchemaMismatchError(StoreError):
 
 
 class ForeignFileError(StoreError):
-    """The file is not a stepwell database, or is damaged."""
+    """The file or schema is not stepwell's, or is damaged."""
 
     code = "SW612"
 
 
 class StoreNotWritableError(StoreError):
-    """The database's file or folder cannot be written."""
+    """The database's file or folder cannot be written, or the role has not the rights that it needs."""
 
     code = "SW613"
+
+
+class StoreAccessError(StoreError):
+    """The server does not let us in: no such user, password or database, no encryption, or it is too old."""
+
+    code = "SW614"
 
 
 class CorruptRecordError(StoreError):

@@ -35,6 +35,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
 PAUSE = 0.05  # after a store that did not answer
+PAUSE_REFUSED = 1.0  # after one that refuses what only a person can mend
 _AT_ONCE, _NEVER = Instant(0), Instant(1 << 62)
 
 
@@ -65,6 +66,7 @@ class Worker:
         self.lease = self._new_lease()
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
+        self._lacks_room = False  # for another run, or the right to claim one
         self._looks_at = _AT_ONCE  # when the claimer looks for due runs next, if nobody wakes it
         self._is_draining = False
         self._in_doubt = False
@@ -125,6 +127,10 @@ class Worker:
             execution.leave()
 
     # --- what the facade uses: the fast path inside one process ---
+
+    def is_executing(self, run_id: RunId) -> bool:
+        """Whether a run is at work here: its end will be told by a hint."""
+        return run_id in self._executions
 
     def offer(self) -> Claimant | None:
         """A claim that a start, signal or commit may make for this worker in its own transaction."""
@@ -204,6 +210,8 @@ class Worker:
         if execution.is_leaving or not self._parking.keep(execution, revision):
             execution.close()
         self._forget(execution)
+        if is_awake:
+            self._wake.set()
 
     def left(self, execution: Execution) -> None:
         """An execution is over."""
@@ -216,7 +224,8 @@ class Worker:
             again = self._later.pop(run_id, None)
             if again is not None and again.run.epoch > execution.run.epoch:
                 self.adopt([again])
-        self._wake.set()
+        if self._lacks_room or self._is_draining:
+            self._wake.set()
 
     def doubt(self) -> None:
         """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
@@ -245,6 +254,7 @@ class Worker:
                 return PAUSE
             await self._relinquish()
         offer = self.offer()
+        self._lacks_room = offer is None
         if offer is None:
             return PAUSE
         due = await self._store.views.next_wake(offer.definitions)
@@ -385,8 +395,17 @@ class Worker:
         self.committer.close()
         self.lease = self._new_lease()
         self.committer = self._new_committer()
-        await self._register()
+        await self._register_again()
         self._wake.set()
+
+    async def _register_again(self) -> None:
+        """Register, however often the store refuses: giving up would leave a worker that lives and does nothing."""
+        while True:
+            try:
+                return await self._register()
+            except StepwellError:
+                _LOG.exception("worker cannot register again")
+                await asyncio.sleep(PAUSE_REFUSED)
 
     def _drop_all(self) -> None:
         executions, self._executions = self._executions, {}

@@ -86,14 +86,15 @@ def _on_stop(tell: Callable[[], None]) -> None:
 
 
 def _banner(out: Output, settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings) -> None:
+    from stepwell.wiring import spell_url
+
+    db = spell_url(settings.db)
     served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
-    body = {"name": how.name, "pid": os.getpid(), "db": settings.db, "lease": str(how.lease), "workflows": served}
+    body = {"name": how.name, "pid": os.getpid(), "db": db, "lease": str(how.lease), "workflows": served}
 
     def words() -> Iterator[str]:
         dot = " - " if out.ascii else " · "
-        yield clean(
-            dot.join([f"worker {how.name} (pid {os.getpid()})", settings.db, ", ".join(served), "Ctrl-C stops"])
-        )
+        yield clean(dot.join([f"worker {how.name} (pid {os.getpid()})", db, ", ".join(served), "Ctrl-C stops"]))
 
     if out.format == "json":
         out.format = "jsonl"  # one line, because whoever reads it waits for a whole one

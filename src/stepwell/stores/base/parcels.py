@@ -2,7 +2,7 @@
 
 `msgspec.json` writes and reads every type here, bytes in base64. Numbers (of signals, events, receipts, open waits and
 what is owed) are kept as they are, because histories name signals by number. The order in which runs were created is
-kept; whatever number a store gives them is its own affair.
+kept; whatever number a store gives to a run, or to a line of the audit, is its own affair.
 """
 
 from __future__ import annotations
@@ -121,6 +121,13 @@ class PackedBlob(NamedTuple):
 Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed
 
 
+class Given(NamedTuple):
+    """The highest numbers that a store has ever given, also to what is gone: none of them is given again."""
+
+    receipts: int = 0
+    owed: int = 0
+
+
 class Parcel(NamedTuple):
     """A part of what a store holds, of one kind at a time."""
 
@@ -130,6 +137,7 @@ class Parcel(NamedTuple):
     chunks: tuple[PackedChunk, ...] = ()
     signals: tuple[PackedSignal, ...] = ()  # held ones too
     owed: tuple[Owed, ...] = ()  # dead letters too; nobody has taken any
+    given: Given = Given()  # by the store that packed it; the same in each of its parcels
     next: str = ""  # where the next parcel begins, which only the store that packed this one understands; "" at the end
 
     @property

@@ -173,7 +173,8 @@ class RunStore(Protocol):
         Freed: no owner, `wake_at` = now, running becomes pending, stalls + 1. At `stalls_max` stalls the run is
         paused instead, with a `PoisonError` failure
         record whose path is the latest recorded place. Workers' rows whose lease is over are removed, and what they
-        had taken from the outbox is due. Returns the freed runs.
+        had taken from the outbox is due. A run that is in the hands of a transaction may be left for the next time.
+        Returns the freed runs.
         """
         ...
 

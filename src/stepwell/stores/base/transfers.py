@@ -125,7 +125,7 @@ class TransferStore(Protocol):
 
     async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
         """Add what is in a parcel, as it is, in one transaction. Nothing follows from it: no run takes over a held
-        signal or is woken.
+        signal or is woken. No number up to those in `Parcel.given` is given from then on.
 
         Runs are created in the order in which they come. What is there already, just so, is left alone. Raises
         `TransferError`, and nothing is written, if something is there with another content, if its run or event is not
@@ -135,7 +135,7 @@ class TransferStore(Protocol):
 
     async def accept(self, transfer_id: str) -> None:
         """Open a store that is ARRIVING. Whatever numbers it gives from now on are above those that came. Nothing if it
-        is open. Raises `StoreSealedError` if it is sealed otherwise.
+        is open already. Raises `StoreSealedError` if it is sealed otherwise.
         """
         ...
 

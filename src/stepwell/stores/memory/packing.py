@@ -11,6 +11,7 @@ from stepwell.model.runs import Run
 from stepwell.model.signals import Reply
 from stepwell.model.states import ACTIVE, WaitKind
 from stepwell.stores.base.parcels import (
+    Given,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -53,6 +54,11 @@ class Packer:
 
     def __init__(self, db: MemoryDatabase) -> None:
         self._db = db
+
+    @property
+    def given(self) -> Given:
+        """The highest numbers given."""
+        return Given(self._db.receipts_given, self._db.counters.get("outbox", 0))
 
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""
@@ -188,7 +194,6 @@ def unpack_owed(tx: Transaction, owed: Owed) -> None:
     if owed.died_at is None:
         queue = (owed.run_id, owed.sink)
         tx.put(db.queues, queue, (*db.queues.get(queue, ()), owed.number))
-    tx.put(db.counters, "outbox", max(db.counters.get("outbox", 0), owed.number))
 
 
 def unpack_chunk(tx: Transaction, packed: PackedChunk) -> None:
@@ -223,7 +228,6 @@ def unpack_run(tx: Transaction, packed: PackedRun) -> None:
     for receipt in packed.receipts:
         event = db.events[receipt.event_id]
         tx.put_receipt(ReceiptRow(receipt.number, run.run_id, event, receipt.locations, receipt.is_read))
-        db.receipts_given = max(db.receipts_given, receipt.number)
     for published in packed.published:
         tx.put(db.published[run.run_id], published.name, published)
     if packed.audit:

@@ -103,6 +103,8 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
     db = tx.db
     if db.seal is None or (db.seal.transfer_id, db.seal.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
+    db.receipts_given = max(db.receipts_given, parcel.given.receipts)
+    tx.put(db.counters, "outbox", max(db.counters.get("outbox", 0), parcel.given.owed))
     taken = {
         PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
         PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
@@ -202,7 +204,8 @@ class MemoryTransfers:
     async def pack(self, after: str = "", *, limit: int) -> Parcel:
         if self._store.database.seal is None:
             raise not_sealed("")
-        return fill(after, limit, Packer(self._store.database).shelf)
+        packer = Packer(self._store.database)
+        return fill(after, limit, packer.shelf)._replace(given=packer.given)
 
     async def release(self, transfer_id: str) -> Seal:
         return self._store.transfer(lambda tx: release(tx, transfer_id))

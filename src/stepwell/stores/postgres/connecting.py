@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from stepwell.errors import StepwellError, StoreNotWritableError
-from stepwell.stores.postgres.faults import unavailable
+from stepwell.errors import (
+    InvalidOptionError,
+    StepwellError,
+    StoreAccessError,
+    StoreError,
+    StoreNotWritableError,
+    StoreUnavailableError,
+)
+from stepwell.stores.postgres.faults import in_words, unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
 _LOCK_TIMEOUT = "10s"
+_PREPARED_AFTER = 5  # an author's own statement, when it was used so often
+# Who answers, and how it keeps transactions apart by itself.
+_LOOK_AROUND = "select pg_backend_pid(), current_setting('default_transaction_isolation')"
+# The server's own side: by default it holds the locks of a machine that lost its power for two hours.
+_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
 
 
 async def connect(address: Address) -> Line:
@@ -21,7 +35,8 @@ async def connect(address: Address) -> Line:
     try:
         connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
         try:
-            settings = _settings(address, is_pooled=await _is_pooled(connection))
+            row = await (await connection.execute(_LOOK_AROUND)).fetchone()
+            settings = _settings(address, connection, row)
             if settings is not None:
                 await connection.execute(settings)
         except BaseException:
@@ -38,36 +53,58 @@ def connect_now(address: Address) -> Line:
     """A line for callers that cannot wait."""
     connection = open_connection(address)
     try:
-        row = connection.execute("select pg_backend_pid()").fetchone()
-        is_pooled = row is not None and row[0] != connection.pgconn.backend_pid
-        settings = _settings(address, is_pooled=is_pooled)
+        settings = _settings(address, connection, connection.execute(_LOOK_AROUND).fetchone())
         if settings is not None:
             connection.execute(settings)
     except psycopg.Error as error:
         connection.close()
         raise refused(error, address.where) from error
-    return _line(connection, address, is_pooled=is_pooled)
+    except BaseException:
+        connection.close()
+        raise
+    return _line(connection, address, is_pooled=settings is None)
 
 
-def open_connection(address: Address) -> psycopg.Connection[Any]:
-    """A plain connection of the driver's, in autocommit."""
+def connect_again(address: Address) -> Line:
+    """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
     try:
-        return psycopg.Connection.connect(address.conninfo, autocommit=True)
+        return connect_now(address)
+    except (StoreAccessError, StoreNotWritableError) as error:
+        raise outage(error, address.where) from error
+
+
+def outage(error: StoreError, where: str) -> StoreUnavailableError:
+    """What it means not to be let in any more: people are at work on the server, and will let us in again.
+
+    Taken for a refusal, it would be blamed on the run whose commit met it.
+    """
+    return error if isinstance(error, StoreUnavailableError) else unavailable(where, error.why or error.title)
+
+
+def open_connection(address: Address, conninfo: str | None = None) -> psycopg.Connection[Any]:
+    """A plain connection of the driver's, in autocommit; by another way than the usual one if that is given."""
+    try:
+        # No statement is kept in the session: behind a pooler the next one may be another.
+        return psycopg.Connection.connect(conninfo or address.conninfo, autocommit=True, prepare_threshold=None)
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
 
 
-async def _is_pooled(connection: psycopg.AsyncConnection[Any]) -> bool:
+def is_pooled(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], backend_pid: int) -> bool:
     """Whether somebody stands between us and the server: a pooler gives another process number than the server does."""
-    row = await (await connection.execute("select pg_backend_pid()")).fetchone()
-    return row is not None and row[0] != connection.pgconn.backend_pid
+    return backend_pid != connection.pgconn.backend_pid
 
 
-def _settings(address: Address, *, is_pooled: bool) -> bytes | None:
+def _settings(
+    address: Address, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], row: Any
+) -> bytes | None:
     """What every session is set to. Behind a pooler nothing: it would be set for whoever has the session next."""
-    if is_pooled:
+    backend_pid, isolation = row
+    if is_pooled(connection, backend_pid):
+        if address.isolation not in (None, isolation):
+            raise _not_isolated(address, isolation)
         return None
-    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off"
+    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off; {_KEEPALIVES}"
     if address.isolation is not None:
         text += f"; set default_transaction_isolation = '{address.isolation}'"
     return text.encode()
@@ -78,29 +115,101 @@ def _line(
 ) -> Line:
     line = Line(connection, address.schema, address.where)
     line.prepares = not is_pooled
+    connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
+    line.must_write = conninfo_to_dict(address.conninfo).get("target_session_attrs") in ("read-write", "primary")
     return line
+
+
+def _not_isolated(address: Address, isolation: str) -> InvalidOptionError:
+    assert address.isolation is not None
+    return InvalidOptionError(
+        f"isolation={address.isolation.replace(' ', '-')} cannot be had through the pooler at {address.where}",
+        where="url",
+        why=f"a pooler gives sessions to others, so none is set to anything; the server's own default is {isolation}",
+        fix=f"alter role … set default_transaction_isolation = '{address.isolation}', or leave out isolation=",
+    )
+
+
+class _Refusal(NamedTuple):
+    """How a server or the driver says that there will be no connection, and what that is in our words."""
+
+    words: re.Pattern[str]
+    kind: type[StoreError]
+    title: str
+    fix: str
+
+
+# The driver gives no state for these. With several hosts its words have all that was said by any of them.
+_REFUSALS = (
+    _Refusal(
+        re.compile(
+            r"authentication failed|no pg_hba\.conf entry|role \".*\" (?:does not exist|is not permitted to log in)"
+            r"|no password supplied|pg_hba\.conf rejects|no such user|not allowed to connect"
+        ),
+        StoreAccessError,
+        "{where} does not let this user in",
+        "look at user and password in the URL, and at the server's pg_hba.conf",
+    ),
+    _Refusal(
+        re.compile(r"database \".*\" does not exist|no such database"),
+        StoreAccessError,
+        "there is no database {where}",
+        "create it (createdb), or name another one in the URL",
+    ),
+    _Refusal(
+        re.compile(r"permission denied for database"),
+        StoreAccessError,
+        "this user may not connect to {where}",
+        "grant connect on the database to it",
+    ),
+    _Refusal(
+        re.compile(r"\bSSL\b|certificate|channel binding"),
+        StoreAccessError,
+        "no encrypted connection to {where} comes about",
+        "look at sslmode and sslrootcert in the URL, and at ssl of the server",
+    ),
+    _Refusal(
+        re.compile(r"failed to resolve host|could not translate host name"),
+        StoreUnavailableError,
+        "{where} cannot be reached: there is no such host",
+        "look at the host in the URL; if it is right, the name service is away and work goes on when it is back",
+    ),
+    _Refusal(
+        re.compile(r"session is read-only|hot standby mode"),
+        StoreUnavailableError,
+        "no server at {where} takes writes",
+        "promote a standby, or name the primary in the URL; work goes on by itself then",
+    ),
+    _Refusal(
+        re.compile(r"too many clients|remaining connection slots|too many connections|no more connections allowed"),
+        StoreUnavailableError,
+        "{where} has no connection left",
+        "end idle connections, lower lines in the URL, or raise max_connections of the server",
+    ),
+    _Refusal(
+        re.compile(r"Connection refused|No such file or directory"),
+        StoreUnavailableError,
+        "nobody answers at {where}",
+        "start the server, or look at host and port in the URL; work goes on by itself when it answers",
+    ),
+)
+_WRONG_VALUE = re.compile(
+    r"invalid (?:integer value|port number|\w+ value)|bad value for|invalid value for parameter"
+    r"|unsupported startup parameter"
+)
 
 
 def refused(error: Exception, where: str) -> StepwellError:
     """Why no connection came about."""
     words = " ".join(str(error).split())
-    state = getattr(error, "sqlstate", None) or ""
-    if state.startswith("28") or "authentication failed" in words or "no pg_hba.conf entry" in words:
-        return StoreNotWritableError(
-            f"{where} does not let this user in",
-            where=where,
+    for refusal in _REFUSALS:
+        if refusal.words.search(words):
+            return refusal.kind(refusal.title.format(where=where), where=where, why=words, fix=refusal.fix)
+    if _WRONG_VALUE.search(words) or (isinstance(error, psycopg.ProgrammingError) and not error.sqlstate):
+        return InvalidOptionError(
+            "an option in the URL has a value that it cannot have",
+            where="url",
             why=words,
-            fix="look at user and password in the URL, and at the server's pg_hba.conf",
+            fix="mend it in the URL; libpq's documentation lists the values",
         )
-    if state == "3D000" or ("database" in words and "does not exist" in words):
-        return StoreNotWritableError(
-            f"there is no database {where}",
-            where=where,
-            why=words,
-            fix="create it (createdb), or name another one in the URL",
-        )
-    if state == "42501" or "permission denied" in words:
-        return StoreNotWritableError(
-            f"this user may not connect to {where}", where=where, why=words, fix="grant connect on the database to it"
-        )
-    return unavailable(where, words)
+    return in_words(error, where) if isinstance(error, psycopg.Error) else unavailable(where, words)

@@ -16,6 +16,7 @@ from stepwell.errors import (
     StoreFullError,
     StoreNotWritableError,
     StoreUnavailableError,
+    TransactionError,
 )
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun, OnConflict
@@ -69,7 +70,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
     """What an error of the driver means for who uses the store."""
     state = error.sqlstate or ""
     detail = error.diag.message_detail or ""
-    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    words = error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     match error:
         case pg.UniqueViolation() if error.diag.constraint_name in _RACES:
             return ConflictError(words)
@@ -129,14 +130,21 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 fix="make space on the server's disk; work goes on by itself",
             )
         case "25006":
-            # A standby, or a primary that is being stopped: another host of the DSN may be the one that writes.
-            return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+            return read_only(where)
+        case "25P03":
+            return TransactionError(
+                "a transaction stood still for too long, and the server ended it",
+                where=where,
+                why="meanwhile its run, and every row that it wrote, are kept from all others",
+                fix="do what takes time in a step before, and hand its result over",
+            )
         case "42501":
             return StoreNotWritableError(
-                f"this role may not use {where}",
+                f"this role has not the rights that it needs in {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
-                fix="grant the rights that docs/postgres.md lists, or connect as the role that migrated",
+                fix="grant what docs/postgres.md lists, or connect as the role that migrated; `stepwell doctor` says "
+                "what is missing",
             )
         case "42P01" | "42883" | "3F000" | "42703":
             return StoreError(
@@ -154,6 +162,26 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 why=f"PostgreSQL's state is {state}",
                 fix="look at the server's log; asking again would be refused again",
             )
+
+
+def in_words(error: psycopg.Error, where: str) -> StepwellError:
+    """`translate` for whoever only looks or prepares: what would mean that the caller asks again is an error there."""
+    found = translate(error, where)
+    return (
+        found
+        if isinstance(found, StepwellError)
+        else StoreError(
+            f"{where} refuses what it was asked: {found}",
+            where=where,
+            why=f"PostgreSQL's state is {error.sqlstate}",
+            fix="try again; if that does not help look at the server's log",
+        )
+    )
+
+
+def read_only(where: str) -> StoreUnavailableError:
+    """A standby, or a primary that is being replaced: another host of the DSN may be the one that writes."""
+    return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
 
 
 def unavailable(where: str, words: str) -> StoreUnavailableError:

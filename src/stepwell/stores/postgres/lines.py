@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.faults import translate
+from stepwell.stores.postgres.faults import read_only, translate
 from stepwell.stores.postgres.texts import render
 
 Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
@@ -19,6 +19,7 @@ Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _BRIEF_MILLIS, _PAUSE_CALLS = 1, 100
 _IDLE = pq.TransactionStatus.IDLE
+_READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 
 class Line:
@@ -38,11 +39,13 @@ class Line:
         self._prepared: dict[str, bytes] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
+        self._patience: float | None = None
         self._pause = 0  # how many calls do not try to be brief, because one was not
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket = -1  # as it was attached: a connection that is lost does not know it any more
         self.on_input: Callable[[], None] | None = None  # something came from the server
         self.on_loss: Callable[[], None] = lambda: None
+        self.must_write = False  # one of several servers, of which one takes writes at a time
         self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
         self.is_broken = False
 
@@ -50,6 +53,14 @@ class Line:
     def is_usable(self) -> bool:
         """Whether the next call may use it."""
         return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
+
+    def _check_server(self) -> None:
+        """Raise if the server has said that it takes no writes any more: another one does, and knows what this one does
+        not. Who only reads would never find out.
+        """
+        if self.must_write and any(self._pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self.is_broken = True
+            raise read_only(self._where)
 
     # --- on the event loop ---
 
@@ -66,13 +77,17 @@ class Line:
             self._loop.remove_writer(self._socket)
             self._loop = None
 
-    async def call(self, call: Call[Any], values: list[Value], *, is_brief: bool = False) -> bytes:
+    async def call(
+        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, patience: float | None = None
+    ) -> bytes:
         """Call a function; its answer. A caller that is cancelled leaves a broken line behind.
 
         The answer to a brief call is waited for right here, if answers come within a millisecond: that costs less than
-        to go round the event loop, which has nothing else to do for the store.
+        to go round the event loop, which has nothing else to do for the store. `patience` is for how many seconds the
+        server may say nothing.
         """
         is_done = False
+        self._patience = patience
         try:
             if self.prepares:
                 name = self._prepared.get(call.name)
@@ -84,10 +99,11 @@ class Line:
             if is_brief:
                 self._wait_here()
             answer = _value(await self._results())
+            self._check_server()
             is_done = True
             return answer
         except psycopg.Error as error:
-            is_done = self._pgconn.transaction_status == _IDLE
+            is_done = self._pgconn.transaction_status == _IDLE and not _is_over(error)
             raise translate(error, self._where) from error
         finally:
             if not is_done:
@@ -134,10 +150,12 @@ class Line:
             while pgconn.is_busy():
                 await self._wait()
             found = pgconn.get_result()
-            if found is None and last is not None:
+            if found is None:
+                if last is None:
+                    raise psycopg.OperationalError("the server did not answer")
                 return _checked(last)
             # A commit that fails is told behind the rows of what it would have committed: the first error counts.
-            if found is not None and (last is None or last.status in _FINE):
+            if last is None or last.status in _FINE:
                 last = found
 
     async def _wait(self) -> None:
@@ -145,7 +163,10 @@ class Line:
             raise psycopg.OperationalError("the connection is closed")
         self._waiting = self._loop.create_future()
         try:
-            await self._waiting
+            async with asyncio.timeout(self._patience):
+                await self._waiting
+        except TimeoutError:
+            raise psycopg.OperationalError(f"nothing came within {self._patience:g} s") from None
         finally:
             self._waiting = None
 
@@ -192,23 +213,28 @@ class Line:
         pgconn = self._pgconn
         try:
             if not self.prepares:
-                return _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
-            name = self._prepared.get(call.name)
-            if name is None:
-                name = call.name.encode()
-                _checked(pgconn.prepare(name, self._statement(call)))
-                self._prepared[call.name] = name
-            return _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]  # None is null, as everywhere
+                answer = _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
+            else:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = call.name.encode()
+                    _checked(pgconn.prepare(name, self._statement(call)))
+                    self._prepared[call.name] = name
+                # None is null, as everywhere; only the stub does not know.
+                answer = _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]
+            self._check_server()
+            return answer
         except psycopg.Error as error:
-            self.is_broken |= pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def execute_now(self, text: str) -> None:
         """Run statements without parameters or rows, in the caller's own thread."""
         try:
             _checked(self._pgconn.exec_(text.encode()))
+            self._check_server()
         except psycopg.Error as error:
-            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def is_silent(self) -> bool:
@@ -224,6 +250,11 @@ class Line:
     def _statement(self, call: Call[Any]) -> bytes:
         text = call.text or f"select {{f}}.{call.name}({call.placeholders})"
         return render(text, self._schema).encode()
+
+
+def _is_over(error: psycopg.Error) -> bool:
+    """Whether there is no use in asking this server again: another one may be the one that takes writes."""
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:

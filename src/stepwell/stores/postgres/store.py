@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
+import psycopg
+
 from stepwell.clock import Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
@@ -22,9 +24,9 @@ from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.blobs import PostgresBlobs
 from stepwell.stores.postgres.callers import Caller, PooledCaller
 from stepwell.stores.postgres.commits import apply
-from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.connecting import open_connection, refused
 from stepwell.stores.postgres.database import PostgresDatabase
-from stepwell.stores.postgres.migrating import check_server, prepare
+from stepwell.stores.postgres.migrating import check_ready, check_server, prepare
 from stepwell.stores.postgres.transactions import PostgresTransactions
 from stepwell.stores.postgres.transfers import PostgresTransfers
 from stepwell.stores.postgres.urls import parse_address
@@ -35,14 +37,21 @@ from stepwell.stores.postgres.wakeups import PostgresWakeups
 class PostgresStore:
     """A handle on a database, as one process has it; any number of processes on any number of machines may have one.
 
-    The time is the server's. With a `told` clock that is the time instead, and with a `caller` of your own calls go
-    through it: both are for tests.
+    The time is the server's. Without `may_create` nothing is created or migrated: what is missing is an error. With a
+    `told` clock that is the time instead, and with a `caller` of your own calls go through it: both are for tests.
     """
 
     def __init__(
-        self, environment: Environment, url: str, *, told: Clock | None = None, caller: Caller | None = None
+        self,
+        environment: Environment,
+        url: str,
+        *,
+        may_create: bool = True,
+        told: Clock | None = None,
+        caller: Caller | None = None,
     ) -> None:
         self.address = parse_address(url)
+        self._may_create = may_create
         self._database = PostgresDatabase(
             caller or PooledCaller(self.address, environment), environment, self.address.where, told
         )
@@ -80,7 +89,10 @@ class PostgresStore:
         connection = open_connection(self.address)
         try:
             check_server(connection, self.address.where)
-            self.transactions.identity = prepare(connection, self.address.schema, self.address.where).identity
+            ready = prepare if self._may_create else check_ready
+            self.transactions.identity = ready(connection, self.address.schema, self.address.where).identity
+        except psycopg.Error as error:
+            raise refused(error, self.address.where) from error
         finally:
             connection.close()
 

@@ -10,14 +10,14 @@ from psycopg import pq
 
 from stepwell.clock import Instant
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
-from stepwell.model.commits import Commit
+from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.authors import Author
 from stepwell.stores.postgres.calls import Call, Hints
-from stepwell.stores.postgres.connecting import connect_now
+from stepwell.stores.postgres.connecting import connect_again
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
 from stepwell.stores.postgres.lines import Line
@@ -26,6 +26,9 @@ from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
 _CONFLICTS_MAX = 20
+# How long a step may sit on its transaction without asking the server for anything. Its run is locked meanwhile: of a
+# worker that was stopped in it nobody could take it over.
+ALONE_SECONDS_MAX = 30.0
 
 
 class PostgresTransactions:
@@ -35,6 +38,7 @@ class PostgresTransactions:
         self._database = database
         self._address = address
         self._idle: list[Line] = []
+        self._is_closed = False
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
@@ -46,7 +50,7 @@ class PostgresTransactions:
 
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
-            line.execute_now("begin")
+            _begin(line)
             self._call(line, calls.BEGIN_WORK)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
@@ -70,7 +74,11 @@ class PostgresTransactions:
         return result
 
     def close(self) -> None:
-        """Let go of all lines."""
+        """Let go of all lines: those at rest now, and those that are still at work when they come back."""
+        self._is_closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
@@ -87,7 +95,18 @@ class PostgresTransactions:
         raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
-        line.execute_now("begin")
+        monotonic = self._database.environment.clock.monotonic
+        began = monotonic()
+        _begin(line, f"begin; set local idle_in_transaction_session_timeout = {ALONE_SECONDS_MAX * 1000:.0f}")
+        try:
+            return self._perform_begun(line, commit, work)
+        except StoreUnavailableError as error:
+            # The driver does not tell why the server hung up. Taken for an outage, it would be repeated for ever.
+            if monotonic() - began < ALONE_SECONDS_MAX:
+                raise
+            raise _stood_still(self._address.where) from error
+
+    def _perform_begun(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
@@ -100,7 +119,12 @@ class PostgresTransactions:
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
             line.execute_now("rollback")
             return Performed(error=error), ()
+        _hear_out(line, self._address.where)
         (_, [applied]), hints = self._call(line, calls.APPLY, None, [calls.commit_out(full)], None)
+        if applied.verdict is not Verdict.APPLIED:
+            # The run itself is locked, but its worker's lease ran out meanwhile. Rows without a record would stay.
+            line.execute_now("rollback")
+            return Performed(applied), ()
         _commit(line, self._address.where)
         return Performed(applied, full), hints
 
@@ -121,7 +145,7 @@ class PostgresTransactions:
             if line.is_usable and line.is_silent():
                 return line
             line.finish()
-        return connect_now(self._address)
+        return connect_again(self._address)
 
     def _give(self, line: Line) -> None:
         if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
@@ -133,6 +157,8 @@ class PostgresTransactions:
             self._idle.append(line)
         else:
             line.finish()
+        if self._is_closed:  # looked at behind it: this is another thread than the one that closes
+            self._let_go()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn, call = _open_transaction(connection), calls.CREATE
@@ -172,6 +198,26 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     return result
 
 
+def _hear_out(line: Line, where: str) -> None:
+    """Raise what the server said while nobody asked it anything: why it ended the session, for one."""
+    if line.is_silent():
+        return
+    connection: Any = line.connection
+    try:
+        connection.execute("select 1")
+    except psycopg.Error as error:
+        raise translate(error, where) from error
+
+
+def _begin(line: Line, how: str = "begin") -> None:
+    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+    try:
+        line.execute_now(how)
+    except StoreUnavailableError as error:
+        line.is_broken = True
+        raise ConflictError(error.title) from error
+
+
 def _commit(line: Line, where: str) -> None:
     """Commit, and make sure that this was what happened: a transaction that failed before is rolled back instead."""
     if line.connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
@@ -182,6 +228,15 @@ def _commit(line: Line, where: str) -> None:
             fix="let the error of a statement leave the body, or use a savepoint around it",
         )
     line.execute_now("commit")
+
+
+def _stood_still(where: str) -> TransactionError:
+    return TransactionError(
+        f"the server ended the transaction of a step that stood still for more than {ALONE_SECONDS_MAX:g} s",
+        where=where,
+        why="nobody can signal, cancel or take over a run while one of its steps has a transaction open",
+        fix="do what takes time in a step before, and hand its result over",
+    )
 
 
 def _open_transaction(connection: Any) -> pq.abc.PGconn:

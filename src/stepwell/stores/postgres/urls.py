@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell.errors import InvalidOptionError
+from stepwell.nearest import nearest
 
 Isolation = Literal["read committed", "serializable"]
 
 _ISOLATIONS: dict[str, Isolation] = {"read-committed": "read committed", "serializable": "serializable"}
-_NAME_MAX = 50
+_LINES_MAX = 100
 # A peer that is gone without a word is noticed within seconds, also by a connection that only listens.
 _DEFAULTS = {
     "application_name": "stepwell",
@@ -23,6 +27,13 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+_OURS = ("schema", "isolation", "lines", "listen")
+# It becomes a part of names and of texts in functions.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
+_LISTEN = "listen in the url"
+_OPTION = re.compile(r"[a-z_]{1,40}")
+_FORM = 'write "postgresql://user:password@host:5432/database"; in a password write %40 for @, %2F for /, %23 for #'
 
 
 class Address(NamedTuple):
@@ -35,52 +46,131 @@ class Address(NamedTuple):
     isolation: Isolation | None = None  # None: the database's own default
     lines_max: int = 4
 
+    def __repr__(self) -> str:
+        return f"Address({self.where!r}, schema={self.schema!r})"
+
 
 def parse_address(url: str) -> Address:
     """Read `postgresql://user@host/database?schema=stepwell&isolation=serializable&lines=4&listen=...`.
 
     Everything else in the query is libpq's. Several hosts may be named: the one that takes writes is used. `listen`
-    is a URL of the same database that leads past a pooler. Raises `InvalidOptionError`.
+    is a URL of the same database that leads past a pooler. Raises `InvalidOptionError`, which quotes nothing that could
+    be a password.
     """
-    parts = urlsplit(url)
-    ours = {"schema", "isolation", "lines", "listen"}
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    options = {name: value for name, value in pairs if name in ours}
-    rest = urlencode([(name, value) for name, value in pairs if name not in ours])
-    conninfo = _conninfo(urlunsplit(parts._replace(query=rest)))
-    listen = _conninfo(options["listen"]) if "listen" in options else conninfo
-    schema = options.get("schema", "stepwell")
-    if not schema or len(schema.encode()) > _NAME_MAX or "\x00" in schema or schema.startswith("pg_"):
-        raise InvalidOptionError(f"schema is {schema!r}", where="url", fix=f"a name of 1 to {_NAME_MAX} bytes")
-    isolation = options.get("isolation")
-    if isolation is not None and isolation not in _ISOLATIONS:
-        raise InvalidOptionError(f"isolation is {isolation!r}", where="url", fix=" or ".join(_ISOLATIONS))
-    lines = options.get("lines", "4")
-    if not lines.isdecimal() or not 1 <= int(lines) <= 100:
-        raise InvalidOptionError(f"lines is {lines!r}", where="url", fix="a number of connections from 1 to 100")
+    parts = _split(url, "url")
+    ours: dict[str, str] = {}
+    theirs: list[str] = []
+    for name, value, pair in _options(parts.query):
+        if name in ours or any(other.startswith(f"{name}=") for other in theirs):
+            raise InvalidOptionError(f"{name} is given twice", where="url", fix="say it once")
+        if name in _OURS:
+            ours[name] = value
+        else:
+            theirs.append(pair)
+    conninfo = listen = _conninfo(parts, "&".join(theirs), "url")
+    if "listen" in ours:
+        direct = _split(ours["listen"], _LISTEN)
+        listen = _conninfo(direct, direct.query, _LISTEN)
     return Address(
-        conninfo, listen, _spell(conninfo), schema, None if isolation is None else _ISOLATIONS[isolation], int(lines)
+        conninfo,
+        listen,
+        _spell(conninfo),
+        _schema(ours.get("schema", "stepwell")),
+        _isolation(ours.get("isolation")),
+        _lines(ours.get("lines", "4")),
     )
 
 
-def _conninfo(url: str) -> str:
+def _split(url: str, where: str) -> SplitResult:
+    """The parts of a URL, none of which holds what was meant as another one: a password, for example."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _unreadable(where, "an address in brackets has no end, or is none") from None
+    if parts.scheme not in ("postgresql", "postgres") or "://" not in url:
+        raise _unreadable(where, "it does not begin with postgresql://")
+    if parts.fragment or url.endswith("#"):
+        raise _unreadable(where, "it has a # in it")
+    user, _, hosts = parts.netloc.rpartition("@")
+    if "@" in user or "@" in parts.path:
+        raise _unreadable(where, "it has an @ too many")
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise _unreadable(where, "a port is not a number, or a host is none")
+    return parts
+
+
+def _options(query: str) -> Iterator[tuple[str, str, str]]:
+    """Each option: its name, its value, and how it was written. libpq does not read a + as a space, and nor do we."""
+    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}.union(_OURS)
+    for pair in filter(None, query.split("&")):
+        name, mark, value = pair.partition("=")
+        if name not in known or not mark:
+            raise _unknown(name, sorted(known))
+        yield name, unquote(value), pair
+
+
+def _unknown(name: str, known: list[str]) -> InvalidOptionError:
+    # What does not look like a name may be the rest of a password.
+    shown = f"there is no option {name!r}" if _OPTION.fullmatch(name) else "what is behind the ? is not name=value"
+    near = nearest(name, known)
+    return InvalidOptionError(
+        f"the URL of the database cannot be read: {f'{name} has no value' if name in known else shown}",
+        where="url",
+        why=f"stepwell knows {', '.join(_OURS)}; the others are libpq's, sslmode for example",
+        fix=f"did you mean {' or '.join(near)}?" if near and name not in known else _FORM,
+    )
+
+
+def _unreadable(where: str, why: str) -> InvalidOptionError:
+    return InvalidOptionError("the URL of the database cannot be read", where=where, why=why, fix=_FORM)
+
+
+def _schema(name: str) -> str:
+    if not _NAME.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
+        raise InvalidOptionError(
+            f"schema is {name!r}",
+            where="url",
+            fix="up to 50 letters (a to z), digits and underscores, and none of PostgreSQL's own names",
+        )
+    return name
+
+
+def _isolation(name: str | None) -> Isolation | None:
+    if name is None:
+        return None
+    if name not in _ISOLATIONS:
+        raise InvalidOptionError(f"isolation is {name!r}", where="url", fix=" or ".join(_ISOLATIONS))
+    return _ISOLATIONS[name]
+
+
+def _lines(number: str) -> int:
+    if not (number.isascii() and number.isdecimal()) or not 1 <= int(number) <= _LINES_MAX:
+        raise InvalidOptionError(
+            f"lines is {number!r}", where="url", fix=f"a number of connections from 1 to {_LINES_MAX}"
+        )
+    return int(number)
+
+
+def _conninfo(parts: SplitResult, query: str, where: str) -> str:
+    url = f"postgresql://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise InvalidOptionError(
-            "the URL of the database cannot be read",
-            where="url",
-            why=str(error).strip(),
-            fix='write "postgresql://user:password@host:5432/database"; a password is percent-encoded',
-        ) from None
+    except (psycopg.ProgrammingError, UnicodeEncodeError):
+        # The driver's words quote what it could not read, and that is where passwords are.
+        raise _unreadable(where, "a part of it cannot be decoded") from None
     if "," in str(given.get("host", "")):
         given.setdefault("target_session_attrs", "read-write")
     return make_conninfo("", **{**_DEFAULTS, **given})
 
 
 def _spell(conninfo: str) -> str:
-    given = conninfo_to_dict(conninfo)
-    hosts, ports = str(given.get("host", "localhost")).split(","), str(given.get("port", "5432")).split(",")
+    given = {
+        option.keyword.decode(): option.val.decode()
+        for option in pq.Conninfo.get_defaults()
+        if option.val is not None and option.keyword in (b"host", b"port", b"dbname", b"user")
+    } | conninfo_to_dict(conninfo)
+    hosts, ports = str(given.get("host") or "localhost").split(","), str(given.get("port") or "5432").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    spelled = ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=False))
+    hosts = [f"[{host}]" if ":" in host else host for host in hosts]
+    spelled = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
     return f"postgresql://{spelled}/{given.get('dbname') or given.get('user') or ''}"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from stepwell.environment import Environment
-from stepwell.errors import StoreError
+from stepwell.errors import StepwellError, StoreError
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
 from stepwell.stores.postgres.calls import NOTIFY
@@ -28,7 +28,8 @@ from stepwell.stores.postgres.urls import Address
 _LOG = logging.getLogger("stepwell.postgres")
 
 _GAP_SECONDS = 0.002  # between two messages, so that a burst is told in a few
-_BEAT_SECONDS, _BEAT_PATIENCE = 15.0, 5.0
+_BEAT_SECONDS, _BEAT_PATIENCE = 20.0, 5.0
+_PRESENT_SECONDS = 3 * _BEAT_SECONDS  # how long somebody is taken to be there who has said so
 _AGAIN_SECONDS, _AGAIN_SECONDS_MAX = 0.1, 5.0
 _PAYLOAD_MAX = 7_000  # bytes; the server takes 8,000
 _RUNS_MAX = 60  # of one kind in one message
@@ -40,21 +41,24 @@ _ENCODE = msgspec.json.Encoder().encode
 class PostgresWakeups(Hub):
     """A hub that tells other processes, and hears of them as long as anybody listens here.
 
-    `is_listening` says whether it does now; `losses` counts how often it was lost and found again.
+    `is_listening` says whether it does now; `losses` counts how often it was lost and found again. Who listens says so
+    now and then, and is answered by those that did not know: as long as nobody else is there, nothing is told.
     """
 
     def __init__(self, database: PostgresDatabase, address: Address, environment: Environment) -> None:
         super().__init__()
         self._database = database
-        self._address = address._replace(conninfo=address.listen_conninfo)
+        self._address = address._replace(conninfo=address.listen_conninfo, isolation=None)
         self._environment = environment
         self._name = environment.ids.uuid()  # by which our own messages are known
+        self._hello = _ENCODE((self._name, ())).decode()
+        self._owes_hello = False  # to somebody who has not heard of us
         self._channel = address.schema
         self._outgoing: dict[HintKind, dict[RunId, None]] = {}
         self._has_outgoing = asyncio.Event()
         self._has_listeners = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._line: Line | None = None
+        self._others: dict[str, float] = {}  # who else listens, and until when that is believed
         self.is_listening = False
         self.losses = 0
 
@@ -67,7 +71,7 @@ class PostgresWakeups(Hub):
     def tell_own(self, hint: Hint) -> None:
         """Something was committed here: tell it here at once, and elsewhere soon."""
         self.tell(hint)
-        if self._tasks:
+        if self._tasks and self._is_anybody_there():
             self._outgoing.setdefault(hint.kind, {}).update(dict.fromkeys(hint.runs))
             self._has_outgoing.set()
 
@@ -89,6 +93,17 @@ class PostgresWakeups(Hub):
             await asyncio.wait(tasks)
             await self._send()
 
+    def _is_anybody_there(self) -> bool:
+        """Whether somebody else may want to hear; who does not listen himself cannot know."""
+        if not self.is_listening:
+            return True
+        now = self._environment.clock.monotonic()
+        for name, until in tuple(self._others.items()):
+            if until > now:
+                return True
+            del self._others[name]
+        return False
+
     # --- telling ---
 
     async def _send_all(self) -> None:
@@ -101,6 +116,9 @@ class PostgresWakeups(Hub):
         outgoing, self._outgoing = self._outgoing, {}
         self._has_outgoing.clear()
         payloads = [payload.decode() for payload in _spell(self._name, outgoing)]
+        if self._owes_hello:
+            payloads.append(self._hello)
+        self._owes_hello = False
         if not payloads:
             return
         try:
@@ -128,7 +146,7 @@ class PostgresWakeups(Hub):
                 finally:
                     self.is_listening = False
                     line.finish()
-            except StoreError as error:
+            except StepwellError as error:
                 self.losses += 1
                 _LOG.warning("not listening: %s", error.title)
             await asyncio.sleep(pause)
@@ -139,8 +157,9 @@ class PostgresWakeups(Hub):
         lost = asyncio.Event()
         line.on_input = lambda: self._take_in(line)
         line.on_loss = lost.set
-        await line.execute(f"listen {quoted(self._channel)}")
+        await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}")
         self.is_listening = True
+        await self._say_hello(line)
         # Whatever was told while nobody listened is not told again.
         self.tell(Hint(HintKind.CHANGED))
         while not lost.is_set():
@@ -149,10 +168,13 @@ class PostgresWakeups(Hub):
             except TimeoutError:
                 # A line that only listens does not notice by itself that there is nobody at the other end.
                 try:
-                    await asyncio.wait_for(line.execute("select 1"), _BEAT_PATIENCE)
+                    await asyncio.wait_for(self._say_hello(line), _BEAT_PATIENCE)
                 except TimeoutError:
                     break
         raise unavailable(self._address.where, "the connection that listens was lost")
+
+    async def _say_hello(self, line: Line) -> None:
+        await line.execute(f"notify {quoted(self._channel)}, '{self._hello}'")
 
     def _take_in(self, line: Line) -> None:
         while (notice := line.connection.pgconn.notifies()) is not None:
@@ -162,8 +184,16 @@ class PostgresWakeups(Hub):
                 self.tell(Hint(HintKind.CHANGED))  # somebody else's words, or a newer stepwell's
                 continue
             if sender != self._name:
+                self._note(sender)
                 for kind, runs in kinds:
                     self.tell(Hint(kind, tuple(runs)))
+
+    def _note(self, sender: str) -> None:
+        """Somebody else is there."""
+        if sender not in self._others:
+            self._owes_hello = True
+            self._has_outgoing.set()
+        self._others[sender] = self._environment.clock.monotonic() + _PRESENT_SECONDS
 
 
 def _spell(name: str, hints: dict[HintKind, dict[RunId, None]]) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from stepwell.stores.sqlite.files import MEMORY, prepare_file
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 
 Synchronous = Literal["FULL", "NORMAL"]
+SYNCHRONOUS: Synchronous = "FULL"  # unless somebody asks for less: what is committed survives a loss of power
 
 APPLICATION_ID = 0x53574C31  # "SWL1"
 PAGE_BYTES = 4096
@@ -32,7 +33,7 @@ def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
         prepare_file(path)
         connection = _connect(path, LOCK_SECONDS_MAX)
     try:
-        version = _identify(connection, path)
+        version = identify(connection, path)
         if path != MEMORY:
             _use_wal(connection, path, synchronous)
         if version < MIGRATIONS[-1].number:
@@ -65,8 +66,8 @@ def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Co
     return connection
 
 
-def _identify(connection: apsw.Connection, path: str) -> int:
-    """The schema's number. Raises before anything is written to a file that is not ours, or newer than we are."""
+def identify(connection: apsw.Connection, path: str) -> int:
+    """The schema's number; 0 for none yet. Raises `ForeignFileError` and `SchemaMismatchError`; writes nothing."""
     found: tuple[int, int, int] | None = connection.execute(SQL["meta.identify"]).fetchone()
     assert found is not None
     objects, application_id, version = found
@@ -88,7 +89,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
     """Bring the schema up to date in one transaction: of several processes one does it and the others find it done."""
     connection.execute(SQL["transactions.begin"])
     try:
-        version = _identify(connection, path)
+        version = identify(connection, path)
         for migration in pending_migrations(MIGRATIONS, version, where=path):
             connection.execute(migration.text)
         connection.pragma("application_id", APPLICATION_ID)

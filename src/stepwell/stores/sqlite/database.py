@@ -14,7 +14,7 @@ from stepwell.ids import RunId
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.blobs import NewBlobs
-from stepwell.stores.sqlite.connections import Synchronous, open_reader, open_writer
+from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
@@ -64,7 +64,7 @@ class Transfer(Generic[T]):
 class SqliteDatabase:
     """A file, or `:memory:`. Not for use by two threads at once; several handles of one process may share it."""
 
-    def __init__(self, path: str, *, synchronous: Synchronous = "FULL") -> None:
+    def __init__(self, path: str, *, synchronous: Synchronous = SYNCHRONOUS) -> None:
         self.path = path
         self.is_memory = path == MEMORY
         self.commits = 0

@@ -13,6 +13,7 @@ from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.signals import ReplyStatus
 from stepwell.stores.base.parcels import (
+    Given,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -43,6 +44,13 @@ class Packer:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+
+    @property
+    def given(self) -> Given:
+        """The highest numbers given."""
+        row = row_of(self._connection, "transfers.find_given")
+        assert row is not None
+        return Given._make(row)
 
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""

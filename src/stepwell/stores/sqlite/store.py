@@ -25,7 +25,7 @@ from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.callers import enqueue
-from stepwell.stores.sqlite.connections import Synchronous
+from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.histories import read_history, read_inbox
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
@@ -64,7 +64,7 @@ class SqliteStore:
         environment: Environment,
         path: str | Path,
         *,
-        synchronous: Synchronous = "FULL",
+        synchronous: Synchronous = SYNCHRONOUS,
         runner: Runner | None = None,
     ) -> None:
         if runner is None:

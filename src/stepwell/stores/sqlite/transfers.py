@@ -43,7 +43,8 @@ class SqliteTransfers:
         def query(connection: apsw.Connection) -> Parcel:
             if _find_seal(connection) is None:
                 raise not_sealed("")
-            return fill(after, limit, Packer(connection).shelf)
+            packer = Packer(connection)
+            return fill(after, limit, packer.shelf)._replace(given=packer.given)
 
         return await self._runner.read(lambda c: in_snapshot(c, lambda: query(c)), is_large=True)
 

@@ -94,7 +94,7 @@ async def test_a_listener_that_dies_is_noticed_counted_and_replaced(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where datname = current_database() and query ilike 'listen%'"
+            " where datname = current_database() and query ilike 'notify%'"
         )
     await until(lambda: there.wakeups.losses == 1)
     await until(lambda: there.wakeups.is_listening)

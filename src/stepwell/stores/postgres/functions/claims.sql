@@ -51,14 +51,21 @@ create function {f}.read_claimed(p_run bigint) returns json language sql stable 
     where r.id = p_run
 $$;
 
-create function {f}.own(p_now bigint, p_run bigint, p_owner bigint) returns json language plpgsql volatile as $$
+-- Give runs to a worker, each under a new epoch; what it then has of them, in their order.
+create function {f}.own(p_now bigint, p_runs bigint[], p_owner bigint) returns text language plpgsql volatile as $$
 begin
+    if cardinality(p_runs) = 0 then
+        return '[]';
+    end if;
     update {t}.runs
     set status = case when status in ('pending', 'waiting') then 'running' else status end,
         epoch = epoch + 1, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
-    where id = p_run;
-    update {t}.heads set number = 0 where run = p_run and number <> 0;
-    return {f}.read_claimed(p_run);
+    where id = any (p_runs);
+    update {t}.heads set number = 0 where run = any (p_runs) and number <> 0;
+    return (
+        select coalesce(json_agg({f}.read_claimed(mine.run) order by mine.place), '[]')::text
+        from unnest(p_runs) with ordinality as mine (run, place)
+    );
 end $$;
 
 -- Claim runs that were woken, each if it is served and the limit allows.
@@ -66,7 +73,7 @@ create function {f}.take_woken(p_now bigint, p_runs bigint[], p_claimant jsonb) 
 declare
     q {f}.quota;
     v_run record;
-    v_claimed text[] := '{}';
+    v_mine bigint[] := '{}';
 begin
     if cardinality(p_runs) = 0 or p_claimant is null then
         return '[]';
@@ -83,11 +90,11 @@ begin
         loop
             if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then
                 q.room := q.room - 1;
-                v_claimed := v_claimed || {f}.own(p_now, v_run.id, q.owner)::text;
+                v_mine := v_mine || v_run.id;
             end if;
         end loop;
     end if;
-    return '[' || array_to_string(v_claimed, ',') || ']';
+    return {f}.own(p_now, v_mine, q.owner);
 end $$;
 
 -- Let a debounced run have its key; false if another run has it, whose end will wake this one.
@@ -119,7 +126,8 @@ declare
     v_lane record;
     v_due record;
     v_is_complete boolean;
-    v_claimed text[] := '{}';
+    v_mine bigint[] := '{}';
+    v_taken bigint[];
 begin
     select id into v_owner from {t}.workers where incarnation = p_claimant->>0 and lease_until > v_now;
     if v_owner is null then
@@ -135,6 +143,7 @@ begin
         loop
             exit when v_left <= 0;
             v_is_complete := true;
+            v_taken := '{}';
             for v_due in
                 select due.id, due.debounced_until
                 from unnest(v_lane.ids) as lane (definition)
@@ -142,6 +151,7 @@ begin
                     select r.id, r.wake_at, r.debounced_until
                     from {t}.runs as r
                     where r.definition = lane.definition and r.wake_at is not null and r.wake_at <= v_now
+                        and not r.id = any (v_mine)
                     order by r.wake_at, r.id
                     limit v_left
                     for no key update skip locked
@@ -150,16 +160,17 @@ begin
                 limit v_left
             loop
                 if v_due.debounced_until is null or {f}.begin_debounced(v_now, v_due.id) then
-                    v_claimed := v_claimed || {f}.own(v_now, v_due.id, v_owner)::text;
+                    v_taken := v_taken || v_due.id;
                     v_left := v_left - 1;
                 else
                     v_is_complete := false;  -- it made room for another one of this priority
                 end if;
             end loop;
+            v_mine := v_mine || v_taken;
             exit when v_is_complete;
         end loop;
     end loop;
-    return {f}.answer(v_now, '[' || array_to_string(v_claimed, ',') || ']');
+    return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
 end $$;
 
 -- Take a run from its owner; anybody may claim it at once.

@@ -325,14 +325,20 @@ begin
             (c->4->0->>0)::bigint - 1 as before, jsonb_array_length(c->4) as count, c->3 as names, c->4 as entries
         from jsonb_array_elements(p_commits) as c
     ),
+    -- One look-up for each, whatever the planner thinks of their number: it would rather read all runs that are running.
+    sought as materialized (
+        select (select r.id from {t}.runs as r where r.run_id = c.run_id) as id, c.* from c order by 1
+    ),
     owned as materialized (
-        select r.id, c.*
-        from {t}.runs as r
-        join c on c.run_id = r.run_id
-        where r.epoch = c.epoch and r.status in ('running', 'compensating')
-            and r.owner = (select w.id from {t}.workers as w where w.incarnation = c.incarnation)
-        order by r.id
-        for no key update of r
+        select s.*
+        from sought as s
+        cross join lateral (
+            select 1
+            from {t}.runs as r
+            where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating')
+                and r.owner = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
+            for no key update
+        ) as locked
     ),
     advanced as (
         update {t}.heads as h

@@ -118,8 +118,24 @@ create function {f}.dead_owners(p_now bigint) returns setof bigint language sql 
         and not exists (select 1 from {t}.workers as w where w.id = owners.id and w.lease_until > p_now)
 $$;
 
+-- The same of those who have taken events out of the outbox. A request may be carried out after its worker has left.
+create function {f}.dead_takers(p_now bigint) returns setof bigint language sql stable as $$
+    with recursive takers (id) as (
+        select min(owner) from {t}.outbox where owner is not null
+        union all
+        select (select min(o.owner) from {t}.outbox as o where o.owner is not null and o.owner > takers.id)
+        from takers
+        where takers.id is not null
+    )
+    select takers.id
+    from takers
+    where takers.id is not null
+        and not exists (select 1 from {t}.workers as w where w.id = takers.id and w.lease_until > p_now)
+$$;
+
 -- Take runs from owners without a live lease. Those that stalled too often are only named, with what a failure says of them:
--- [freed, [[run_id, epoch, stalls, path, own failure], ...]].
+-- [freed, [[run_id, epoch, stalls, path, own failure], ...]]. A run that a transactional step has in its hands is left for the
+-- next time: that process may be stopped for long, and nobody else's runs shall wait for it.
 create function {f}.rescue(p_now bigint, p_seen bigint, p_stalls_max bigint) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -134,7 +150,7 @@ begin
             from {t}.runs as run join {t}.heads as h on h.run = run.id
             where run.owner = v_owner
             order by run.id
-            for no key update
+            for no key update skip locked
         loop
             if r.stalls + 1 < p_stalls_max then
                 perform {f}.free(v_now, r.id, r.run_id);
@@ -148,10 +164,11 @@ begin
             end if;
         end loop;
     end loop;
-    for v_owner in select id from {t}.workers where lease_until <= v_now order by id for update skip locked loop
+    for v_owner in select * from {f}.dead_takers(v_now) loop
         perform {f}.free_taken(v_now, v_owner);
-        delete from {t}.workers where id = v_owner;
     end loop;
+    delete from {t}.workers
+    where id in (select id from {t}.workers where lease_until <= v_now order by id for update skip locked);
     return {f}.answer(v_now, '[' || to_json(v_freed)::text || ',[' || array_to_string(v_poison, ',') || ']]');
 end $$;
 

@@ -267,7 +267,9 @@ declare
     v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     return (
-        exists (select 1 from {t}.workers where lease_until <= v_now) or exists (select 1 from {f}.dead_owners(v_now))
+        exists (select 1 from {t}.workers where lease_until <= v_now)
+        or exists (select 1 from {f}.dead_owners(v_now))
+        or exists (select 1 from {f}.dead_takers(v_now))
     )::text;
 end $$;
 
@@ -279,10 +281,12 @@ begin
         || coalesce((select min(lease_until)::text from {t}.workers where lease_until > v_now), 'null') || ']';
 end $$;
 
+-- The states are named, so that runs that have ended are not looked at: they are many, and have no index.
 create function {f}.orphans(p_now bigint, p_seen bigint) returns text language sql stable as $$
     select coalesce(json_agg(r.run_id order by r.id), '[]')::text
     from {t}.runs as r
-    where r.ended_at is null and r.owner is null and r.wake_at is null and r.status not in ('paused', 'compensation_failed')
+    where r.status in ('pending', 'running', 'waiting', 'cancelling', 'compensating')
+        and r.ended_at is null and r.owner is null and r.wake_at is null
         and not (
             r.status in ('waiting', 'compensating') and exists (
                 select 1

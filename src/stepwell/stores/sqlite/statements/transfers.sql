@@ -26,6 +26,18 @@ select
     (select count(*) from stepwell_outbox) as owed,
     (select count(*) from stepwell_blobs) as blobs;
 
+-- name: find_given
+-- SQLite keeps the highest number of the outbox by itself, from the first row on.
+select
+    (select value from stepwell_meta where name = 'receipts') as receipts,
+    coalesce((select seq from sqlite_sequence where name = 'stepwell_outbox'), 0) as owed;
+
+-- name: pass_owed
+insert into sqlite_sequence (name, seq)
+select 'stepwell_outbox', 0
+where not exists (select 1 from sqlite_sequence where name = 'stepwell_outbox');
+update sqlite_sequence set seq = max(seq, :owed) where name = 'stepwell_outbox';
+
 -- name: clear
 -- Everything but the clock, the numbers given, and the seal.
 delete from stepwell_definitions;

@@ -114,6 +114,8 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
     known = database.seal
     if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
+    tx.run("meta.pass", name="receipts", value=parcel.given.receipts)
+    tx.run("transfers.pass_owed", owed=parcel.given.owed)
     packer = Packer(tx.connection)
     for item in parcel.items:
         there = _find(tx, packer, item)
@@ -209,7 +211,6 @@ def _add_run(tx: Transaction, packed: PackedRun) -> None:
         places = encode_locations(locations)
         values = {"number": number, "event_id": event_id, "locations": places, "is_read": int(is_read)}
         _add_to(tx, packed, "receipt", run=run, **values)
-        tx.run("meta.pass", name="receipts", value=number)
     for published in packed.published:
         tx.run("live.publish", run=run, **published._asdict())
     for act in packed.audit:

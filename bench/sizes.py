@@ -1,0 +1,56 @@
+"""How much is measured: the workloads of the performance chapter, or the least that shows that the benchmark works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """How often, how many, how long."""
+
+    rounds: int = 7  # of W1
+    steps: int = 1_000
+    crowd_rounds: int = 3  # of W2
+    crowd: int = 1_000
+    steps_each: int = 10
+    fleets: tuple[int, ...] = (1, 2)  # worker processes
+    items: int = 10_000
+    starts: int = 500
+    shared: int = 100
+    signals: int = 300
+    enqueued: int = 200
+    enqueued_seconds: float = 30.0  # no longer than this, however few there were
+    timers: int = 2_000
+    timer_seconds: float = 2.0
+    waiting: int = 10_000
+    waiting_first: int = 2_000
+    waiting_batch: int = 1_000
+    idle_seconds: float = 10.0
+    lengths: tuple[int, ...] = (100, 1_000, 10_000)
+    histories: tuple[int, ...] = (1_000, 10_000)
+
+
+FULL = Size()
+
+QUICK = Size(
+    rounds=1,
+    steps=20,
+    crowd_rounds=1,
+    crowd=10,
+    steps_each=2,
+    fleets=(2,),
+    items=20,
+    starts=5,
+    shared=3,
+    signals=5,
+    enqueued=2,
+    timers=5,
+    timer_seconds=0.1,
+    waiting=20,
+    waiting_first=10,
+    waiting_batch=10,
+    idle_seconds=0.5,
+    lengths=(5, 20),
+    histories=(20,),
+)

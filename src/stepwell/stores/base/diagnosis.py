@@ -1,0 +1,134 @@
+"""What an examination of a store finds, and what of it is good or bad, the same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from stepwell.clock import SECOND, Span
+from stepwell.errors import StepwellError
+
+_NAMED_MAX = 5
+_BACKLOG_SECONDS = 60
+
+
+class Verdict(StrEnum):
+    """How bad it is; the last is the worst."""
+
+    OK = "ok"
+    WARN = "warn"  # it works, and somebody should know
+    FAIL = "fail"  # it does not work, or loses what was promised
+
+
+class Finding(NamedTuple):
+    """What one check found. Whatever is not fine has a reason and a fix."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    why: str = ""
+    fix: str = ""
+
+
+class Diagnosis(Protocol):
+    """A store under examination."""
+
+    def examine(self) -> Iterator[Finding]:
+        """Look at everything, the way in first, as far as one can get. Changes nothing.
+
+        Blocks. An error that is met is a finding, and is not raised.
+        """
+        ...
+
+
+def fine(check: str, found: str) -> Finding:
+    """Nothing to do."""
+    return Finding(check, Verdict.OK, found)
+
+
+def warning(check: str, found: str, *, why: str, fix: str) -> Finding:
+    """Somebody should know."""
+    return Finding(check, Verdict.WARN, found, why, fix)
+
+
+def failure(check: str, found: str, *, why: str, fix: str) -> Finding:
+    """Somebody has to act."""
+    return Finding(check, Verdict.FAIL, found, why, fix)
+
+
+def met(check: str, error: StepwellError) -> Finding:
+    """An error that was met on the way."""
+    return Finding(check, Verdict.FAIL, f"{error.code} {error.title}", error.why, error.fix)
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The worst verdict; that of nothing is fine."""
+    return max((finding.verdict for finding in findings), key=list(Verdict).index, default=Verdict.OK)
+
+
+# --- judgements on what every store has ----------------------------------------------------------------------
+
+
+def judge_workers(alive: Sequence[str], dead: int, *, has_unfinished: bool) -> Finding:
+    """By the names of the workers whose lease is live, and how many have a lease that ran out."""
+    lost = f", {dead} with a lease that ran out" if dead else ""
+    if alive:
+        return fine("workers", f"{len(alive)} alive ({_some(alive)}){lost}")
+    if not has_unfinished:
+        return fine("workers", f"none alive, and no run waits for one{lost}")
+    return warning(
+        "workers",
+        f"none alive{lost}, and there are runs that have not ended",
+        why="runs are executed by workers; nothing moves until there is one",
+        fix="stepwell worker MODULE",
+    )
+
+
+def judge_stranded(runs: int) -> Finding:
+    """By the number of runs whose owner has no live lease."""
+    if not runs:
+        return fine("stranded", "no run is owned by a worker that is gone")
+    return warning(
+        "stranded",
+        f"{runs} run{'s are' if runs > 1 else ' is'} owned by workers that are gone",
+        why="a live worker takes such runs over within seconds; there is none, or it has only just happened",
+        fix="nothing if a worker is alive, else start one: stepwell worker MODULE",
+    )
+
+
+def judge_orphans(runs: Sequence[str]) -> Finding:
+    """By the runs that nothing will ever move."""
+    if not runs:
+        return fine("orphans", "every run that has not ended has something that moves it on")
+    return failure(
+        "orphans",
+        f"{len(runs)} run{'s have' if len(runs) > 1 else ' has'} nothing that moves them on: {_some(runs)}",
+        why="this must not happen: a defect of stepwell, or somebody changed its tables by hand",
+        fix="report it with the output of `stepwell show RUN -o json`; `stepwell cancel RUN` ends such a run",
+    )
+
+
+def judge_backlog(due: int, due_max: int, oldest: Span) -> Finding:
+    """By how many runs are due, counted up to a limit, and for how long the first of them has been."""
+    count = "1 run is" if due == 1 else f"more than {due_max} runs are" if due > due_max else f"{due or 'no'} runs are"
+    if oldest <= _BACKLOG_SECONDS * SECOND:
+        return fine("backlog", f"{count} due")
+    return warning(
+        "backlog",
+        f"{count} due, the first of them since {oldest // SECOND} s",
+        why="no worker serves their workflow and version, or the workers have more to do than they can",
+        fix="look at the workers above; start more, or one that knows the workflow: stepwell worker MODULE",
+    )
+
+
+def judge_errors(check: str, look: Callable[[], Finding]) -> Finding:
+    """What a check finds, or the error of ours that it met."""
+    try:
+        return look()
+    except StepwellError as error:
+        return met(check, error)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")

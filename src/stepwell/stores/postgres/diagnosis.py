@@ -1,0 +1,359 @@
+"""Examining a PostgreSQL: the way to it, what it promises, and what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import psycopg
+
+from stepwell.clock import SECOND, Clock, Span
+from stepwell.environment import Environment
+from stepwell.errors import SchemaMissingError, StepwellError
+from stepwell.ids import random_bytes
+from stepwell.stores.base.diagnosis import (
+    Finding,
+    failure,
+    fine,
+    judge_backlog,
+    judge_errors,
+    judge_orphans,
+    judge_stranded,
+    judge_workers,
+    met,
+    warning,
+)
+from stepwell.stores.postgres.connecting import is_pooled, open_connection
+from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.migrating import check_ready, check_server
+from stepwell.stores.postgres.texts import SQL, functions_schema, quoted, render
+from stepwell.stores.postgres.urls import Address, parse_address
+
+_ROUND_TRIPS = 5
+_SLOW_MILLISECONDS = 20.0
+_HEARD_WITHIN_SECONDS = 2.0
+_CLOCK_MAX = Span(SECOND)
+_IN_USE_MAX = 0.8
+_DUE_MAX = 1_000
+_DEAD_ROWS_MIN = 100_000
+_RIGHTS_NAMED_MAX = 3
+
+
+@dataclass
+class Patient:
+    """A server that answers, and what is asked of it more than once."""
+
+    address: Address
+    connection: psycopg.Connection[Any]
+    clock: Clock
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a statement of ours."""
+        text = render(SQL[f"diagnosis.{statement}"], self.address.schema)
+        try:
+            return self.connection.execute(text.encode(), parameters or None).fetchall()
+        except psycopg.Error as error:
+            raise in_words(error, self.address.where) from error
+
+    @cached_property
+    def is_pooled(self) -> bool:
+        """Whether a pooler is in between."""
+        row = self.connection.execute("select pg_backend_pid()").fetchone()
+        return row is not None and is_pooled(self.connection, row[0])
+
+
+class PostgresDiagnosis:
+    """`Diagnosis` of the database that a URL names."""
+
+    def __init__(self, environment: Environment, url: str) -> None:
+        self._address = parse_address(url)
+        self._clock = environment.clock
+
+    def examine(self) -> Iterator[Finding]:
+        try:
+            connection = open_connection(self._address)
+        except StepwellError as error:
+            yield met("connection", error)
+            return
+        with connection:
+            patient = Patient(self._address, connection, self._clock)
+            for check in _THE_SERVER:
+                yield _look(check, patient)
+            yield (schema := _look(check_schema, patient))
+            yield _look(check_rights, patient)
+            if schema.verdict == "ok":
+                for check in _THE_TABLES:
+                    yield _look(check, patient)
+
+
+def _look(check: Callable[[Patient], Finding], patient: Patient) -> Finding:
+    name = check.__name__.removeprefix("check_")
+
+    def once() -> Finding:
+        try:
+            return check(patient)
+        except psycopg.Error as error:
+            raise in_words(error, patient.address.where) from error
+
+    return judge_errors(name, once)
+
+
+# --- the server ------------------------------------------------------------------------------------------------
+
+
+def check_connection(patient: Patient) -> Finding:
+    """Whether it answers, and how quickly."""
+    spent = []
+    for _ in range(_ROUND_TRIPS):
+        began = patient.clock.monotonic()
+        patient.connection.execute("select 1")
+        spent.append((patient.clock.monotonic() - began) * 1_000)
+    found = f"{patient.address.where} answers in {min(spent):.2f} ms"
+    if min(spent) <= _SLOW_MILLISECONDS:
+        return fine("connection", found)
+    return warning(
+        "connection",
+        found,
+        why="a step that follows another one costs one round trip, so this is the least that each of them takes",
+        fix="run workers near the server; steps that run side by side share their round trips",
+    )
+
+
+def check_server_version(patient: Patient) -> Finding:
+    """Whether it is new enough."""
+    check_server(patient.connection, patient.address.where)
+    version = patient.connection.info.server_version
+    return fine("server_version", f"PostgreSQL {version // 10_000}.{version % 10_000}")
+
+
+def check_pooler(patient: Patient) -> Finding:
+    """Whether we talk to the server itself."""
+    if not patient.is_pooled:
+        return fine("pooler", "none: this is the server itself")
+    # Whether this costs anything is what the next check finds out.
+    return fine(
+        "pooler",
+        "a pooler is in between: statements are not prepared, and no setting is made that outlives a transaction",
+    )
+
+
+def check_notifications(patient: Patient) -> Finding:
+    """Whether a process hears at once of what others do."""
+    address = patient.address
+    is_direct = address.listen_conninfo != address.conninfo
+    channel = f"stepwell_doctor_{random_bytes(8).hex()}"
+    with open_connection(address, address.listen_conninfo) as listener:
+        listener.execute(f"listen {channel}".encode())
+        patient.connection.execute("select pg_notify(%s, '')", (channel,))
+        heard = any(listener.notifies(timeout=_HEARD_WITHIN_SECONDS, stop_after=1))
+        listener.execute(f"unlisten {channel}".encode())
+    if heard:
+        return fine("notifications", "LISTEN and NOTIFY work" + (" by the way that listen= names" if is_direct else ""))
+    fix = "let listen= name the same database, past every pooler of transactions"
+    if not is_direct:
+        fix = "add listen=URL to the URL, percent-encoded: the server itself, past the pooler"
+    return warning(
+        "notifications",
+        f"LISTEN and NOTIFY do not work: nothing was heard within {_HEARD_WITHIN_SECONDS:g} s",
+        why="what other processes do is found by looking: completely, but later; a pooler of transactions gives away "
+        "the session that listens",
+        fix=fix,
+    )
+
+
+def check_durability(patient: Patient) -> Finding:
+    """Whether what is acknowledged survives a crash of the server."""
+    settings = _settings(patient)
+    lost = [name for name in ("fsync", "synchronous_commit") if settings[name] == "off"]
+    if lost:
+        return failure(
+            "durability",
+            " and ".join(f"{name} is off" for name in lost),
+            why="acknowledged starts, signals and results are lost if the server crashes"
+            + ("; without fsync the whole database can be" if "fsync" in lost else ""),
+            fix="; ".join(f"alter system set {name} = on" for name in lost) + "; select pg_reload_conf()",
+        )
+    if settings["full_page_writes"] == "off":
+        return warning(
+            "durability",
+            "full_page_writes is off",
+            why="a page that is half written when the power fails cannot be mended; some file systems keep it whole",
+            fix="alter system set full_page_writes = on; select pg_reload_conf()",
+        )
+    if settings["synchronous_standby_names"] and settings["synchronous_commit"] in ("local", "remote_write"):
+        return warning(
+            "durability",
+            f"synchronous_commit is {settings['synchronous_commit']}",
+            why="there are synchronous standbys, and a commit does not wait until one of them has it on disk",
+            fix="alter system set synchronous_commit = on; select pg_reload_conf()",
+        )
+    standbys = ", and on a standby" if settings["synchronous_standby_names"] else ""
+    return fine("durability", f"a commit is acknowledged when it is on disk{standbys}")
+
+
+def check_clock(patient: Patient) -> Finding:
+    """How far this machine's clock is from the one that decides."""
+    before = patient.clock.now()
+    [(there,)] = patient.ask("clock")
+    difference = there - (before + patient.clock.now()) // 2
+    found = f"this machine's clock and the server's differ by {abs(difference) / 1_000:.0f} ms"
+    if abs(difference) <= _CLOCK_MAX:
+        return fine("clock", found)
+    return warning(
+        "clock",
+        found,
+        why="the server's clock decides, so nothing breaks; times in logs of this machine do not fit those of runs",
+        fix="let both machines ask the same time server",
+    )
+
+
+def check_connections(patient: Patient) -> Finding:
+    """Whether there are connections left."""
+    settings = _settings(patient)
+    reserved = int(settings["superuser_reserved_connections"]) + int(settings.get("reserved_connections", "0"))
+    room = int(settings["max_connections"]) - reserved
+    [(in_use,)] = patient.ask("connections")
+    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {patient.address.lines_max + 3}"
+    if in_use + patient.address.lines_max + 3 <= room and in_use <= _IN_USE_MAX * room:
+        return fine("connections", found)
+    return warning(
+        "connections",
+        found,
+        why="a process that gets none waits, and its lease may run out meanwhile",
+        fix="lower lines= in the URL, end idle connections, put a pooler in between, or raise max_connections",
+    )
+
+
+def check_autovacuum(patient: Patient) -> Finding:
+    """Whether space is used again."""
+    settings = _settings(patient)
+    off = [name for name in ("autovacuum", "track_counts") if settings[name] == "off"]
+    if not off:
+        return fine("autovacuum", "on")
+    return warning(
+        "autovacuum",
+        " and ".join(f"{name} is off" for name in off),
+        why="rows that are gone keep their space for ever, and every look-up becomes slower",
+        fix="; ".join(f"alter system set {name} = on" for name in off) + "; select pg_reload_conf()",
+    )
+
+
+# --- the tables ------------------------------------------------------------------------------------------------
+
+
+def check_schema(patient: Patient) -> Finding:
+    """Whether tables and functions are those of this release."""
+    address = patient.address
+    try:
+        found = check_ready(patient.connection, address.schema, address.where)
+    except SchemaMissingError as error:
+        return met("schema", error)._replace(why="nothing can be stored before they are there")
+    [(releases,)] = patient.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
+    others = f"; beside those of other releases: {releases - 1}" if releases > 1 else ""
+    return fine("schema", f"{address.schema}: version {found.version}, with the functions of this release{others}")
+
+
+def check_rights(patient: Patient) -> Finding:
+    """Whether the role may do what a worker does."""
+    tables, functions = patient.address.schema, functions_schema(patient.address.schema)
+    [(is_begun, may_create)] = patient.ask("begun", tables=quoted(tables))
+    if not is_begun:
+        return _may_create(patient, may_create=may_create)
+    missing = [
+        right
+        for (right,) in patient.ask(
+            "rights", schemas=[tables, functions], tables=quoted(tables), functions=quoted(functions)
+        )
+    ]
+    if not missing:
+        return fine("rights", f"role {patient.connection.info.user} may do all that a worker does")
+    more = f" and {len(missing) - _RIGHTS_NAMED_MAX} more" if len(missing) > _RIGHTS_NAMED_MAX else ""
+    return failure(
+        "rights",
+        f"role {patient.connection.info.user} lacks {', '.join(missing[:_RIGHTS_NAMED_MAX])}{more}",
+        why="starts, signals or workers of this role fail with SW613",
+        fix="; ".join(f"grant {right} to {quoted(patient.connection.info.user)}" for right in missing),
+    )
+
+
+def _may_create(patient: Patient, *, may_create: bool) -> Finding:
+    user, database = patient.connection.info.user, patient.connection.info.dbname
+    if may_create:
+        return fine("rights", f"role {user} may create the schema")
+    return failure(
+        "rights",
+        f"role {user} may not create the schema",
+        why="there is none yet, and no right to create one in this database",
+        fix="run `stepwell migrate` with another role, or: "
+        f"grant create on database {quoted(database)} to {quoted(user)}",
+    )
+
+
+def check_workers(patient: Patient) -> Finding:
+    """Whether anybody works."""
+    rows = patient.ask("workers")
+    [(has_unfinished,)] = patient.ask("has_unfinished")
+    alive = [name for name, is_alive in rows if is_alive]
+    return judge_workers(alive, len(rows) - len(alive), has_unfinished=has_unfinished)
+
+
+def check_stranded(patient: Patient) -> Finding:
+    """Whether runs wait for an owner that is gone."""
+    [(runs,)] = patient.ask("stranded")
+    return judge_stranded(runs)
+
+
+def check_orphans(patient: Patient) -> Finding:
+    """Whether runs wait for nothing."""
+    [(runs,)] = patient.ask("orphans")
+    return judge_orphans(json.loads(runs))
+
+
+def check_backlog(patient: Patient) -> Finding:
+    """Whether runs wait for a worker."""
+    [(due, oldest)] = patient.ask("backlog", limit=_DUE_MAX + 1)
+    return judge_backlog(due, _DUE_MAX, oldest)
+
+
+def check_dead_rows(patient: Patient) -> Finding:
+    """Whether the tables are full of what is gone."""
+    rows = patient.ask("dead_rows", schema=patient.address.schema, floor=_DEAD_ROWS_MIN)
+    if not rows:
+        return fine("dead_rows", "no table has more dead rows than live ones")
+    names = ", ".join(f"{name} ({dead} dead, {live} live)" for name, live, dead in rows)
+    return warning(
+        "dead_rows",
+        f"more dead rows than live ones: {names}",
+        why="vacuum does not keep up, or something old keeps it from removing them: a forgotten transaction or slot",
+        fix="look for old transactions in pg_stat_activity and at pg_replication_slots; then: vacuum "
+        + ", ".join(f"{quoted(patient.address.schema)}.{quoted(name)}" for name, _, _ in rows),
+    )
+
+
+def check_size(patient: Patient) -> Finding:
+    """How much there is."""
+    [(size, runs)] = patient.ask("size", tables=quoted(patient.address.schema))
+    return fine("size", f"{size / 1_048_576:.1f} MiB, about {runs} runs")
+
+
+def _settings(patient: Patient) -> dict[str, str]:
+    if not patient.settings:
+        patient.settings.update(patient.ask("settings"))
+    return patient.settings
+
+
+_THE_SERVER = (
+    check_connection,
+    check_server_version,
+    check_pooler,
+    check_notifications,
+    check_durability,
+    check_clock,
+    check_connections,
+    check_autovacuum,
+)
+_THE_TABLES = (check_workers, check_stranded, check_orphans, check_backlog, check_dead_rows, check_size)

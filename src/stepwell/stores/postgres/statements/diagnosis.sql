@@ -1,0 +1,88 @@
+-- What `stepwell doctor` asks. {t} is the schema of the tables, {f} that of this release's functions.
+
+-- name: settings
+select name, setting
+from pg_settings
+where name in (
+    'autovacuum', 'fsync', 'full_page_writes', 'max_connections', 'reserved_connections', 'superuser_reserved_connections',
+    'synchronous_commit', 'synchronous_standby_names', 'track_counts'
+);
+
+-- name: connections
+-- Who may not see what others do still sees that they are there.
+select count(*) from pg_stat_activity where datid is not null and usesysid is not null;
+
+-- name: clock
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+-- name: released
+-- The functions of how many releases are there.
+select count(*) from pg_namespace where nspname ~ %(pattern)s;
+
+-- name: begun
+-- Whether there is a schema to have rights in, and whether the role may make one.
+select to_regnamespace(%(tables)s) is not null, has_database_privilege(current_database(), 'create');
+
+-- name: rights
+-- What the role lacks: one row for each right. Sequences of identity columns need none.
+select 'usage on schema ' || quote_ident(nspname)
+from pg_namespace
+where nspname = any (%(schemas)s) and not has_schema_privilege(oid, 'usage')
+union all
+select lower(wanted) || ' on table ' || c.oid::regclass
+from pg_class as c
+cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) as wanted
+where c.relnamespace = to_regnamespace(%(tables)s) and c.relkind = 'r' and not has_table_privilege(c.oid, wanted)
+union all
+select 'usage on sequence ' || c.oid::regclass
+from pg_class as c
+where c.relnamespace = to_regnamespace(%(tables)s)
+    and case when c.relkind = 'S' then not has_sequence_privilege(c.oid, 'usage') end
+    and not exists (select 1 from pg_depend as d where d.objid = c.oid and d.deptype = 'i')
+union all
+select 'execute on function ' || p.oid::regprocedure
+from pg_proc as p
+where p.pronamespace = to_regnamespace(%(functions)s) and not has_function_privilege(p.oid, 'execute')
+order by 1;
+
+-- name: workers
+select name, lease_until > (select {f}.look_at_clock(null, 0)) from {t}.workers order by started_at, id;
+
+-- name: has_unfinished
+select exists (
+    select 1 from {t}.runs where status in ('pending', 'running', 'waiting', 'cancelling', 'compensating')
+);
+
+-- name: stranded
+select count(*)
+from {f}.dead_owners({f}.look_at_clock(null, 0)) as dead (owner)
+join {t}.runs as r on r.owner = dead.owner;
+
+-- name: orphans
+select {f}.orphans(null, 0);
+
+-- name: backlog
+-- One range of the index for each definition, and no more of it than is counted.
+with clock as materialized (select {f}.look_at_clock(null, 0) as now)
+select count(*), coalesce(max(clock.now - due.wake_at), 0)
+from clock
+cross join {t}.definitions as d
+cross join lateral (
+    select r.wake_at
+    from {t}.runs as r
+    where r.definition = d.id and r.wake_at is not null and r.wake_at <= clock.now
+    order by r.wake_at
+    limit %(limit)s
+) as due;
+
+-- name: dead_rows
+select relname, n_live_tup, n_dead_tup
+from pg_stat_user_tables
+where schemaname = %(schema)s and n_dead_tup >= %(floor)s and n_dead_tup > n_live_tup
+order by n_dead_tup desc;
+
+-- name: size
+select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
+    coalesce(max(greatest(c.reltuples, 0)) filter (where c.relname = 'runs'), 0)::bigint
+from pg_class as c
+where c.relnamespace = to_regnamespace(%(tables)s) and c.relkind = 'r';

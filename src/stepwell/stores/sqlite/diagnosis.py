@@ -1,0 +1,241 @@
+"""Examining a SQLite file: the file itself, what it promises, and what is in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from stepwell.clock import Clock, Instant
+from stepwell.environment import Environment
+from stepwell.errors import StepwellError
+from stepwell.stores.base.diagnosis import (
+    Finding,
+    failure,
+    fine,
+    judge_backlog,
+    judge_errors,
+    judge_orphans,
+    judge_stranded,
+    judge_workers,
+    met,
+    warning,
+)
+from stepwell.stores.base.transfers import Seal, SealKind, sealed
+from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, open_reader
+from stepwell.stores.sqlite.faults import translated
+from stepwell.stores.sqlite.texts import MIGRATIONS
+from stepwell.stores.sqlite.transaction import row_of, rows_of
+
+_BUSY_SECONDS = 5.0
+_OTHERS = 0o077
+_MEBIBYTE = 1_048_576
+_FREE_BYTES_MIN, _FREE_BYTES_FEW = 50 * _MEBIBYTE, 500 * _MEBIBYTE
+_DUE_MAX = 1_000
+_MENDED = (3, 51, 3)  # two processes that write and checkpoint at one instant lose pages before that
+
+
+@dataclass
+class Patient:
+    """A file that could be opened."""
+
+    file: Path
+    connection: apsw.Connection
+    clock: Clock
+
+    @property
+    def now(self) -> Instant:
+        """The store's clock."""
+        floor = row_of(self.connection, "meta.heed")
+        return Instant(max(self.clock.now(), floor[0] if floor else 0))
+
+
+class SqliteDiagnosis:
+    """`Diagnosis` of a file."""
+
+    def __init__(self, environment: Environment, file: Path) -> None:
+        self._file = file
+        self._clock = environment.clock
+
+    def examine(self) -> Iterator[Finding]:
+        if not self._file.is_file():
+            yield failure(
+                "file",
+                f"there is no file {self._file}",
+                why="a worker or a first start makes it",
+                fix="stepwell migrate, or name another file: --db sqlite:///…",
+            )
+            return
+        yield check_file(self._file)
+        yield check_mode(self._file)
+        yield check_disk(self._file)
+        try:
+            with translated(str(self._file)):
+                connection = open_reader(str(self._file), busy_seconds=_BUSY_SECONDS)
+        except StepwellError as error:
+            yield met("schema", error)
+            return
+        patient = Patient(self._file, connection, self._clock)
+        try:
+            yield (schema := _look(check_schema, patient))
+            if schema.verdict == "ok":
+                for check in _THE_TABLES:
+                    yield _look(check, patient)
+        finally:
+            connection.close()
+
+
+def _look(check: Callable[[Patient], Finding], patient: Patient) -> Finding:
+    def once() -> Finding:
+        with translated(str(patient.file)):
+            return check(patient)
+
+    return judge_errors(check.__name__.removeprefix("check_"), once)
+
+
+# --- the file --------------------------------------------------------------------------------------------------
+
+
+def check_file(file: Path) -> Finding:
+    """How large it is."""
+    log = file.with_name(f"{file.name}-wal")
+    size = file.stat().st_size + (log.stat().st_size if log.exists() else 0)
+    return fine("file", f"{file}, {size / _MEBIBYTE:.1f} MiB")
+
+
+def check_mode(file: Path) -> Finding:
+    """Whether it is its owner's alone."""
+    mode = file.stat().st_mode & 0o777
+    if not mode & _OTHERS:
+        return fine("mode", f"{mode:04o}: nobody but its owner may read it")
+    return warning(
+        "mode",
+        f"{mode:04o}: others may {'write' if mode & 0o022 else 'read'} it",
+        why="it holds the input and output of every run, and whoever writes to it decides what workers do",
+        fix=f"chmod 600 {file}",
+    )
+
+
+def check_disk(file: Path) -> Finding:
+    """Whether there is room."""
+    free = shutil.disk_usage(file.parent).free
+    found = f"{free / _MEBIBYTE:.0f} MiB are free"
+    if free >= _FREE_BYTES_FEW:
+        return fine("disk", found)
+    why, fix = "without space nothing can be recorded, so nothing moves", "make space; work goes on by itself"
+    if free >= _FREE_BYTES_MIN:
+        return warning("disk", found, why=why, fix=fix)
+    return failure("disk", found, why=why, fix=fix)
+
+
+# --- what is in it ---------------------------------------------------------------------------------------------
+
+
+def check_schema(patient: Patient) -> Finding:
+    """Whether the tables are those of this release."""
+    found, needed = identify(patient.connection, str(patient.file)), MIGRATIONS[-1].number
+    if found == needed:
+        return fine("schema", f"version {found}")
+    return failure(
+        "schema",
+        f"version {found}, and this stepwell needs {needed}" if found else "there are no stepwell tables yet",
+        why="whoever opens it for work migrates it; looking does not",
+        fix="stepwell migrate",
+    )
+
+
+def check_durability(patient: Patient) -> Finding:
+    """Whether what is acknowledged survives a loss of power."""
+    mode = patient.connection.pragma("journal_mode")
+    if mode != "wal":
+        return warning(
+            "durability",
+            f"the journal mode is {mode}",
+            why="stepwell uses the write-ahead log; somebody changed that, and readers and writers wait for each other",
+            fix="stop everything that uses the file; the next worker puts the mode back",
+        )
+    return fine(
+        "durability", f"write-ahead log, synchronous={SYNCHRONOUS}: a commit is acknowledged when it is on disk"
+    )
+
+
+def check_library(patient: Patient) -> Finding:
+    """Whether this SQLite is one that loses nothing."""
+    version = apsw.sqlite_lib_version()
+    if tuple(map(int, version.split("."))) >= _MENDED:
+        return fine("library", f"SQLite {version}")
+    return failure(
+        "library",
+        f"SQLite {version}",
+        why="before 3.51.3, two processes that write and checkpoint at one instant can lose what was committed",
+        fix='pip install --upgrade "apsw>=3.51.3.0"',
+    )
+
+
+def check_integrity(patient: Patient) -> Finding:
+    """Whether the file is whole."""
+    said = [str(row[0]) for row in rows_of(patient.connection, "diagnosis.quick_check")]
+    if said == ["ok"]:
+        return fine("integrity", "quick_check finds nothing wrong")
+    return failure(
+        "integrity",
+        "; ".join(said),
+        why="the disk, or a program that wrote to the file without SQLite, damaged it",
+        fix="stop everything that uses it, and put it back from a backup",
+    )
+
+
+def check_seal(patient: Patient) -> Finding:
+    """Whether it takes writes: one that was moved does not."""
+    row = row_of(patient.connection, "meta.heed")
+    if row is None or row[1] is None:
+        return fine("seal", "it is open for writes")
+    _, transfer_id, kind, peer, at = row
+    return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+
+
+def check_workers(patient: Patient) -> Finding:
+    """Whether anybody works."""
+    now = patient.now
+    rows = rows_of(patient.connection, "workers.list")
+    alive = [name for _, _, name, _, lease_until, _ in rows if lease_until > now]
+    return judge_workers(alive, len(rows) - len(alive), has_unfinished=bool(_first(patient, "has_unfinished")))
+
+
+def check_stranded(patient: Patient) -> Finding:
+    """Whether runs wait for an owner that is gone."""
+    dead = rows_of(patient.connection, "workers.list_dead_owners", now=patient.now)
+    return judge_stranded(sum(_first(patient, "count_owned", owner=owner) for (owner,) in dead))
+
+
+def check_orphans(patient: Patient) -> Finding:
+    """Whether runs wait for nothing."""
+    return judge_orphans([run_id for (run_id,) in rows_of(patient.connection, "views.list_orphans")])
+
+
+def check_backlog(patient: Patient) -> Finding:
+    """Whether runs wait for a worker."""
+    [(due, oldest)] = rows_of(patient.connection, "diagnosis.backlog", now=patient.now, limit=_DUE_MAX + 1)
+    return judge_backlog(due, _DUE_MAX, oldest)
+
+
+def _first(patient: Patient, statement: str, **parameters: Any) -> Any:
+    row = row_of(patient.connection, f"diagnosis.{statement}", **parameters)
+    assert row is not None
+    return row[0]
+
+
+_THE_TABLES = (
+    check_durability,
+    check_library,
+    check_integrity,
+    check_seal,
+    check_workers,
+    check_stranded,
+    check_orphans,
+    check_backlog,
+)

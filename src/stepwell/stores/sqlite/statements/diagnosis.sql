@@ -1,0 +1,26 @@
+-- name: has_unfinished
+select exists (
+    select 1 from stepwell_runs where status in ('pending', 'running', 'waiting', 'cancelling', 'compensating')
+);
+
+-- name: count_owned
+select count(*) from stepwell_runs where owner = :owner;
+
+-- name: backlog
+select
+    (
+        select count(*)
+        from (select 1 from stepwell_runs where wake_at is not null and wake_at <= :now limit :limit)
+    ) as due,
+    (
+        select max(0, coalesce(:now - min(earliest), 0))
+        from (
+            select (
+                select min(r.wake_at) from stepwell_runs as r where r.definition = d.id and r.wake_at is not null
+            ) as earliest
+            from stepwell_definitions as d
+        )
+    ) as oldest;
+
+-- name: quick_check
+pragma quick_check(3);

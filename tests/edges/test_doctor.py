@@ -1,0 +1,169 @@
+"""`stepwell doctor`: a line for each check, a fix for what is not fine, and an exit code for scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.edges.conftest import Cli, Shop
+from tests.servers.postgres import PostgresServer
+from tests.servers.urls import as_user
+
+SECRET = "5ecret-canary"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of our own: roles are made in it, and it lets everybody in."""
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
+def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
+    said = cli("doctor", "--db", db.url)
+
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("✓")] == [
+        "file",
+        "mode",
+        "disk",
+        "schema",
+        "durability",
+        "library",
+        "integrity",
+        "seal",
+        "stranded",
+        "orphans",
+        "backlog",
+    ]
+    assert [line.split()[1] for line in lines if line.startswith("⚠")] == ["workers"]
+    assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
+    assert lines[-1] == "1 warning in 12 checks."
+
+
+def test_a_warning_is_a_problem_only_if_that_is_asked_for(cli: Cli, db: Shop) -> None:
+    assert cli("doctor", "--db", db.url).code == 0
+    assert cli("doctor", "--db", db.url, "--strict").code == 9
+
+
+def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
+    body = cli("doctor", "--db", db.url, "-o", "json").json
+
+    assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
+    assert [set(finding) for finding in body["findings"]] == [{"check", "verdict", "found", "why", "fix"}] * 12
+    lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
+    assert len(lines) == 12
+
+
+def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
+    assert cli("doctor", "--db", db.url, "--ascii").out.isascii()
+
+
+def test_a_file_that_is_not_there_is_a_failure_and_is_not_made(cli: Cli, tmp_path: Path) -> None:
+    said = cli("doctor", "--db", f"sqlite:///{tmp_path}/typo.db")
+
+    assert said.code == 9
+    assert said.out.startswith("✕ file")
+    assert said.out.splitlines()[-1] == "1 failure in 1 checks."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_without_life_is_wrong_usage(cli: Cli) -> None:
+    for command in ("doctor", "migrate"):
+        said = cli(command, "--db", "memory:")
+
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith("SW103  there is nothing to look at")
+
+
+def test_a_server_is_examined_and_its_password_is_not_shown(cli: Cli, postgres_url: str) -> None:
+    url = as_user(postgres_url, password=SECRET)
+    said = cli("doctor", "--db", url)
+
+    assert said.code == 9
+    assert "✕ schema" in said.out
+    assert "stepwell migrate" in said.out
+    body = cli("doctor", "--db", url, "-o", "json")
+    assert body.code == 9
+    assert body.json["verdict"] == "fail"
+    assert SECRET not in said.out + said.err + body.out + body.err
+
+
+def test_a_server_that_does_not_answer_is_a_failure_in_the_same_form(cli: Cli) -> None:
+    said = cli("doctor", "--db", f"postgresql://ann:{SECRET}@127.0.0.1:1/shop")
+
+    assert said.code == 9
+    assert said.out.startswith("✕ connection      SW601 nobody answers")
+    assert SECRET not in said.out + said.err
+
+
+def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
+    with PostgresServer() as server:
+        url = server.create_database()
+        assert cli("migrate", "--db", url).code == 0
+        said = cli("doctor", "--db", url, "--strict")
+
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 16 checks are fine.")
+
+
+# --- stepwell migrate ---
+
+
+def test_a_database_is_made_ready_once(cli: Cli, postgres_url: str) -> None:
+    plan = cli("migrate", "--plan", "--db", postgres_url)
+    assert (plan.code, plan.out.splitlines()[0].split()[0]) == (0, "Would")
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("select to_regnamespace('stepwell')").fetchone() == (None,)
+
+    done = cli("migrate", "--db", postgres_url, "-o", "json").json
+    again = cli("migrate", "--db", postgres_url, "-o", "json").json
+
+    assert done.pop("functions").startswith("stepwell_")
+    assert done == {
+        "schema": "stepwell.migration/1",
+        "db": f"postgresql://{postgres_url.rpartition('@')[2]}",
+        "before": 0,
+        "after": 1,
+        "is_done": True,
+    }
+    assert (again["before"], again["after"], again["functions"], again["is_done"]) == (1, 1, "", False)
+    assert cli("migrate", "--db", postgres_url).out.startswith("Nothing to do: ")
+    assert cli("ls", "--db", postgres_url).code == 0
+
+
+def test_a_file_is_made_ready_too(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    assert cli("migrate", "--plan", "--db", url).out.startswith("Would make ")
+    assert list(tmp_path.iterdir()) == []
+
+    assert cli("migrate", "--db", url, "-o", "json").json["is_done"] is True
+    assert cli("migrate", "--db", url).out.startswith("Nothing to do: ")
+    assert (tmp_path / "shop.db").stat().st_mode & 0o777 == 0o600
+    assert cli("ls", "--db", url).code == 0
+
+
+@pytest.mark.parametrize("content", [b"this is a letter" * 300, b""])
+def test_a_plan_refuses_what_the_act_would_refuse(cli: Cli, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "other.db"
+    file.write_bytes(content)
+    said = cli("migrate", "--plan", "--db", f"sqlite:///{file}", "-o", "json")
+
+    assert said.code == (6 if content else 0)
+    assert file.read_bytes() == content
+
+
+def test_a_role_that_may_not_migrate_is_refused(cli: Cli, postgres_url: str) -> None:
+    name = f"weak_{os.getpid()}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("create role {} login").format(psycopg.sql.Identifier(name)))
+        try:
+            said = cli("migrate", "--db", as_user(postgres_url, name), "-o", "json")
+        finally:
+            connection.execute(psycopg.sql.SQL("drop role {}").format(psycopg.sql.Identifier(name)))
+
+    assert (said.code, said.error["code"]) == (6, "SW613")

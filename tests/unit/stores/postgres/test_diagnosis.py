@@ -1,0 +1,386 @@
+"""What an examination finds: that a healthy server is fine, and each thing that is not, with a fix that works."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from stepwell.clock import SECOND, Instant, SystemClock
+from stepwell.conformance.scene import new_run
+from stepwell.environment import Environment, SystemExecutor, system_environment
+from stepwell.ids import Incarnation, SystemIds
+from stepwell.model.workers import Claimant, NewWorker
+from stepwell.stores.base.diagnosis import Finding, Verdict, worst
+from stepwell.stores.postgres import diagnosis, texts
+from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
+from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.urls import parse_address
+from tests.servers.postgres import PostgresServer
+from tests.servers.urls import as_user
+
+EVERYTHING = [
+    "connection",
+    "server_version",
+    "pooler",
+    "notifications",
+    "durability",
+    "clock",
+    "connections",
+    "autovacuum",
+    "schema",
+    "rights",
+    "workers",
+    "stranded",
+    "orphans",
+    "backlog",
+    "dead_rows",
+    "size",
+]
+
+
+class AheadClock(SystemClock):
+    """A machine whose clock is ten seconds ahead."""
+
+    def now(self) -> Instant:
+        return Instant(super().now() + 10 * SECOND)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """One of our own: its settings are those of a real one, and are changed."""
+    with PostgresServer(settings={"max_connections": "25", "autovacuum_naptime": "1h"}) as server:
+        yield server
+
+
+@pytest.fixture
+def changed(server: PostgresServer) -> Iterator[Callable[..., None]]:
+    before = dict(server._settings)
+
+    def change(**settings: str) -> None:
+        server.configure(settings)
+
+    yield change
+    if server._settings != before:
+        server._settings = before
+        server.configure({})
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> Iterator[str]:
+    url = server.create_database()
+    address = parse_address(url)
+    with open_connection(address) as connection:
+        prepare(connection, address.schema, address.where)
+    yield url
+    server.drop_database(url)
+
+
+def examine(url: str, environment: Environment | None = None) -> dict[str, Finding]:
+    found = list(PostgresDiagnosis(environment or system_environment(), url).examine())
+    for finding in found:
+        assert finding.found
+        assert (finding.verdict is Verdict.OK) == (not finding.why and not finding.fix)
+    assert len({finding.check for finding in found}) == len(found)
+    return {finding.check: finding for finding in found}
+
+
+def execute(url: str, statement: LiteralString | sql.Composed, *parameters: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+async def opened(url: str) -> PostgresStore:
+    store = PostgresStore(system_environment(), url, caller=InlineCaller(parse_address(url)))
+    await store.open()
+    return store
+
+
+# --- the server ---
+
+
+def test_a_healthy_server_is_fine(url: str) -> None:
+    found = examine(url)
+
+    assert list(found) == EVERYTHING
+    assert worst(found.values()) is Verdict.OK
+
+
+def test_looking_changes_nothing(url: str) -> None:
+    def state() -> list[tuple[Any, ...]]:
+        return execute(
+            url,
+            "select relname, n_tup_ins, n_tup_upd, n_tup_del from pg_stat_user_tables order by 1",
+        ) + execute(url, "select nspname from pg_namespace order by 1")
+
+    before = state()
+    examine(url)
+
+    assert state() == before
+
+
+def test_a_server_that_is_not_there_is_one_finding(server: PostgresServer) -> None:
+    [finding] = PostgresDiagnosis(system_environment(), server.url("nowhere")).examine()
+
+    assert (finding.check, finding.verdict) == ("connection", Verdict.FAIL)
+    assert finding.found.startswith("SW614 there is no database")
+    assert "createdb" in finding.fix
+
+
+def test_a_server_that_is_too_old_fails(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "server_version", property(lambda _: 150_004))
+
+    assert examine(url)["server_version"].verdict is Verdict.FAIL
+
+
+def test_a_slow_way_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "_SLOW_MILLISECONDS", 0.0)
+
+    assert examine(url)["connection"].verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "words"),
+    [
+        ({"fsync": "off"}, Verdict.FAIL, "fsync is off"),
+        ({"synchronous_commit": "off"}, Verdict.FAIL, "synchronous_commit is off"),
+        ({"fsync": "off", "synchronous_commit": "off"}, Verdict.FAIL, "fsync is off and synchronous_commit is off"),
+        ({"full_page_writes": "off"}, Verdict.WARN, "full_page_writes is off"),
+        ({"synchronous_commit": "local"}, Verdict.OK, "on disk"),
+    ],
+)
+def test_what_loses_acknowledged_work_is_said(
+    url: str, changed: Callable[..., None], settings: dict[str, str], verdict: Verdict, words: str
+) -> None:
+    changed(**settings)
+
+    found = examine(url)["durability"]
+
+    assert (found.verdict, words in found.found) == (verdict, True)
+    if verdict is not Verdict.OK:
+        assert all(f"alter system set {name} = on" in found.fix for name in settings)
+
+
+def test_a_setting_of_the_role_counts_too(url: str) -> None:
+    execute(url, "alter role postgres set synchronous_commit = off")
+    try:
+        assert examine(url)["durability"].verdict is Verdict.FAIL
+    finally:
+        execute(url, "alter role postgres reset synchronous_commit")
+
+
+def test_a_commit_that_does_not_wait_for_its_standby_is_a_warning(url: str, changed: Callable[..., None]) -> None:
+    execute(url, "alter role postgres set synchronous_commit = local")
+    changed(synchronous_standby_names="nobody")
+    try:
+        found = examine(url)["durability"]
+    finally:
+        changed(synchronous_standby_names="")
+        execute(url, "alter role postgres reset synchronous_commit")
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "synchronous_commit is local")
+
+
+def test_a_clock_that_differs_is_a_warning(url: str) -> None:
+    clock = AheadClock()
+    found = examine(url, Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()))["clock"]
+
+    assert found.verdict is Verdict.WARN
+    milliseconds = int(found.found.split()[-2])
+    assert 9_000 < milliseconds < 11_000
+
+
+def test_few_connections_left_are_a_warning(url: str) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(18):
+            held.enter_context(psycopg.connect(url))
+        found = examine(url)["connections"]
+
+    assert found.verdict is Verdict.WARN
+    assert found.found.startswith("19 of 22 are in use")
+
+
+@pytest.mark.parametrize("setting", ["autovacuum", "track_counts"])
+def test_a_vacuum_that_is_off_is_a_warning(url: str, changed: Callable[..., None], setting: str) -> None:
+    changed(**{setting: "off"})
+
+    found = examine(url)["autovacuum"]
+
+    assert (found.verdict, found.found) == (Verdict.WARN, f"{setting} is off")
+
+
+def test_a_table_full_of_dead_rows_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "_DEAD_ROWS_MIN", 100)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("insert into stepwell.names select n, n, 'x' from generate_series(1, 1000) as n")
+        connection.execute("delete from stepwell.names where run > 10")
+        connection.execute("select pg_stat_force_next_flush()")
+    found = examine(url)["dead_rows"]
+
+    assert found.verdict is Verdict.WARN
+    assert "names (990 dead, 10 live)" in found.found
+    execute(url, "vacuum stepwell.names")
+    assert examine(url)["dead_rows"].verdict is Verdict.OK
+
+
+# --- the tables ---
+
+
+def test_an_empty_database_fails_with_the_fix(server: PostgresServer) -> None:
+    url = server.create_database()
+    found = examine(url)
+
+    assert list(found) == EVERYTHING[: EVERYTHING.index("workers")]
+    assert found["schema"].verdict is Verdict.FAIL
+    assert "stepwell migrate" in found["schema"].fix
+    assert found["rights"].found == "role postgres may create the schema"
+    assert execute(url, "select count(*) from pg_namespace where nspname ~ '^stepwell'") == [(0,)]
+    server.drop_database(url)
+
+
+def test_functions_of_another_release_are_not_enough(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "DIGEST", "0123456789")
+
+    found = examine(url)["schema"]
+
+    assert found.verdict is Verdict.FAIL
+    assert "functions of this release" in found.found
+
+
+def test_functions_of_other_releases_are_counted(url: str) -> None:
+    execute(url, "create schema stepwell_0123456789")
+
+    assert "those of other releases: 1" in examine(url)["schema"].found
+
+
+def test_a_newer_schema_fails(url: str) -> None:
+    execute(url, "update stepwell.meta set value = 999 where name = 'schema'")
+
+    assert examine(url)["schema"].found.startswith("SW611 ")
+
+
+def test_a_schema_of_somebody_else_fails(server: PostgresServer) -> None:
+    url = server.create_database()
+    execute(url, "create schema stepwell")
+    execute(url, "create table stepwell.meta (cat text)")
+
+    assert examine(url)["schema"].found.startswith("SW612 ")
+    server.drop_database(url)
+
+
+@pytest.fixture
+def weak(url: str) -> Iterator[str]:
+    """The URL for a role without rights."""
+    execute(url, 'create role "Weak one" login')
+    yield as_user(url, "Weak one")
+    execute(url, 'drop owned by "Weak one"')
+    execute(url, 'drop role "Weak one"')
+
+
+def test_rights_that_are_missing_are_listed_and_the_fix_is_all_that_it_takes(url: str, weak: str) -> None:
+    found = examine(weak)["rights"]
+    assert found.verdict is Verdict.FAIL
+    assert "role Weak one lacks" in found.found
+    assert "more" in found.found
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(found.fix)
+
+    assert worst(examine(weak).values()) is Verdict.OK
+
+
+def test_one_right_that_is_missing_is_named(url: str, weak: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(examine(weak)["rights"].fix)
+        connection.execute('revoke insert on stepwell.signals from "Weak one"')
+    found = examine(weak)["rights"]
+
+    assert found.found == "role Weak one lacks insert on table stepwell.signals"
+    assert found.fix == 'grant insert on table stepwell.signals to "Weak one"'
+
+
+def test_a_role_that_may_not_create_is_said_to_be_none_that_may(server: PostgresServer, weak: str) -> None:
+    empty = server.create_database()
+    found = examine(as_user(empty, "Weak one"))["rights"]
+
+    assert found.verdict is Verdict.FAIL
+    assert "may not create the schema" in found.found
+    assert "grant create on database" in found.fix
+    server.drop_database(empty)
+
+
+async def test_workers_are_counted_alive_and_dead(url: str) -> None:
+    store = await opened(url)
+    assert examine(url)["workers"].found == "none alive, and no run waits for one"
+
+    await store.runs.create([new_run("r1")])
+    assert examine(url)["workers"].verdict is Verdict.WARN
+
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND, ("flow@1",)))
+    execute(url, "update stepwell.workers set lease_until = 0")
+    await store.workers.register(NewWorker(Incarnation("w2"), "bob", 60 * SECOND, ("flow@1",)))  # type: ignore[arg-type]
+    found = examine(url)["workers"]
+    await store.close()
+
+    assert (found.verdict, found.found) == (Verdict.OK, "1 alive (bob), 1 with a lease that ran out")
+
+
+async def test_runs_of_workers_that_are_gone_are_stranded(url: str) -> None:
+    store = await opened(url)
+    await store.runs.create([new_run(f"r{n}") for n in range(3)])
+    worker = await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND, ("flow@1",)))
+    await store.runs.claim(Claimant(worker.incarnation, 2, ("flow@1",)))
+    assert examine(url)["stranded"].verdict is Verdict.OK
+    execute(url, "update stepwell.workers set lease_until = 0")
+
+    found = examine(url)["stranded"]
+    await store.close()
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "2 runs are owned by workers that are gone")
+
+
+async def test_a_run_that_nothing_moves_is_an_orphan(url: str) -> None:
+    store = await opened(url)
+    await store.runs.create([new_run("r1"), new_run("r2")])
+    assert examine(url)["orphans"].verdict is Verdict.OK
+    execute(url, "update stepwell.runs set wake_at = null where run_id = 'r2'")
+
+    found = examine(url)["orphans"]
+    await store.close()
+
+    assert found.verdict is Verdict.FAIL
+    assert found.found.endswith(": r2")
+
+
+async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(url)
+    await store.runs.create([new_run(f"r{n}") for n in range(5)])
+    assert examine(url)["backlog"].found == "5 runs are due"
+    execute(url, "update stepwell.runs set wake_at = wake_at - 600000000 where run_id = 'r2'")
+
+    found = examine(url)["backlog"]
+    monkeypatch.setattr(diagnosis, "_DUE_MAX", 3)
+    counted = examine(url)["backlog"]
+    await store.close()
+
+    assert found.verdict is Verdict.WARN
+    assert found.found.startswith("5 runs are due, the first of them since 60")
+    assert counted.found.startswith("more than 3 runs are due")
+
+
+def test_an_error_within_a_check_is_a_finding_and_the_others_go_on(url: str) -> None:
+    execute(url, "drop table stepwell.workers cascade")
+
+    found = examine(url)
+
+    assert found["workers"].found.startswith("SW600 ")
+    assert found["size"].verdict is Verdict.OK

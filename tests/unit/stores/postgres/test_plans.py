@@ -1,0 +1,306 @@
+"""What a call costs does not grow with what is finished: indexes are used, pages are few, hot rows stay in place."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from stepwell.clock import Instant
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.scene import (
+    LEASE,
+    Scene,
+    Turn,
+    new_event,
+    new_run,
+    new_signal,
+    place,
+    step,
+    wait_signal,
+    wait_timer,
+    wait_topic,
+)
+from stepwell.environment import system_environment
+from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.commits import Park
+from stepwell.model.locations import Location
+from stepwell.model.outbox import Emit
+from stepwell.model.states import RunStatus
+from stepwell.model.workers import Claimant
+from stepwell.stores.base.views import RunFilter
+from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.calls import Call, Value
+from stepwell.stores.postgres.connecting import open_connection
+from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.texts import SQL, render
+from stepwell.stores.postgres.urls import parse_address
+from stepwell.stores.sql.statements import load_statements
+from tests.servers.postgres import PostgresServer
+
+CROWD = load_statements(Path(__file__).parent)
+HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_status")
+# The few rows of these are read whole, and that is cheapest.
+SMALL = ("definitions", "meta", "workers", "blobs")
+LATER = Instant(8_500_000_000_000_000)
+WORKER = Incarnation("worker-1")
+CLAIMANT = Claimant(WORKER, 5, ("flow@1",))
+# Far above what a call reads, and far below a table: a million runs are twenty thousand pages.
+BLOCKS_MAX = 3_000
+
+
+class Watching(InlineCaller):
+    """Does every call twice, the first time to be explained and undone, and counts what it read."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_address(url))
+        self.sequential: Counter[tuple[str, str]] = Counter()  # scans, by call and table
+        self.blocks: dict[str, int] = {}
+        self.is_watching = False
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        if not self.is_watching:
+            return super().call_now(call, values)
+        before = self.scans()
+        self._explain(call, values)
+        answer = super().call_now(call, values)
+        for table, count in (self.scans() - before).items():
+            self.sequential[call.name, table] += count
+        return answer
+
+    def _explain(self, call: Call[Any], values: list[Value]) -> None:
+        line = self._use()
+        line.execute_now("savepoint explained")
+        text = b"explain (analyze, buffers, timing off, format json) " + line._statement(call)
+        result = line.connection.pgconn.exec_params(text, values, None, call.formats)
+        assert result.status == psycopg.pq.ExecStatus.TUPLES_OK, (call.name, result.error_message)
+        [found] = json.loads(result.get_value(0, 0) or b"")
+        blocks = found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"]
+        self.blocks[call.name] = blocks
+        line.execute_now("rollback to explained")
+
+    def scans(self) -> Counter[str]:
+        """Scans of whole tables in this transaction so far."""
+        rows = self._use().connection.execute(
+            "select relname, seq_scan from pg_stat_xact_user_tables"
+            " where schemaname = 'stepwell' and relname <> all (%s)",
+            [list(SMALL)],
+        )
+        return Counter(dict(rows.fetchall()))
+
+    def execute(self, text: str) -> None:
+        self._use().execute_now(text)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(
+        durable=False, settings={"shared_buffers": "256MB", "max_wal_size": "1GB", "autovacuum": "off"}
+    ) as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> Iterator[str]:
+    """A database that is ready and empty."""
+    url = server.create_database()
+    address = parse_address(url)
+    with open_connection(address) as connection:
+        prepare(connection, address.schema, address.where)
+    yield url
+    server.drop_database(url)
+
+
+def execute(url: str, *texts: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for text in texts:
+            connection.execute(text.encode())
+
+
+def sizes(url: str) -> dict[str, int]:
+    """How many bytes each index of active runs takes."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "select name, pg_relation_size('stepwell.' || name) from unnest(%s::text[]) as name", [list(HOT)]
+        )
+        return dict(rows.fetchall())
+
+
+async def opened(url: str, caller: InlineCaller) -> PostgresStore:
+    store = PostgresStore(system_environment(), url, caller=caller)
+    await store.open()
+    return store
+
+
+async def live(store: PostgresStore, n: int) -> None:
+    """A bit of everything that happens to runs, with ids of its own."""
+    runs, scene = store.runs, Scene(store, ManualClock(), WORKER)
+    await store.workers.renew(WORKER, LEASE)
+    await store.views.outlook(("flow@1", "other1@1"))
+    await store.views.next_wake(("flow@1",))
+    await store.views.has_stranded()
+    await runs.create([new_run(f"new-{n}-{m}", key=f"new-key-{n}-{m}") for m in range(3)])
+    await runs.debounce(new_run(f"calm-{n}", key=f"calm-key-{n}"), quiet=LEASE, max_wait=LEASE)
+    first, second, third, fourth, fifth = [Turn(store, claimed) for claimed in await runs.claim(CLAIMANT)]
+    await runs.load([first.run_id, second.run_id])
+    await runs.inbox(first.run_id)
+    await first.record("charge")  # a name and an entry
+    await first.commit(entries=(step(2, Location(place(0) + b"\x11\x01")),))  # an entry alone
+    await second.record("charge")
+    await runs.apply(
+        [first.next(entries=(step(3, Location(place(0) + b"\x11\x02")),)), second.next(entries=(step(2, place(1)),))]
+    )
+    first.number, second.number = first.number + 1, second.number + 1
+    await scene.send(f"signal-{n}", first.run_id)
+    await scene.send(f"held-{n}", f"nobody-{n}")
+    await scene.send(f"keyed-{n}", f"active-key-{n * 5 + 2}", "go", dedup_key="once")
+    [signal] = (await runs.inbox(first.run_id)).signals
+    emit = Emit(EventId(f"out-{n}"), "paid", "charge", b"1", Instant(1), ("mail",))
+    await first.commit(consumed=(signal.number,), emits=(emit,), waits=(wait_timer(LATER),), move=Park(LATER))
+    await second.park(wait_signal("go"))
+    await third.park(wait_topic(f"topic-{n}"))
+    await fourth.end(RunStatus.COMPLETED, output=b"1")
+    await fifth.end(RunStatus.FAILED, failure=b"{}")
+    await store.events.publish([new_event(f"event-{n}", f"topic-{n}")], CLAIMANT)
+    await store.signals.deliver([new_signal(f"more-{n}", second.run_id)], CLAIMANT)
+    await store.outbox.next_due("mail")
+    taken = await store.outbox.take(WORKER, "mail", limit=5, batch_max=5)
+    assert len(taken) == 5
+    await runs.cancel(RunId(f"new-{n}-0"), compensate=True, reason="why not")
+    for target in ("018bcfe5-0000c350", "key-00050000", f"active-{n:06}", f"active-key-{n}", "nobody"):
+        await store.views.find(target)
+    await store.views.find_by_prefix("018bcfe5-0000c", limit=5)
+    await store.views.detail(RunId("018bcfe5-000003e8"))
+    await store.views.list_runs(RunFilter(), limit=20)
+    await store.views.list_runs(RunFilter(statuses=(RunStatus.FAILED, RunStatus.RUNNING)), limit=20)
+    await store.views.list_runs(RunFilter(key="key-00050000"), limit=20)
+    await store.views.list_audit(RunId("018bcfe5-000003e8"))
+    await store.views.list_held(limit=5)
+
+
+def used_indexes(url: str) -> set[str]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "select indexrelname from pg_stat_user_indexes where schemaname = 'stepwell' and idx_scan > 0"
+        )
+        return {name for (name,) in rows.fetchall()}
+
+
+async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str) -> None:
+    empty = sizes(url)
+    execute(url, CROWD["crowd.prepare"])
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), ["finished", "heads", "histories"]))
+    # Finished runs take no space in the indexes that workers use.
+    assert sizes(url) == empty
+    execute(url, CROWD["crowd.active"], CROWD["crowd.settle"], "select pg_stat_reset()")
+    caller = Watching(url)
+    store = await opened(url, caller)
+
+    caller.execute("begin")
+    caller.is_watching = True
+    for n in range(7):  # after five times the server may choose another plan, which is good for any values
+        await live(store, n)
+    caller.execute("set local plan_cache_mode = force_generic_plan")
+    for n in range(7, 9):
+        await live(store, n)
+    assert len(await store.runs.rescue(stalls_max=100)) == 200
+    assert await store.views.orphans() == []
+    caller.is_watching = False
+    caller.execute("rollback")
+    caller.execute("select pg_stat_force_next_flush()")
+    await store.close()
+
+    assert caller.sequential == Counter()
+    # These have to do with as many runs as they find: 200, and all that have not ended.
+    assert {name for name, blocks in caller.blocks.items() if blocks > BLOCKS_MAX} == {"rescue", "orphans"}
+    assert caller.blocks["rescue"] < 200 * 100
+    # A commit costs the same however many runs are running.
+    assert max(caller.blocks[name] for name in ("advance_one", "advance", "renew", "next_due", "find_many")) < 100
+    assert used_indexes(url) >= {
+        "runs_wake",
+        "runs_owner",
+        "runs_active_key",
+        "runs_key",
+        "runs_status",
+        "runs_run_id_key",
+        "heads_pkey",
+        "entries_pkey",
+        "signals_mailbox",
+        "signals_signal_id_key",
+        "waits_topic",
+        "outbox_due",
+        "outbox_queue",
+    }
+
+
+def test_what_the_doctor_asks_of_a_busy_database_is_little(url: str) -> None:
+    execute(url, CROWD["crowd.prepare"], CROWD["crowd.active"], CROWD["crowd.settle"])
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name, parameters in (("has_unfinished", {}), ("backlog", {"limit": 1_001}), ("workers", {})):
+            text = "explain (analyze, buffers, format json) " + render(SQL[f"diagnosis.{name}"], "stepwell")
+            [([found],)] = connection.execute(text.encode(), parameters or None).fetchall()
+            assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] < BLOCKS_MAX
+
+
+# --- rows in place ---
+
+
+def updates(url: str, table: str) -> tuple[int, int]:
+    """How many rows of a table were updated, and how many of them in place: on their page, and past all indexes."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        [(all_of_them, in_place)] = connection.execute(
+            "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where schemaname = 'stepwell' and relname = %s",
+            [table],
+        ).fetchall()
+        return all_of_them, in_place
+
+
+async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
+    caller = InlineCaller(parse_address(url))
+    store = await opened(url, caller)
+    scene = Scene(store, ManualClock(), WORKER)
+    await scene.register(WORKER)
+    others = [await scene.begin(f"other-{n}") for n in range(50)]  # so that its page is not its own
+    turn = await scene.begin("r1", key="k1")
+
+    for n in range(200):
+        await turn.record(f"step-{n}")
+        if n % 10 == 0:
+            await others[n // 10].record("step")
+    caller._use().execute_now("select pg_stat_force_next_flush()")
+    await store.close()
+
+    commits, in_place = updates(url, "heads")
+    assert commits == 220
+    assert in_place >= 0.9 * commits
+    moved, _ = updates(url, "runs")
+    assert moved == 0  # no commit that only records touches what has indexes
+
+
+async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url: str) -> None:
+    caller = InlineCaller(parse_address(url))
+    store = await opened(url, caller)
+    scene = Scene(store, ManualClock(), WORKER)
+    await scene.register(WORKER)
+    for n in range(300):
+        turn = await scene.begin(f"r{n}", key=f"k{n}")
+        await turn.park(wait_signal("go"))
+        await scene.send(f"s{n}", f"r{n}")
+        [turn] = await scene.claim()
+        await turn.end()
+    await store.close()
+    execute(url, "vacuum stepwell.runs")
+
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "select relname, reltuples::bigint from pg_class where relname = any (%s)", [[*HOT, "runs_pkey"]]
+        )
+        assert dict(rows.fetchall()) == {"runs_pkey": 300, **dict.fromkeys(HOT, 0)}
