@@ -153,12 +153,13 @@ class Storm:
         killed_at = time.monotonic()
         self.fleet.replace(member)
         _, held = await self._patiently(lambda: self._held_by(member))
-        details = [await self._detail(run) for run in held]
-        self.ledger.note(
-            "killed", pid=member.pid, held={detail.run.run_id: sorted(_recorded(detail)) for detail in details}
-        )
-        for detail in details:
+        done: dict[str, list[str]] = {}
+        for run in held:
+            detail = await self._detail(run)
             self.observed.see(detail)
+            # Another one that was quicker than we may have recorded more: then it is not known what there was before.
+            done[run.run_id] = [] if detail.run.epoch > run.epoch else sorted(_recorded(detail))
+        self.ledger.note("killed", pid=member.pid, held=done)
         if held:
             self._spawn(self.takeovers.watch(self._store, held, killed_at))
 
@@ -180,8 +181,12 @@ class Storm:
         ends_at = time.monotonic() + lasts
         own, held = await self._patiently(lambda: self._held_by(member))
         await asyncio.sleep(max(0.0, ends_at - time.monotonic()))
-        now = [await self._detail(run) for run in held]
-        taken = {detail.run.run_id: sorted(_recorded(detail)) for detail in now if detail.run.owner not in own}
+        taken: dict[str, list[str]] = {}
+        for run in held:
+            detail = await self._detail(run)
+            # A run that is due has no owner. One without a known owner may be in the hands of the stopped process yet.
+            if detail.run.epoch > run.epoch or detail.run.wake_at is not None:
+                taken[run.run_id] = sorted(_recorded(detail))
         self.ledger.note("continued", pid=member.pid, incarnations=sorted(own), taken=taken)
         member.send(signal.SIGCONT)
         member.is_reserved = False

@@ -11,9 +11,17 @@ from tests.servers.binaries import VERSIONS
 STORES = ("sqlite", "postgres")
 ACTS = ("kill", "stop", "term", "server kill", "promotion")
 
-_DEFAULTS: Mapping[str, Mapping[str, float]] = {
-    "sqlite": {"kills": 100, "stops": 10, "terms": 10, "server_kills": 0, "promotions": 0, "workers": 3},
-    "postgres": {"kills": 300, "stops": 50, "terms": 10, "server_kills": 20, "promotions": 5, "workers": 4},
+_DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "sqlite": {"kills": 100, "stops": 10, "terms": 10, "server_kills": 0, "promotions": 0, "workers": 3, "active": 40},
+    "postgres": {
+        "kills": 300,
+        "stops": 50,
+        "terms": 10,
+        "server_kills": 20,
+        "promotions": 5,
+        "workers": 4,
+        "active": 24,
+    },
 }
 _SECONDS_PER_KILL: Mapping[str, float] = {"sqlite": 0.75, "postgres": 1.0}
 
@@ -37,7 +45,7 @@ def read_options(description: str | None, arguments: list[str] | None) -> list[a
     parser.add_argument("--seconds-max", type=float, default=1_200.0, help="a storm that lasts longer has failed")
     parser.add_argument("--seed", type=int, help="of the faults and the load; the machine's own timing is not in it")
     parser.add_argument("--lease", type=float, default=1.0)
-    parser.add_argument("--active", type=int, default=40, help="runs that the client keeps under way")
+    parser.add_argument("--active", type=int, help="runs that the client keeps under way")
     parser.add_argument("--settle", type=float, default=60.0, help="within how many seconds all must end afterwards")
     parser.add_argument("--takeover", type=float, help="p99 allowed, in seconds; lease + 2 s + this machine's own lag")
     parser.add_argument("--keep", help="a new folder to leave everything in")
