@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,18 +15,19 @@ import pytest_asyncio
 from stepwell.clock import Instant
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.contents import pack_all
-from stepwell.conformance.scene import Scene, Turn, new_run, place, step
+from stepwell.conformance.scene import Scene, Turn, new_run, new_signal, place, step
 from stepwell.environment import system_environment
 from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import Commit, Verdict
-from stepwell.stores.base.parcels import PackedRun, PackedSignal, Parcel
+from stepwell.stores.base.parcels import Given, PackedRun, PackedSignal, Parcel
 from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.connecting import connect_now
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.texts import functions_schema
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.cleared import cleared_url
 
@@ -299,3 +301,38 @@ async def test_runs_keep_the_order_in_which_they_came(store: PostgresStore) -> N
     assert [one.run.run_id for one in parcel.runs] == names[:9]
     parcel = await store.transfers.pack(parcel.next, limit=9)
     assert [RunId(one.run.run_id) for one in parcel.runs] == names[9:18]
+
+
+@pytest.fixture
+def restricted(url: str, store: PostgresStore) -> Iterator[str]:
+    """The URL for a role that has what docs/postgres.md grants, and no more."""
+    role, plain = f"runner_{uuid.uuid4().hex}", url.partition("?")[0]
+    rights = (
+        f"create role {role} login",
+        f"grant usage on schema stepwell, {functions_schema('stepwell')} to {role}",
+        f"grant select, insert, update, delete on all tables in schema stepwell to {role}",
+        f"grant usage on all sequences in schema stepwell to {role}",
+    )
+    with psycopg.connect(plain, autocommit=True) as connection:
+        for right in rights:
+            connection.execute(right.encode())
+        yield url.replace("postgres@", f"{role}@")
+        connection.execute(f"drop owned by {role}".encode())
+        connection.execute(f"drop role {role}".encode())
+
+
+async def test_a_role_that_may_only_take_numbers_moves_too(restricted: str) -> None:
+    store = PostgresStore(system_environment(), restricted)
+    await store.open()
+    held = PackedSignal(700, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
+
+    await store.transfers.expect("t1", "here", since=Instant(0))
+    await store.transfers.unpack("t1", Parcel(signals=(held,), given=Given(receipts=30, owed=20)))
+    await store.transfers.accept("t1")
+    await store.signals.deliver([new_signal("s2", "k", hold=True)])
+    await store.transfers.seal("t2", "there")
+    parcel = await store.transfers.pack(limit=9)
+    await store.close()
+
+    assert [one.number for one in parcel.signals] == [700, 701]
+    assert parcel.given == Given(receipts=30, owed=20)

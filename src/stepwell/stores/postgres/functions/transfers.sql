@@ -63,7 +63,9 @@ begin
     if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0]' then
         raise exception using errcode = 'SW008', message = 'the store is not empty', detail = {f}.manifest(p_now, p_seen);
     end if;
-    -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`.
+    -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`. `rescue` itself would pass by a
+    -- run that somebody is writing to, and leave it to that one.
+    perform 1 from {t}.runs where owner is not null order by id for no key update;
     v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>0)::bigint;
     v_now := greatest(v_now, p_since);
     update {t}.meta set value = v_now where name = 'floor' and value < v_now;
@@ -105,20 +107,42 @@ begin
     return {f}.answer(v_now, 'null');
 end $$;
 
+-- The sequence that a table's rows are numbered by.
+create function {f}.numbers_of(p_table text) returns regclass language sql stable as $$
+    select pg_get_serial_sequence('{t}.' || p_table, 'number')::regclass
+$$;
+
 -- Whatever is numbered from now on is numbered above what came.
 create function {f}.pass_numbers() returns void language plpgsql volatile as $$
 declare
     v_table text;
-    v_numbers regclass;
     v_last bigint;
 begin
     foreach v_table in array array['signals', 'events', 'receipts', 'outbox'] loop
-        v_numbers := pg_get_serial_sequence('{t}.' || v_table, 'number');
         execute 'select max(number) from {t}.' || v_table into v_last;
-        perform setval(v_numbers, greatest(nextval(v_numbers), v_last));
+        perform {f}.pass({f}.numbers_of(v_table), v_last);
     end loop;
-    perform setval('{t}.armed', greatest(nextval('{t}.armed'), (select max(armed) from {t}.waits)));
+    perform {f}.pass('{t}.armed', (select max(armed) from {t}.waits));
 end $$;
+
+-- Use up the numbers of a sequence up to this one. Who may only take them, as docs/postgres.md grants it, takes them one by one.
+create function {f}.pass(p_sequence regclass, p_last bigint) returns void language plpgsql volatile as $$
+declare
+    v_given bigint := {f}.last_given(p_sequence);
+begin
+    if v_given >= coalesce(p_last, 0) then
+        return;
+    end if;
+    if has_sequence_privilege(p_sequence, 'update') then
+        perform setval(p_sequence, p_last);
+    else
+        perform nextval(p_sequence) from generate_series(v_given + 1, p_last);
+    end if;
+end $$;
+
+create function {f}.last_given(p_sequence regclass) returns bigint language sql volatile as $$
+    select coalesce(pg_sequence_last_value(p_sequence), 0)
+$$;
 
 -- Forget everything but the clock, the numbers given, and the seal.
 create function {f}.clear() returns void language sql volatile as $$
@@ -144,7 +168,7 @@ create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.outbox
 $$;
 
--- A parcel: [blobs, events, runs, chunks, signals, owed, next]. A mark is the kind, a colon, and the mark of the last thing.
+-- A parcel: [blobs, events, runs, chunks, signals, owed, given, next]. A mark is the kind, a colon, and the mark of the last thing.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -152,6 +176,8 @@ declare
     v_first int := case when p_after = '' then 1 else array_position(v_kinds, split_part(p_after, ':', 1)) end;
     v_key text := substr(p_after, length(split_part(p_after, ':', 1)) + 2);
     v_page record;
+    v_contents text[] := array_fill('[]'::text, array[cardinality(v_kinds)]);
+    v_next text := '';
 begin
     if not exists (select 1 from {t}.seals) then
         perform {f}.refuse_unsealed('');
@@ -163,16 +189,17 @@ begin
         select * into v_page from {f}.pack_kind(v_kinds[v_place], v_key, p_limit, p_bytes);
         v_key := '';
         if cardinality(v_page.items) > 0 then
-            return '[' || repeat('[],', v_place - 1) || '[' || array_to_string(v_page.items, ',') || '],'
-                || repeat('[],', cardinality(v_kinds) - v_place) || to_json(
-                    case
-                        when v_page.mark is not null then v_kinds[v_place] || ':' || v_page.mark
-                        else coalesce(v_kinds[v_place + 1] || ':', '')
-                    end
-                )::text || ']';
+            v_contents[v_place] := '[' || array_to_string(v_page.items, ',') || ']';
+            v_next := case
+                when v_page.mark is not null then v_kinds[v_place] || ':' || v_page.mark
+                else coalesce(v_kinds[v_place + 1] || ':', '')
+            end;
+            exit;
         end if;
     end loop;
-    return '[]';
+    return '[' || array_to_string(v_contents, ',') || ','
+        || json_build_array({f}.last_given({f}.numbers_of('receipts')), {f}.last_given({f}.numbers_of('outbox')))::text
+        || ',' || to_json(v_next)::text || ']';
 end $$;
 
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
@@ -199,6 +226,9 @@ begin
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
+    -- Also the numbers of what is gone are not given again.
+    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->6->>0)::bigint);
+    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->6->>1)::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 
