@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import assert_never
 
 from stepwell.clock import SECOND
-from stepwell.errors import ReplayError
+from stepwell.errors import ReplayError, StoreUnavailableError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
 from stepwell.model.failures import FailureRecord
@@ -172,7 +172,7 @@ class Execution(Transacting):
             if self._running:
                 self._stop_bodies()
                 return None
-            return conclude(turn, self.workflow)
+            return Release() if _is_interrupted(turn.problem) else conclude(turn, self.workflow)
         if self._running:
             return None
         if self._is_leaving:
@@ -416,3 +416,13 @@ class Execution(Transacting):
         if deadline is not None:
             delay = max(0.001, (deadline - self._host.now()) / SECOND)
             self._timer = asyncio.get_running_loop().call_later(delay, self.pump)
+
+
+def _is_interrupted(problem: ReplayError | None) -> bool:
+    """Whether the code was stopped because the store is away, and with it a payload that is kept apart in it.
+
+    The run is given back, which waits until the store is there again. A payload in a file that cannot be read needs a
+    person.
+    """
+    cause = None if problem is None else problem.__cause__
+    return isinstance(cause, StoreUnavailableError) and not isinstance(cause.__cause__, OSError)

@@ -87,7 +87,12 @@ class PostgresDatabase:
 
     def look(self, call: Call[T], *arguments: Any) -> T:
         """`read`, for a caller that cannot wait."""
-        return call.decode(self.caller.call_now(call, self.values(call, arguments)))
+        for _ in range(_CONFLICTS_MAX):
+            try:
+                return call.decode(self.caller.call_now(call, self.values(call, arguments)))
+            except ConflictError:
+                continue
+        raise _overrun(self.where)
 
     def values(self, call: Call[Any], arguments: tuple[Any, ...]) -> list[bytes | None]:
         """The parameters of a call at this moment."""
