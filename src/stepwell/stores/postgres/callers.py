@@ -9,10 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Instant
 from stepwell.environment import Environment
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import StepwellError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.connecting import connect, connect_now
+from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
+from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
@@ -21,6 +22,9 @@ Tell = Callable[[Hint], None]
 
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
+# What is not answered by then never will be: the server is frozen, or waits for a standby that is gone. Longer than any
+# call takes that works.
+ANSWER_SECONDS_MAX = 60.0
 
 
 class Times:
@@ -141,13 +145,16 @@ class PooledCaller:
         line = lines.find() or await lines.take()
         self.calls += 1
         try:
-            return await line.call(call, values, is_brief=is_brief and lines.is_calm)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                return await line.call(call, values, is_brief=is_brief and lines.is_calm)
+        except TimeoutError as error:
+            raise unavailable(self._address.where, f"nothing came within {ANSWER_SECONDS_MAX:g} s") from error
         finally:
             lines.give(line)
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = connect_now(self._address)
+            self._now = connect_again(self._address)
         self.calls += 1
         return self._now.call_now(call, values)
 
@@ -159,15 +166,18 @@ class PooledCaller:
             self._now = None
 
     async def _connect(self) -> Line:
-        """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe."""
+        """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe.
+
+        Raises `StoreUnavailableError` only.
+        """
         clock = self._environment.clock
         until = clock.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 return await connect(self._address)
-            except StoreUnavailableError:
+            except StepwellError as error:
                 if clock.monotonic() >= until:
-                    raise
+                    raise outage(error, self._address.where) from error
                 await asyncio.sleep(_PAUSE_SECONDS)
 
 

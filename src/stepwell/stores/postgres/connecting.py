@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from stepwell.errors import (
     InvalidOptionError,
@@ -21,6 +22,8 @@ from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
 _LOCK_TIMEOUT = "10s"
+# The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
+_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
 _PREPARED_AFTER = 5  # an author's own statement, when it was used so often
 # Who answers, and how it keeps transactions apart by itself.
 _LOOK_AROUND = "select pg_backend_pid(), current_setting('default_transaction_isolation')"
@@ -61,6 +64,22 @@ def connect_now(address: Address) -> Line:
     return _line(connection, address, is_pooled=settings is None)
 
 
+def connect_again(address: Address) -> Line:
+    """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
+    try:
+        return connect_now(address)
+    except StepwellError as error:
+        raise outage(error, address.where) from error
+
+
+def outage(error: StepwellError, where: str) -> StoreUnavailableError:
+    """What it means not to be let in any more: people are at work on the server, and will let us in again.
+
+    Taken for a refusal, it would be blamed on the run whose commit met it.
+    """
+    return error if isinstance(error, StoreUnavailableError) else unavailable(where, error.why or error.title)
+
+
 def open_connection(address: Address, conninfo: str | None = None) -> psycopg.Connection[Any]:
     """A plain connection of the driver's, in autocommit; by another way than the usual one if that is given."""
     try:
@@ -84,7 +103,7 @@ def _settings(
         if address.isolation not in (None, isolation):
             raise _not_isolated(address, isolation)
         return None
-    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off"
+    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off; {_KEEPALIVES}"
     if address.isolation is not None:
         text += f"; set default_transaction_isolation = '{address.isolation}'"
     return text.encode()
@@ -95,6 +114,7 @@ def _line(
 ) -> Line:
     line = Line(connection, address.schema, address.where)
     line.prepares = not is_pooled
+    line.must_write = conninfo_to_dict(address.conninfo).get("target_session_attrs") in ("read-write", "primary")
     connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
     return line
 

@@ -70,7 +70,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
     """What an error of the driver means for who uses the store."""
     state = error.sqlstate or ""
     detail = error.diag.message_detail or ""
-    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    words = error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     match error:
         case pg.UniqueViolation() if error.diag.constraint_name in _RACES:
             return ConflictError(words)
@@ -130,8 +130,7 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 fix="make space on the server's disk; work goes on by itself",
             )
         case "25006":
-            # A standby, or a primary that is being stopped: another host of the DSN may be the one that writes.
-            return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+            return read_only(where)
         case "25P03":
             return TransactionError(
                 "a transaction stood still for too long, and the server ended it",
@@ -178,6 +177,11 @@ def in_words(error: psycopg.Error, where: str) -> StepwellError:
             fix="try again; if that does not help look at the server's log",
         )
     )
+
+
+def read_only(where: str) -> StoreUnavailableError:
+    """A standby, or a primary that is being replaced: another host of the DSN may be the one that writes."""
+    return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
 
 
 def unavailable(where: str, words: str) -> StoreUnavailableError:

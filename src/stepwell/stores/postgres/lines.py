@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.faults import translate
+from stepwell.stores.postgres.faults import read_only, translate
 from stepwell.stores.postgres.texts import render
 
 Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
@@ -19,6 +19,7 @@ Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _BRIEF_MILLIS, _PAUSE_CALLS = 1, 100
 _IDLE = pq.TransactionStatus.IDLE
+_READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 
 class Line:
@@ -43,6 +44,7 @@ class Line:
         self._socket = -1  # as it was attached: a connection that is lost does not know it any more
         self.on_input: Callable[[], None] | None = None  # something came from the server
         self.on_loss: Callable[[], None] = lambda: None
+        self.must_write = False  # one of several servers, of which one takes writes at a time
         self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
         self.is_broken = False
 
@@ -50,6 +52,14 @@ class Line:
     def is_usable(self) -> bool:
         """Whether the next call may use it."""
         return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
+
+    def _check_server(self) -> None:
+        """Raise if the server has said that it takes no writes any more: another one does, and knows what this one does
+        not. Who only reads would never find out.
+        """
+        if self.must_write and any(self._pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self.is_broken = True
+            raise read_only(self._where)
 
     # --- on the event loop ---
 
@@ -84,10 +94,11 @@ class Line:
             if is_brief:
                 self._wait_here()
             answer = _value(await self._results())
+            self._check_server()
             is_done = True
             return answer
         except psycopg.Error as error:
-            is_done = self._pgconn.transaction_status == _IDLE
+            is_done = self._pgconn.transaction_status == _IDLE and not _is_over(error)
             raise translate(error, self._where) from error
         finally:
             if not is_done:
@@ -99,6 +110,7 @@ class Line:
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
+            self._check_server()
             is_done = True
         except psycopg.Error as error:
             raise translate(error, self._where) from error
@@ -192,23 +204,28 @@ class Line:
         pgconn = self._pgconn
         try:
             if not self.prepares:
-                return _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
-            name = self._prepared.get(call.name)
-            if name is None:
-                name = call.name.encode()
-                _checked(pgconn.prepare(name, self._statement(call)))
-                self._prepared[call.name] = name
-            return _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]  # None is null, as everywhere
+                answer = _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
+            else:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = call.name.encode()
+                    _checked(pgconn.prepare(name, self._statement(call)))
+                    self._prepared[call.name] = name
+                # None is null, as everywhere.
+                answer = _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]
+            self._check_server()
+            return answer
         except psycopg.Error as error:
-            self.is_broken |= pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def execute_now(self, text: str) -> None:
         """Run statements without parameters or rows, in the caller's own thread."""
         try:
             _checked(self._pgconn.exec_(text.encode()))
+            self._check_server()
         except psycopg.Error as error:
-            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK
+            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
             raise translate(error, self._where) from error
 
     def is_silent(self) -> bool:
@@ -224,6 +241,11 @@ class Line:
     def _statement(self, call: Call[Any]) -> bytes:
         text = call.text or f"select {{f}}.{call.name}({call.placeholders})"
         return render(text, self._schema).encode()
+
+
+def _is_over(error: psycopg.Error) -> bool:
+    """Whether it is of no use to ask this server again: the next connection may lead to the one that takes writes."""
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:

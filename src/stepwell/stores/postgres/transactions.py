@@ -17,7 +17,7 @@ from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.authors import Author
 from stepwell.stores.postgres.calls import Call, Hints
-from stepwell.stores.postgres.connecting import connect_now
+from stepwell.stores.postgres.connecting import connect_again
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
 from stepwell.stores.postgres.lines import Line
@@ -37,6 +37,7 @@ class PostgresTransactions:
         self._database = database
         self._address = address
         self._idle: list[Line] = []
+        self._is_closed = False
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
@@ -48,7 +49,7 @@ class PostgresTransactions:
 
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
-            line.execute_now("begin")
+            _begin(line, "begin")
             self._call(line, calls.BEGIN_WORK)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
@@ -62,7 +63,7 @@ class PostgresTransactions:
         """
 
         def once(line: Line) -> tuple[T, Hints]:
-            line.execute_now("begin isolation level read committed")
+            _begin(line, "begin isolation level read committed")
             answer = self._call(line, call, *arguments)
             _commit(line, self._address.where)
             return answer
@@ -72,7 +73,11 @@ class PostgresTransactions:
         return result
 
     def close(self) -> None:
-        """Let go of all lines."""
+        """Let go of all lines: those at rest now, and those that are still at work when they come back."""
+        self._is_closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
@@ -90,7 +95,7 @@ class PostgresTransactions:
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
-        line.execute_now(f"begin; {idle}")
+        _begin(line, f"begin; {idle}")
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
@@ -128,7 +133,7 @@ class PostgresTransactions:
             if line.is_usable and line.is_silent():
                 return line
             line.finish()
-        return connect_now(self._address)
+        return connect_again(self._address)
 
     def _give(self, line: Line) -> None:
         if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
@@ -140,6 +145,8 @@ class PostgresTransactions:
             self._idle.append(line)
         else:
             line.finish()
+        if self._is_closed:  # looked at behind it: this is another thread than the one that closes
+            self._let_go()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn, call = _open_transaction(connection), calls.CREATE
@@ -177,6 +184,15 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise psycopg.errors.error_from_result(result)
     return result
+
+
+def _begin(line: Line, how: str) -> None:
+    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+    try:
+        line.execute_now(how)
+    except StoreUnavailableError as error:
+        line.is_broken = True
+        raise ConflictError(error.title) from error
 
 
 def _hear_out(line: Line, where: str) -> None:
