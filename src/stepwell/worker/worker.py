@@ -35,6 +35,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
 PAUSE = 0.05  # after a store that did not answer
+PAUSE_REFUSED = 1.0  # after one that refuses what only a person can mend
 _AT_ONCE, _NEVER = Instant(0), Instant(1 << 62)
 
 
@@ -394,8 +395,17 @@ class Worker:
         self.committer.close()
         self.lease = self._new_lease()
         self.committer = self._new_committer()
-        await self._register()
+        await self._register_again()
         self._wake.set()
+
+    async def _register_again(self) -> None:
+        """Register, however often the store refuses: giving up would leave a worker that lives and does nothing."""
+        while True:
+            try:
+                return await self._register()
+            except StepwellError as error:
+                _LOG.error("this worker serves nothing: it cannot register again: %s", error.title)
+                await asyncio.sleep(PAUSE_REFUSED)
 
     def _drop_all(self) -> None:
         executions, self._executions = self._executions, {}
