@@ -403,8 +403,8 @@ class Worker:
         while True:
             try:
                 return await self._register()
-            except StepwellError:
-                _LOG.exception("worker cannot register again")
+            except StepwellError as error:
+                _LOG.error("this worker serves nothing: it cannot register again: %s", error.title)
                 await asyncio.sleep(PAUSE_REFUSED)
 
     def _drop_all(self) -> None:

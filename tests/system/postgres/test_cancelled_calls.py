@@ -14,7 +14,6 @@ import pytest_asyncio
 
 from stepwell.clock import Instant, Span
 from stepwell.environment import system_environment
-from stepwell.errors import TransactionError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.runs import NewRun
@@ -224,25 +223,6 @@ async def test_a_worker_leaves_without_waiting_for_a_transaction_that_does_not_e
     assert performed == Performed(Applied(Verdict.FENCED))
     assert witness.execute("select n from coins").fetchall() == []
     assert freed == ["r1"]
-
-
-async def test_the_server_ends_the_transaction_of_a_step_that_stands_still(
-    store: PostgresStore, witness: Witness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stepwell.stores.postgres.transactions.ALONE_SECONDS_MAX", 0.2)
-    witness.execute("create table coins (n int unique)")
-    commit, work = await own(store, "r1"), Interrupted(1)
-    call = asyncio.ensure_future(performing(store, commit, work))
-    await until(work.has_begun.is_set)
-
-    await come_to_rest(witness)  # as of a worker that was stopped, or whose machine hangs
-
-    cancelled = await store.runs.cancel(commit.run_id, compensate=False, reason="")
-    work.may_end.set()
-    with pytest.raises(TransactionError, match="stood still"):
-        await call
-    assert cancelled.changed
-    assert witness.execute("select n from coins").fetchall() == []
 
 
 async def test_the_server_notices_a_machine_that_is_gone_without_a_word(store: PostgresStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Instant
 from stepwell.environment import Environment
-from stepwell.errors import StoreNotWritableError, StoreUnavailableError
+from stepwell.errors import StepwellError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
@@ -171,7 +171,7 @@ class PooledCaller:
         while True:
             try:
                 return await connect(self._address)
-            except (StoreUnavailableError, StoreNotWritableError) as error:
+            except StepwellError as error:
                 if clock.monotonic() >= until:
                     raise outage(error, self._address.where) from error
                 await asyncio.sleep(_PAUSE_SECONDS)

@@ -14,7 +14,6 @@ from stepwell.errors import (
     StepwellError,
     StoreAccessError,
     StoreError,
-    StoreNotWritableError,
     StoreUnavailableError,
 )
 from stepwell.stores.postgres.faults import in_words, unavailable
@@ -23,11 +22,11 @@ from stepwell.stores.postgres.urls import Address
 
 # How long a transition waits for another one that has a row: longer than any of them takes.
 _LOCK_TIMEOUT = "10s"
+# The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
+_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
 _PREPARED_AFTER = 5  # an author's own statement, when it was used so often
 # Who answers, and how it keeps transactions apart by itself.
 _LOOK_AROUND = "select pg_backend_pid(), current_setting('default_transaction_isolation')"
-# The server's own side: by default it holds the locks of a machine that lost its power for two hours.
-_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
 
 
 async def connect(address: Address) -> Line:
@@ -69,11 +68,11 @@ def connect_again(address: Address) -> Line:
     """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
     try:
         return connect_now(address)
-    except (StoreAccessError, StoreNotWritableError) as error:
+    except StepwellError as error:
         raise outage(error, address.where) from error
 
 
-def outage(error: StoreError, where: str) -> StoreUnavailableError:
+def outage(error: StepwellError, where: str) -> StoreUnavailableError:
     """What it means not to be let in any more: people are at work on the server, and will let us in again.
 
     Taken for a refusal, it would be blamed on the run whose commit met it.
@@ -115,8 +114,8 @@ def _line(
 ) -> Line:
     line = Line(connection, address.schema, address.where)
     line.prepares = not is_pooled
-    connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
     line.must_write = conninfo_to_dict(address.conninfo).get("target_session_attrs") in ("read-write", "primary")
+    connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
     return line
 
 

@@ -115,6 +115,7 @@ class Line:
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
+            self._check_server()
             is_done = True
         except psycopg.Error as error:
             raise translate(error, self._where) from error
@@ -220,7 +221,7 @@ class Line:
                     name = call.name.encode()
                     _checked(pgconn.prepare(name, self._statement(call)))
                     self._prepared[call.name] = name
-                # None is null, as everywhere; only the stub does not know.
+                # None is null, as everywhere.
                 answer = _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]
             self._check_server()
             return answer
@@ -253,7 +254,7 @@ class Line:
 
 
 def _is_over(error: psycopg.Error) -> bool:
-    """Whether there is no use in asking this server again: another one may be the one that takes writes."""
+    """Whether it is of no use to ask this server again: the next connection may lead to the one that takes writes."""
     return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 

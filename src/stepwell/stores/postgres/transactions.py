@@ -26,9 +26,8 @@ from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
 _CONFLICTS_MAX = 20
-# How long a step may sit on its transaction without asking the server for anything. Its run is locked meanwhile: of a
-# worker that was stopped in it nobody could take it over.
-ALONE_SECONDS_MAX = 30.0
+# A process that is stopped, or whose machine is gone, keeps its run from everybody for no longer than this.
+_IDLE_SECONDS = 30.0
 
 
 class PostgresTransactions:
@@ -50,7 +49,7 @@ class PostgresTransactions:
 
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
-            _begin(line)
+            _begin(line, "begin")
             self._call(line, calls.BEGIN_WORK)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
@@ -64,7 +63,7 @@ class PostgresTransactions:
         """
 
         def once(line: Line) -> tuple[T, Hints]:
-            line.execute_now("begin isolation level read committed")
+            _begin(line, "begin isolation level read committed")
             answer = self._call(line, call, *arguments)
             _commit(line, self._address.where)
             return answer
@@ -95,18 +94,8 @@ class PostgresTransactions:
         raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
-        monotonic = self._database.environment.clock.monotonic
-        began = monotonic()
-        _begin(line, f"begin; set local idle_in_transaction_session_timeout = {ALONE_SECONDS_MAX * 1000:.0f}")
-        try:
-            return self._perform_begun(line, commit, work)
-        except StoreUnavailableError as error:
-            # The driver does not tell why the server hung up. Taken for an outage, it would be repeated for ever.
-            if monotonic() - began < ALONE_SECONDS_MAX:
-                raise
-            raise _stood_still(self._address.where) from error
-
-    def _perform_begun(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
+        idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
+        _begin(line, f"begin; {idle}")
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
@@ -122,7 +111,6 @@ class PostgresTransactions:
         _hear_out(line, self._address.where)
         (_, [applied]), hints = self._call(line, calls.APPLY, None, [calls.commit_out(full)], None)
         if applied.verdict is not Verdict.APPLIED:
-            # The run itself is locked, but its worker's lease ran out meanwhile. Rows without a record would stay.
             line.execute_now("rollback")
             return Performed(applied), ()
         _commit(line, self._address.where)
@@ -198,6 +186,15 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     return result
 
 
+def _begin(line: Line, how: str) -> None:
+    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+    try:
+        line.execute_now(how)
+    except StoreUnavailableError as error:
+        line.is_broken = True
+        raise ConflictError(error.title) from error
+
+
 def _hear_out(line: Line, where: str) -> None:
     """Raise what the server said while nobody asked it anything: why it ended the session, for one."""
     if line.is_silent():
@@ -207,15 +204,6 @@ def _hear_out(line: Line, where: str) -> None:
         connection.execute("select 1")
     except psycopg.Error as error:
         raise translate(error, where) from error
-
-
-def _begin(line: Line, how: str = "begin") -> None:
-    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
-    try:
-        line.execute_now(how)
-    except StoreUnavailableError as error:
-        line.is_broken = True
-        raise ConflictError(error.title) from error
 
 
 def _commit(line: Line, where: str) -> None:
@@ -228,15 +216,6 @@ def _commit(line: Line, where: str) -> None:
             fix="let the error of a statement leave the body, or use a savepoint around it",
         )
     line.execute_now("commit")
-
-
-def _stood_still(where: str) -> TransactionError:
-    return TransactionError(
-        f"the server ended the transaction of a step that stood still for more than {ALONE_SECONDS_MAX:g} s",
-        where=where,
-        why="nobody can signal, cancel or take over a run while one of its steps has a transaction open",
-        fix="do what takes time in a step before, and hand its result over",
-    )
 
 
 def _open_transaction(connection: Any) -> pq.abc.PGconn:

@@ -60,42 +60,39 @@ begin
 end $$;
 
 -- Free what an incarnation owns but does not know of; which runs.
-create function {f}.free_owned(p_now bigint, p_owner bigint, p_keep text[]) returns text[] language plpgsql volatile as $$
-declare
-    r record;
-    v_freed text[] := '{}';
-begin
-    for r in
-        select id, run_id from {t}.runs
-        where owner = p_owner and not run_id = any (p_keep)
-        order by id
-        for no key update
-    loop
-        perform {f}.free(p_now, r.id, r.run_id);
-        v_freed := v_freed || r.run_id;
-    end loop;
-    return v_freed;
-end $$;
-
 create function {f}.relinquish(p_now bigint, p_seen bigint, p_incarnation text, p_keep jsonb) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
     v_worker bigint := (select id from {t}.workers where incarnation = p_incarnation);
+    v_keep text[] := {f}.texts(p_keep);
+    r record;
+    v_freed text[] := '{}';
 begin
-    if v_worker is null then
-        return {f}.answer(v_now, '[]');
-    end if;
-    return {f}.answer(v_now, to_json({f}.free_owned(v_now, v_worker, {f}.texts(p_keep)))::text);
+    for r in
+        select id, run_id from {t}.runs
+        where owner = v_worker and not run_id = any (v_keep)
+        order by id
+        for no key update
+    loop
+        perform {f}.free(v_now, r.id, r.run_id);
+        v_freed := v_freed || r.run_id;
+    end loop;
+    return {f}.answer(v_now, to_json(v_freed)::text);
 end $$;
 
+-- A run that is in the middle of another transition, or of a transactional step that the worker could not wait for, is not
+-- waited for: it has an owner without a lease then, and the next rescue frees it.
 create function {f}.retire(p_now bigint, p_seen bigint, p_incarnation text) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
     v_worker bigint := (select id from {t}.workers where incarnation = p_incarnation);
+    r record;
 begin
     if v_worker is not null then
-        perform {f}.free_owned(v_now, v_worker, '{}');
+        for r in select id, run_id from {t}.runs where owner = v_worker order by id for no key update skip locked loop
+            perform {f}.free(v_now, r.id, r.run_id);
+        end loop;
         perform {f}.free_taken(v_now, v_worker);
         delete from {t}.workers where id = v_worker;
     end if;
