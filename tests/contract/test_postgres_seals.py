@@ -130,15 +130,16 @@ async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_de
 
 async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresStore, scene: Scene) -> None:
     turn = await scene.begin("r1")
-    commit, go_on = turn.next(names=("a",)), threading.Event()
+    commit, has_begun, go_on = turn.next(names=("a",)), threading.Event(), threading.Event()
 
     def work(tx: Transaction, now: Instant) -> Commit:
         tx.execute("create table coins (n integer)")
+        has_begun.set()
         assert go_on.wait(20)
         return commit._replace(entries=(step(1, place(0)),))
 
     performing = asyncio.create_task(store.transactions.perform(commit, work, is_blocking=True))
-    await asyncio.sleep(0.2)
+    assert await asyncio.to_thread(has_begun.wait, 20)
     _end_leases(url)
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
     await _until_somebody_waits(url)
