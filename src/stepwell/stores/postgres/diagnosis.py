@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from stepwell.clock import SECOND, Clock, Span
+from stepwell.clock import SECOND, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.errors import SchemaMissingError, StepwellError
 from stepwell.ids import random_bytes
@@ -26,6 +26,7 @@ from stepwell.stores.base.diagnosis import (
     met,
     warning,
 )
+from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.postgres.connecting import is_pooled, open_connection
 from stepwell.stores.postgres.faults import in_words
 from stepwell.stores.postgres.migrating import check_ready, check_server
@@ -293,6 +294,13 @@ def _may_create(patient: Patient, *, may_create: bool) -> Finding:
     )
 
 
+def check_seal(patient: Patient) -> Finding:
+    """Whether it takes writes: one that was moved does not."""
+    for transfer_id, kind, peer, at in patient.ask("seal"):
+        return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+    return fine("seal", "it is open for writes")
+
+
 def check_workers(patient: Patient) -> Finding:
     """Whether anybody works."""
     rows = patient.ask("workers")
@@ -356,4 +364,4 @@ _THE_SERVER = (
     check_connections,
     check_autovacuum,
 )
-_THE_TABLES = (check_workers, check_stranded, check_orphans, check_backlog, check_dead_rows, check_size)
+_THE_TABLES = (check_seal, check_workers, check_stranded, check_orphans, check_backlog, check_dead_rows, check_size)

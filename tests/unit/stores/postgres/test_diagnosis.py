@@ -38,6 +38,7 @@ EVERYTHING = [
     "autovacuum",
     "schema",
     "rights",
+    "seal",
     "workers",
     "stranded",
     "orphans",
@@ -239,7 +240,7 @@ def test_an_empty_database_fails_with_the_fix(server: PostgresServer) -> None:
     url = server.create_database()
     found = examine(url)
 
-    assert list(found) == EVERYTHING[: EVERYTHING.index("workers")]
+    assert list(found) == EVERYTHING[: EVERYTHING.index("seal")]
     assert found["schema"].verdict is Verdict.FAIL
     assert "stepwell migrate" in found["schema"].fix
     assert found["rights"].found == "role postgres may create the schema"
@@ -316,6 +317,14 @@ def test_a_role_that_may_not_create_is_said_to_be_none_that_may(server: Postgres
     assert "may not create the schema" in found.found
     assert "grant create on database" in found.fix
     server.drop_database(empty)
+
+
+def test_a_database_that_was_moved_fails_with_where_it_is_now(url: str) -> None:
+    execute(url, "insert into stepwell.seals values (true, 't1', 'left', 'postgresql://db/new', 1)")
+    found = examine(url)["seal"]
+
+    assert found.verdict is Verdict.FAIL
+    assert found.found == "SW630 this database has been moved to postgresql://db/new"
 
 
 async def test_workers_are_counted_alive_and_dead(url: str) -> None:

@@ -48,7 +48,7 @@ from tests.servers.postgres import PostgresServer
 CROWD = load_statements(Path(__file__).parent)
 HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_status")
 # The few rows of these are read whole, and that is cheapest.
-SMALL = ("definitions", "meta", "workers", "blobs")
+SMALL = ("blobs", "definitions", "meta", "seals", "workers")
 LATER = Instant(8_500_000_000_000_000)
 WORKER = Incarnation("worker-1")
 CLAIMANT = Claimant(WORKER, 5, ("flow@1",))

@@ -45,6 +45,9 @@ from pg_proc as p
 where p.pronamespace = to_regnamespace(%(functions)s) and not has_function_privilege(p.oid, 'execute')
 order by 1;
 
+-- name: seal
+select transfer_id, kind, peer, at from {t}.seals;
+
 -- name: workers
 select name, lease_until > (select {f}.look_at_clock(null, 0)) from {t}.workers order by started_at, id;
 
