@@ -158,8 +158,8 @@ class PostgresWakeups(Hub):
         line.on_input = lambda: self._take_in(line)
         line.on_loss = lost.set
         await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}")
-        self.is_listening = True
         await self._say_hello(line)
+        self.is_listening = True
         # Whatever was told while nobody listened is not told again.
         self.tell(Hint(HintKind.CHANGED))
         while not lost.is_set():

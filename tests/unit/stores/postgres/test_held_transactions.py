@@ -90,7 +90,7 @@ async def test_one_run_in_a_held_transaction_does_not_keep_the_others_from_their
 async def test_a_transaction_in_which_nothing_happens_is_ended_by_the_server(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, coins_wanted: int
 ) -> None:
-    monkeypatch.setattr(transactions, "ALONE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(transactions, "_IDLE_SECONDS", 0.2)
     [turn] = await begin(store, "r1")
     work = Held(turn.next(), coins_wanted)
     performing = asyncio.ensure_future(store.transactions.perform(work.commit, work, is_blocking=True))
