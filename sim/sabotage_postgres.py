@@ -12,8 +12,6 @@ _PLACES: dict[str, Broken] = {
     "postgres-no-fence": Broken("judge", "p_owner is distinct from c->1->>0 or v_number <> p_number + 1", "false"),
     # A claim does not make the earlier ones void.
     "postgres-no-epoch": Broken("own", "epoch = epoch + 1", "epoch = greatest(epoch, 1)"),
-    # A commit that is repeated is not known again.
-    "postgres-no-repeats": Broken("judge", "if v_number = p_number then", "if false then"),
     # A signal that was read can be read again.
     "postgres-signal-not-consumed": Broken(
         "settle_signals",
