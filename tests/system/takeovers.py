@@ -12,7 +12,7 @@ from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 _LOOK_SECONDS_MAX = 30.0
 
 
