@@ -232,3 +232,17 @@ async def test_the_server_notices_a_machine_that_is_gone_without_a_word(store: P
     )
 
     assert 0 < idle + interval * count <= 30
+
+
+async def test_a_rescue_waits_for_a_commit_that_is_on_its_way(
+    store: PostgresStore, witness: Witness, postgres_url: str
+) -> None:
+    commit = await own(store, "r1")
+    with psycopg.connect(postgres_url) as obstacle:
+        obstacle.execute("update stepwell.workers set lease_until = 0")
+        obstacle.commit()
+        obstacle.execute("select 1 from stepwell.runs where run_id = 'r1' for no key update")
+        rescue = asyncio.ensure_future(store.runs.rescue(stalls_max=5))
+        await until(lambda: blocked(witness) == 1 or rescue.done())
+
+    assert await rescue == [commit.run_id]

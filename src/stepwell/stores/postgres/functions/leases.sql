@@ -130,17 +130,36 @@ create function {f}.dead_takers(p_now bigint) returns setof bigint language sql 
         and not exists (select 1 from {t}.workers as w where w.id = takers.id and w.lease_until > p_now)
 $$;
 
+-- Lock what dead owners have, and wait for those who are in the middle of a commit, but not for long: if one of the rows is held
+-- for longer, none is locked by this. Before the time is read, as in commits: a clock that is told by hand is a row, too.
+create function {f}.await_owned(p_now bigint, p_seen bigint) returns void language plpgsql volatile as $$
+declare
+    v_patience text := current_setting('lock_timeout');
+    v_now bigint := greatest(
+        coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
+        (select value from {t}.meta where name = 'floor')
+    );
+begin
+    perform set_config('lock_timeout', '500ms', true);
+    perform 1 from {t}.runs where owner = any (array(select {f}.dead_owners(v_now))) order by id for no key update;
+    perform set_config('lock_timeout', v_patience, true);
+exception when lock_not_available then
+    return;
+end $$;
+
 -- Take runs from owners without a live lease. Those that stalled too often are only named, with what a failure says of them:
 -- [freed, [[run_id, epoch, stalls, path, own failure], ...]]. A run that a transactional step has in its hands is left for the
 -- next time: that process may be stopped for long, and nobody else's runs shall wait for it.
 create function {f}.rescue(p_now bigint, p_seen bigint, p_stalls_max bigint) returns text language plpgsql volatile as $$
 declare
-    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v_now bigint;
     v_owner bigint;
     r record;
     v_freed text[] := '{}';
     v_poison text[] := '{}';
 begin
+    perform {f}.await_owned(p_now, p_seen);
+    v_now := {f}.begin_at(p_now, p_seen);
     for v_owner in select * from {f}.dead_owners(v_now) loop
         for r in
             select run.id, run.run_id, run.epoch, h.stalls, run.cause
