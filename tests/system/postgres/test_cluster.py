@@ -8,14 +8,18 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from stepwell import Engine
-from stepwell.clock import Instant
+from stepwell.clock import SECOND, Instant
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
 from stepwell.ids import Incarnation
+from stepwell.model.entries import Entry
+from stepwell.model.runs import History
+from stepwell.model.states import EntryKind
 from stepwell.stores.base.store import Store
 from stepwell.wiring import open_store
 from tests.system.evidence import Execution, executions_of
@@ -221,16 +225,15 @@ async def test_workers_whose_clocks_are_an_hour_off_change_nothing(crew: Crew) -
     assert before <= min(moments)
     assert max(moments) <= after
     rests = [
-        (waited, later.began - earlier.ended)
-        for run_id, found in evidence.runs.items()
+        (waited, (woken.at - before.at) / SECOND)
+        for found in evidence.runs.values()
         if found.detail.run.workflow == naps.name
-        for waited, earlier, later in rests_of([each for each in evidence.executions if each.run == run_id])
-        if earlier.ended is not None
+        for waited, (before, woken) in zip(NAPS_SECONDS, naps_of(found.detail.history), strict=False)
     ]
     assert rests
     assert [(waited, took) for waited, took in rests if not waited <= took < SECONDS_MAX] == []
 
 
-def rests_of(bodies: list[Execution]) -> Iterator[tuple[float, Execution, Execution]]:
-    """How long a run of naps had to wait between each two of its bodies."""
-    yield from zip(NAPS_SECONDS, bodies, bodies[1:], strict=False)
+def naps_of(history: History) -> Iterator[tuple[Entry, Entry]]:
+    """Each nap of a run, behind what was recorded before it."""
+    return ((one, other) for one, other in pairwise(history.entries) if other.kind is EntryKind.SLEEP)
