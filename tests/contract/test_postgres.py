@@ -31,6 +31,7 @@ async def _open(clock: ManualClock, url: str) -> PostgresStore:
     environment = Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor())
     store = PostgresStore(environment, url, told=clock)
     await store.open()
+    environment.executor.close()  # its threads have prepared the database; the next use starts new ones
     return store
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from stepwell.conformance.scene import Scene
+from stepwell.conformance.scene import Scene, new_run
 from stepwell.conformance.suite import StoreSuite
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
@@ -52,11 +52,16 @@ class TestInline(StoreSuite):
 
         assert [hint.kind for hint in heard] == [HintKind.READY]
 
-    async def test_no_thread_is_started(self, scene: Scene) -> None:
-        await scene.create("r1")
-        await scene.store.views.orphans()
+    async def test_no_thread_is_started(self, environment: Environment) -> None:
+        before = set(threading.enumerate())
+        store = SqliteStore(environment, ":memory:", runner=InlineRunner(SqliteDatabase(":memory:")))
+        await store.open()
 
-        assert [thread.name for thread in threading.enumerate() if thread.name.startswith("stepwell")] == []
+        await store.runs.create([new_run("r1")])
+        await store.views.orphans()
+
+        assert set(threading.enumerate()) <= before
+        await store.close()
 
     async def test_a_path_in_memory_needs_no_runner(self, environment: Environment) -> None:
         store = SqliteStore(environment, ":memory:")
