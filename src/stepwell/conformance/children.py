@@ -100,6 +100,20 @@ class ChildSuite(StoreCase):
         assert outcome == ChildOutcome(FIRST, RunId("c1"), RunStatus.FAILED, None, child.failure)
         assert (await scene.run("r1")).key == "k"
 
+    async def test_the_failure_of_a_child_without_its_key_is_readable_whatever_the_names_are(
+        self, scene: Scene
+    ) -> None:
+        holder, name = 'say "yes" \\', '"no" \\'
+        await scene.create(holder, key="k")
+        parent = await scene.begin("p1")
+
+        await parent.commit(names=(name,), children=(child_of("p1", "c1", FIRST, key="k"),))
+
+        child = await scene.run("c1")
+        assert child.failure is not None
+        failure = decode_failure(child.failure)
+        assert (failure.path, holder in failure.message) == (name, True)
+
     async def test_a_child_that_was_born_failed_discards_what_it_leaves_unread_like_any_other(
         self, scene: Scene
     ) -> None:

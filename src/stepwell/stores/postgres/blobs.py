@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.stores.postgres.calls import READ_BLOB
+from stepwell.stores.sql.blobs import PlannedBlobs
 
 if TYPE_CHECKING:
     from stepwell.stores.postgres.database import PostgresDatabase
 
-_KNOWN_MAX: Final = 10_000
 
-
-class NewBlobs:
+class NewBlobs(PlannedBlobs):
     """What was put and is not durable yet. It is stored before every transition, so no row that refers to a blob is
     durable before the blob is.
     """
-
-    def __init__(self) -> None:
-        self._contents: dict[str, bytes] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()  # durable ones, the latest
-
-    def put(self, content: bytes) -> str:
-        """Plan a blob; its name."""
-        name = hashlib.sha256(content).hexdigest()
-        if name not in self._known:
-            self._contents[name] = content
-        return name
-
-    def find(self, name: str) -> bytes | None:
-        """The content of a blob that is not durable yet."""
-        return self._contents.get(name)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to store."""
-        return not self._contents
 
     def take(self) -> tuple[list[str], list[tuple[str, bytes]]]:
         """What is planned now: names, and rows to store."""
         rows = list(self._contents.items())
         return [name for name, _ in rows], rows
-
-    def stored(self, names: list[str]) -> None:
-        """These are durable."""
-        for name in names:
-            self._contents.pop(name, None)
-            self._known[name] = None
-        while len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
 
 
 class PostgresBlobs:

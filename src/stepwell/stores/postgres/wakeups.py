@@ -209,9 +209,8 @@ def _spell(name: str, hints: dict[HintKind, dict[RunId, None]]) -> Iterator[byte
             if kinds and size + length > _PAYLOAD_MAX:
                 yield _ENCODE((name, kinds))
                 kinds, size = [], 0
-            if length > _PAYLOAD_MAX:
-                kind, part, length = HintKind.CHANGED, [], 50
-            kinds.append((kind, part))
-            size += length
+            is_too_long = length > _PAYLOAD_MAX
+            kinds.append((HintKind.CHANGED, []) if is_too_long else (kind, part))
+            size += 50 if is_too_long else length
     if kinds:
         yield _ENCODE((name, kinds))

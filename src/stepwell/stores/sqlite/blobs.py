@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from typing import Final
 
 import apsw
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import DamagedBlobError
+from stepwell.stores.sql.blobs import PlannedBlobs
 from stepwell.stores.sqlite.texts import SQL
 
 LARGE: Final = 256 * 1024  # from this size on, writing is not for the loop's thread
-_KNOWN_MAX: Final = 10_000
 
 _STORE, _READ = SQL["blobs.store"], SQL["blobs.read"]
 
 
-class NewBlobs:
+class NewBlobs(PlannedBlobs):
     """What was put and is not durable yet. Every transaction begins with writing it, so a row that refers to a blob is
     never durable before the blob is.
     """
 
     def __init__(self) -> None:
-        self._contents: dict[str, bytes] = {}
+        super().__init__()
         self._written: list[str] = []  # in the transaction that is on its way
-        self._known: OrderedDict[str, None] = OrderedDict()  # durable ones, the latest
-
-    def put(self, content: bytes) -> str:
-        """Plan a blob; its name."""
-        name = hashlib.sha256(content).hexdigest()
-        if name not in self._known:
-            self._contents[name] = content
-        return name
-
-    def find(self, name: str) -> bytes | None:
-        """The content of a blob that is not durable yet."""
-        return self._contents.get(name)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not self._contents
 
     @property
     def is_large(self) -> bool:
@@ -63,12 +45,8 @@ class NewBlobs:
 
     def committed(self) -> None:
         """What was written is durable."""
-        for name in self._written:
-            self._contents.pop(name, None)
-            self._known[name] = None
+        self.stored(self._written)
         self._written = []
-        while len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
 
     def rolled_back(self) -> None:
         """What was written is not: the next transaction writes it again."""

@@ -146,10 +146,10 @@ begin
         claimed := v_added.claimed;
         return;
     end if;
-    v_failure := replace(convert_from({f}.unb64(p_child->>16), 'utf8'), '@holder@', v_holder);
+    v_failure := replace(convert_from({f}.unb64(p_child->>16), 'utf8'), '@holder@', {f}.in_json(v_holder));
     if p_child->5->>1 is not null then
         v_failure := replace(
-            v_failure, '@path@', trim('"' from to_json({f}.spell({f}.unb64(p_child->5->>1), {f}.names_of(p_run)))::text)
+            v_failure, '@path@', {f}.in_json({f}.spell({f}.unb64(p_child->5->>1), {f}.names_of(p_run)))
         );
     end if;
     perform {f}.announce_end(

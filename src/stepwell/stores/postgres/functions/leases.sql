@@ -135,10 +135,7 @@ $$;
 create function {f}.await_owned(p_now bigint, p_seen bigint) returns void language plpgsql volatile as $$
 declare
     v_patience text := current_setting('lock_timeout');
-    v_now bigint := greatest(
-        coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
-        (select value from {t}.meta where name = 'floor')
-    );
+    v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     perform set_config('lock_timeout', '500ms', true);
     perform 1 from {t}.runs where owner = any (array(select {f}.dead_owners(v_now))) order by id for no key update;

@@ -13,6 +13,10 @@ return translate(encode(p_bytes, 'base64'), e'\n', '');
 create function {f}.unb64(p_text text) returns bytea language sql immutable strict parallel safe
 return decode(p_text, 'base64');
 
+-- A text as it stands between the quotes of a JSON string.
+create function {f}.in_json(p_text text) returns text language sql immutable strict parallel safe
+return substr(to_json(p_text)::text, 2, length(to_json(p_text)::text) - 2);
+
 create function {f}.texts(p_list jsonb) returns text[] language sql immutable parallel safe
 return array(select jsonb_array_elements_text(p_list));
 
@@ -51,6 +55,14 @@ begin
     raise exception using errcode = 'SW006', message = 'the store is sealed',
         detail = (select json_build_array(transfer_id, kind, peer, at) from {t}.seals)::text;
 end $$;
+
+-- The time, for those that only look: nothing is noted.
+create function {f}.look_at_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
+    select greatest(
+        coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
+        (select value from {t}.meta where name = 'floor')
+    )
+$$;
 
 -- The beginning of every transition: the store is open; the time, and no hints yet.
 create function {f}.begin_at(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$

@@ -254,14 +254,6 @@ create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) 
     where d.workflow || '@' || d.version = any ({f}.texts(p_definitions))
 $$;
 
--- The time, for those that only look: nothing is noted.
-create function {f}.look_at_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
-    select greatest(
-        coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
-        (select value from {t}.meta where name = 'floor')
-    )
-$$;
-
 create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
 declare
     v_now bigint := {f}.look_at_clock(p_now, p_seen);
