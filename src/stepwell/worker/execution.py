@@ -7,7 +7,7 @@ import logging
 from contextvars import copy_context
 from typing import assert_never
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Instant
 from stepwell.errors import ReplayError, StoreUnavailableError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
@@ -185,10 +185,17 @@ class Execution(Transacting):
         if turn.yielded:
             now = self._host.now()
             return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
-        hold = self._host.settings.hold_span
-        if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= hold:
-            return None
-        return Park(deadline)
+        return None if self._is_due_soon(turn, deadline) else Park(deadline)
+
+    def _is_due_soon(self, turn: Turn, deadline: Instant | None) -> bool:
+        """Whether it is not worth while to give the run up."""
+        settings = self._host.settings
+        end = None if self.run.status is RunStatus.COMPENSATING else self.run.deadline_at
+        if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= settings.hold_span:
+            return True
+        # It would be claimed again at once.
+        due = end if deadline is None else deadline if end is None else min(deadline, end)
+        return due is not None and settings.ahead_span > 0 and due - self._host.now() <= settings.ahead_span
 
     def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
         self._number += 1

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-from stepwell.clock import SECOND, Instant, span
+from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
@@ -261,14 +261,18 @@ class Worker:
         if due is None:
             self._looks_at = _NEVER
             return float("inf")
-        wait = (due - self._store.now()) / SECOND
-        if wait > 0:
-            self._looks_at = due
-            return wait
+        ahead = self.settings.ahead_span if 4 * offer.limit >= self.settings.runs_max else Span(0)
+        wait = due - self._store.now()
+        if wait > ahead:
+            self._looks_at = Instant(due - ahead)
+            return (wait - ahead) / SECOND
         limit = min(offer.limit, CLAIM_MAX)
-        claimed = await self._store.runs.claim(offer._replace(limit=limit))
+        claimed = await self._store.runs.claim(offer._replace(limit=limit, ahead=ahead))
         self.adopt(claimed)
-        return 0.0
+        if claimed or wait <= 0:
+            return 0.0
+        self._looks_at = due  # not one that waits: it begins then
+        return wait / SECOND
 
     async def _relinquish(self) -> None:
         self._in_doubt, self._is_settling = False, True
