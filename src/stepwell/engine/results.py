@@ -26,7 +26,6 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
-LOOK_FIRST = 0.25  # at a run that was at work a moment ago
 PAUSE = 0.05  # before the store is asked again
 _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
@@ -135,10 +134,13 @@ def _check_awaited(question: Question, name: str) -> None:
 
 async def _heard(changed: asyncio.Event, seconds: float) -> None:
     """Wait for a hint, but not for ever."""
+    timer = asyncio.timeout(seconds)
     try:
-        await asyncio.wait_for(changed.wait(), seconds)
+        async with timer:
+            await changed.wait()
     except TimeoutError:
-        return
+        if not timer.expired():
+            raise
 
 
 class Results:
@@ -187,7 +189,7 @@ class Results:
         self._news.listen(run_id, changed)
         try:
             if is_at_work:
-                await _heard(changed, LOOK_FIRST)
+                await _heard(changed, LOOK_AGAIN)
             while True:
                 changed.clear()
                 run = await self._look(run_id)

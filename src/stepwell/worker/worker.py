@@ -23,6 +23,7 @@ from stepwell.replay.definition import Registry
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.worker import garbage
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
@@ -82,6 +83,7 @@ class Worker:
     async def start(self) -> None:
         """Register and begin to serve."""
         await self._register()
+        garbage.relax()
         self._unlisten = self._store.wakeups.listen(self._heard)
         spawn = self.environment.executor.spawn
         self._loops = [
@@ -109,6 +111,7 @@ class Worker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._drop_all()
         self.committer.close()
+        garbage.restore()
         try:
             await self._store.workers.retire(self.lease.incarnation)
         except StepwellError as error:
