@@ -95,6 +95,7 @@ class Execution(Transacting):
         self._stop_timer()
         for body, task in self._running.items():
             body.is_unwanted = True
+            self._host.environment.executor.keep(task)
             task.cancel()
         self._running.clear()
         self._held.clear()
@@ -156,6 +157,11 @@ class Execution(Transacting):
         turn = self._turn
         if turn is None:
             return
+        if self._held and turn.is_stepping and self._may_go_straight():
+            if self._journal.pending.is_urgent:
+                self._submit(None, turn.take_waits())
+            self._start_bodies()
+            return
         move = self._next_move(turn)
         if self._due and move is None and self._begin_transaction(turn):
             pass  # it takes along what there is to commit
@@ -165,6 +171,10 @@ class Execution(Transacting):
             self._start_bodies()
         if self._timer is not None or turn.has_deadlines or self.run.deadline_at is not None:
             self._set_timer()
+
+    def _may_go_straight(self) -> bool:
+        """Whether a run whose code waits for bodies needs nothing else."""
+        return not (self._due or self._is_leaving or self._timer is not None or self.run.deadline_at is not None)
 
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:

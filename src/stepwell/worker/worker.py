@@ -206,7 +206,7 @@ class Worker:
 
     def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a body with the context variables of the worker, whatever the bodies before it did to theirs."""
-        return self._context.copy().run(self.environment.executor.spawn, work, name="stepwell-step")
+        return self.environment.executor.begin(work, name="stepwell-step", context=self._context.copy())
 
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None:
         """An execution gave its run up until something happens."""
