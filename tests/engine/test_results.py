@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,8 @@ from stepwell import (
     workflow,
 )
 from stepwell.engine.results import Together
+from stepwell.ids import RunId
+from stepwell.stores.base.store import Store
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -205,8 +207,8 @@ class _Views:
 
 async def test_runs_that_end_together_are_looked_for_together():
     views = _Views()
-    together = Together(SimpleNamespace(views=views), ["a", "b", "c"])  # type: ignore[arg-type, list-item]
-    waiters = [asyncio.ensure_future(together.find(run_id)) for run_id in ("b", "a", "c")]  # type: ignore[arg-type]
+    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b"), RunId("c")])
+    waiters = [asyncio.ensure_future(together.find(run_id)) for run_id in ("b", "a", "c")]
     await asyncio.sleep(0)
     waiters[1].cancel()
     await asyncio.sleep(0)
@@ -218,8 +220,8 @@ async def test_runs_that_end_together_are_looked_for_together():
 
 async def test_whoever_looks_for_all_may_give_up():
     views = _Views()
-    together = Together(SimpleNamespace(views=views), ["a", "b"])  # type: ignore[arg-type, list-item]
-    first, second = [asyncio.ensure_future(together.find(run_id)) for run_id in ("a", "b")]  # type: ignore[arg-type]
+    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b")])
+    first, second = [asyncio.ensure_future(together.find(run_id)) for run_id in ("a", "b")]
     await asyncio.sleep(0)
     first.cancel()
 
