@@ -13,6 +13,7 @@ from stepwell.engine.facade import Facade
 from stepwell.engine.handles import Handle
 from stepwell.engine.views import SignalView
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
 from stepwell.model.topics import Event
 from stepwell.replay.definition import Workflow
 from stepwell.testing import scripts
@@ -22,6 +23,7 @@ from stepwell.testing.databases import StoreKind, open_database
 from stepwell.testing.errors import Diverged, KitClosedError, Stuck
 from stepwell.testing.faults import NOTHING, Effect, Fault, InjectedFailure, Target, effect_of
 from stepwell.testing.nodes import Node
+from stepwell.testing.scripts import Act
 from stepwell.testing.trees import tree
 from stepwell.testing.world import Options, World
 
@@ -52,6 +54,22 @@ class Unrouted:
     events: list[tuple[str, Any]]  # published while nobody waited for them
 
 
+@dataclass(slots=True)
+class Started:
+    """A run that the test started, and what it did to it from outside."""
+
+    world: World
+    run_id: RunId
+    workflow: Workflow[Any, Any] | None
+    input: Any
+    options: dict[str, Any]
+    acts: list[Act] = field(default_factory=list)
+
+    def has_ended(self) -> bool:
+        """Whether the run has come to an end."""
+        return self.world.find(self.run_id).ended_at is not None
+
+
 class KitBase:
     """A database, a clock and workers of one test. Nothing happens in it unless somebody drives it."""
 
@@ -64,6 +82,7 @@ class KitBase:
         self._crashes = Crashes(self.world)
         self.deliveries = 1
         self._unheard: list[tuple[str, Any]] = []
+        self.started: list[Started] = []
         self._told = 0  # how many divergences were told
 
     # --- life ---
@@ -110,7 +129,7 @@ class KitBase:
         return self.world.engine
 
     def serve(self, *workflows: Workflow[Any, Any]) -> None:
-        """Let the workers run these. `start` does so for its own workflow, and for those that this one's module names."""
+        """Let the workers run these. `start` does so for its own workflow, and for those that its module names."""
         self.check_open()
         self.world.serve(*workflows)
 
@@ -118,7 +137,16 @@ class KitBase:
         self.check_open()
         if isinstance(workflow, Workflow):
             self.world.serve(workflow)
-        return self.world.tell(self.world.engine.start(cast("Any", workflow), input, **options))
+        handle = self.world.tell(self.world.engine.start(cast("Any", workflow), input, **options))
+        known = workflow if isinstance(workflow, Workflow) else None
+        self.started.append(Started(self.world, handle.run_id, known, input, options))
+        return handle
+
+    def note(self, act: Act, run_id: RunId | None = None) -> None:
+        """Something was done to a run, or to all of them; a sweep after the test does it again."""
+        for start in self.started:
+            if run_id is None or start.run_id == run_id:
+                start.acts.append(act)
 
     def wait_for(self, work: Coroutine[Any, Any, T], stuck: Callable[[str], Stuck]) -> T:
         """Drive until something that waits has its answer."""
@@ -189,6 +217,7 @@ class KitBase:
 
     def _emit(self, topic: str | Event | type[Event], payload: Any, options: dict[str, Any]) -> int:
         self.check_open()
+        self.note(scripts.publish(topic, payload))
         heard = [self.world.tell(self.world.engine.publish(topic, payload, **options)) for _ in range(self.deliveries)]
         if not any(heard):
             name = topic if isinstance(topic, str) else type(topic).__name__
@@ -236,7 +265,7 @@ class KitBase:
         worker.clock.skew = round(seconds * SECOND)
 
     def _check_worker(self, worker: Worker) -> None:
-        if not isinstance(worker, Node) or worker not in self.world.nodes:
+        if worker not in self.world.nodes:
             raise InvalidOptionError(
                 f"{worker!r} is no worker of this test", fix="one of what stepwell.workers(n) gave"
             )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from stepwell.clock import SECOND, Duration, span, to_datetime, to_instant
 from stepwell.errors import InvalidOptionError
+from stepwell.testing.scripts import Act, advance
 from stepwell.testing.world import World
 
 
 class ClockBase:
     """Reads time, and lets it pass."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, note: Callable[[Act], None]) -> None:
         self._world = world
+        self._note = note
 
     def now(self) -> datetime:
         """The time of the test, in UTC."""
@@ -37,6 +40,7 @@ class ClockBase:
     def _advance_by(self, seconds: float) -> datetime:
         if self._world.loop.virtual is None:
             raise InvalidOptionError("the real clock cannot be advanced", where="clock", fix="leave out clock='real'")
+        self._note(advance(seconds))
         self._world.drive(lambda: False, until=self._world.loop.time() + seconds, only_if=lambda: True)
         return self.now()
 
@@ -54,7 +58,7 @@ class KitClock(ClockBase):
         minutes: float = 0,
         seconds: float = 0,
     ) -> datetime:
-        """Let time pass, `advance("3d")` or `advance(days=3)`, and everything happen that happens in it; the new time."""
+        """Let time pass, `advance("3d")` or `advance(days=3)`, and everything in it happen; the new time."""
         parts = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._advance(duration, parts)
 

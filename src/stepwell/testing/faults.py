@@ -88,7 +88,8 @@ class Faults:
     def apply(self, body: Body, path: str, executor: Executor) -> None:
         """Let a body that is about to run meet what was asked for."""
         if isinstance(body.fn, Isolated):
-            body.fn, body.is_async = body.fn.func, inspect.iscoroutinefunction(body.fn.func)
+            inside = body.fn.func  # a process of its own has a clock of its own
+            body.fn, body.is_async = inside, inspect.iscoroutinefunction(inside)
         if not self._faults:
             return
         due = [fault for fault in reversed(self._faults) if fault.is_due(path, body.fn)]

@@ -24,7 +24,7 @@ class Kit(KitBase):
 
     def __init__(self, options: KitOptions, *, name: str = "this test") -> None:
         super().__init__(options, name=name)
-        self.clock = KitClock(self.world)
+        self.clock = KitClock(self.world, self.note)
 
     @overload
     async def start(
@@ -49,7 +49,7 @@ class Kit(KitBase):
     async def run(
         self, workflow: Workflow[Any, Any], input: Any = None, **options: Unpack[StartOptions]
     ) -> KitRun[Any]:
-        """Start a run and drive it to its end, whatever that is. One that can never end raises at once, and says why."""
+        """Start a run and drive it to its end, whatever that is. One that can never end raises `Stuck` at once."""
         return await (await self.start(workflow, input, **options)).ended()
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> KitRun[Out]:

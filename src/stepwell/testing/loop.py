@@ -157,7 +157,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         return task
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         self.threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._thread_ended)

@@ -13,6 +13,7 @@ from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.signals import Cancel, Signal
 from stepwell.stores.base.views import Detail
+from stepwell.testing import scripts
 from stepwell.testing.asserts import RunAsserts
 from stepwell.testing.errors import Stuck
 from stepwell.testing.faults import matches
@@ -137,11 +138,14 @@ class RunBase(RunAsserts, Generic[Out]):
 
     def _signal(self, name: str | Signal[Any] | Cancel, payload: Any, dedup_key: str | None) -> None:
         self._kit.check_open()
+        if not isinstance(name, Cancel):
+            self._kit.note(scripts.send(name, payload, dedup_key=dedup_key), self.run_id)
         for _ in range(self._kit.deliveries):
-            self._world.tell(self._handle.signal(name, payload, dedup_key=dedup_key))  # type: ignore[arg-type]
+            self._world.tell(self._handle.signal(name, payload, dedup_key=dedup_key))
 
     def _cancel(self, reason: str, compensate: bool) -> bool:
         self._kit.check_open()
+        self._kit.note(scripts.cancel(reason), self.run_id)
         return self._world.tell(self._handle.cancel(reason, compensate=compensate))
 
     def __repr__(self) -> str:

@@ -111,10 +111,10 @@ class WatchedContext(StepContext):
     _note: Callable[[], None]
 
     @property
-    def idempotency_key(self) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def idempotency_key(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The key."""
         self._note()
-        key: str = StepContext.idempotency_key.__get__(self)  # type: ignore[attr-defined]
+        key: str = vars(StepContext)["idempotency_key"].__get__(self)
         return key
 
 

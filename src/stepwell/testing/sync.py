@@ -25,7 +25,7 @@ class SyncKit(KitBase):
 
     def __init__(self, options: KitOptions, *, name: str = "this test") -> None:
         super().__init__(options, name=name)
-        self.clock = SyncClock(self.world)
+        self.clock = SyncClock(self.world, self.note)
 
     def __enter__(self) -> Self:
         return self

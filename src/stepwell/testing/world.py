@@ -211,6 +211,15 @@ class World:
     def _rescue(self) -> None:
         self.tell(self.store.runs.rescue(stalls_max=WorkerSettings().stalls_max))
 
+    @property
+    def workflows(self) -> tuple[Workflow[Any, Any], ...]:
+        """Everything that workers run."""
+        return tuple(self._workflows.values())
+
+    def list_runs(self) -> list[Run]:
+        """Every run, oldest first."""
+        return self.ask(self.store.views.list_runs(RunFilter(), limit=10_000))[::-1]
+
     def find(self, run_id: RunId) -> Run:
         """The row of a run that exists."""
         run = self.ask(self.store.views.find(run_id))
