@@ -11,7 +11,7 @@ from stepwell.clock import SECOND
 from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.views import EntryView, WaitView, wait_views
 from stepwell.ids import RunId
-from stepwell.model.failures import decode_failure
+from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.nearest import nearest
 from stepwell.replay.signals import Signal, name_of
 from stepwell.stores.base.views import Detail
@@ -49,8 +49,8 @@ class RunAsserts(ABC):
         if run.status.value != status:
             self._fail(f"the run is {run.status.value}, and not {status}", self.why())
         if why is not None:
-            failure = decode_failure(run.failure).summary if run.failure else ""
-            reasons = [text for text in (failure, run.reason, self.why()) if text]
+            failures = _summaries(decode_failure(run.failure)) if run.failure else []
+            reasons = [text for text in (*failures, run.reason, self.why()) if text]
             if not any(why in text for text in reasons):
                 self._fail(f"the reason has no {why!r} in it", *reasons)
         return self
@@ -189,6 +189,11 @@ class RunAsserts(ABC):
     def _fail(self, title: str, *facts: str) -> NoReturn:
         lines = [title, *(f"  {line}" for fact in facts if fact for line in fact.splitlines())]
         raise AssertionError("\n".join([*lines, "", self.tree()]))
+
+
+def _summaries(failure: FailureRecord) -> list[str]:
+    """What went wrong, and what caused it."""
+    return [failure.summary, *(text for cause in failure.causes.values() for text in _summaries(cause))]
 
 
 def _name(target: Target) -> str:

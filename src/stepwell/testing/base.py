@@ -79,6 +79,7 @@ class KitBase:
         self._is_closed = False
         database = open_database(options.store, folder=options.folder, postgres=options.postgres)
         self.world = World(database, options.world)
+        self.world.stops_diverged = options.nondeterminism == "error"
         self._crashes = Crashes(self.world)
         self.deliveries = 1
         self._unheard: list[tuple[str, Any]] = []
@@ -86,6 +87,11 @@ class KitBase:
         self._told = 0  # how many divergences were told
 
     # --- life ---
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the test is over."""
+        return self._is_closed
 
     def check_open(self) -> None:
         """Raise `KitClosedError` if the test is over."""

@@ -49,7 +49,7 @@ class kit:  # noqa: N801  it is used as a verb
         self._made: Kit | SyncKit | None = None
 
     def __enter__(self) -> SyncKit:
-        self._made = made = SyncKit(self._options, name="a block that")
+        self._made = made = SyncKit(self._options, name="a `with kit()` block")
         return made
 
     def __exit__(
@@ -59,7 +59,7 @@ class kit:  # noqa: N801  it is used as a verb
             self._made.close(is_checked=kind is None)
 
     async def __aenter__(self) -> Kit:
-        self._made = made = Kit(self._options, name="a block that")
+        self._made = made = Kit(self._options, name="a `with kit()` block")
         return made
 
     async def __aexit__(

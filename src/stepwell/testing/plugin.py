@@ -92,6 +92,15 @@ def stepwell_postgres_url(request: pytest.FixtureRequest) -> str | None:
     return str(chosen) if chosen else None
 
 
+@pytest.fixture(scope="session")
+def _stepwell_schemas(stepwell_postgres_url: str | None) -> Iterator[str | None]:
+    """The same URL; what tests made in that database is removed before the database itself is."""
+    yield stepwell_postgres_url
+    from stepwell.testing.databases import drop_schemas
+
+    drop_schemas()
+
+
 @pytest.fixture
 def stepwell(request: pytest.FixtureRequest) -> Iterator[KitBase]:
     """The real engine, on a store and a clock of this test: a `Kit` in `async def` tests, a `SyncKit` in others."""
@@ -123,7 +132,7 @@ def _options(request: pytest.FixtureRequest, store: Any) -> KitOptions:
     if store == "sqlite":
         folder = request.getfixturevalue("tmp_path")
     if store == "postgres":
-        url = request.getfixturevalue("stepwell_postgres_url")
+        url = request.getfixturevalue("_stepwell_schemas")
         if url is None:
             pytest.skip(f"no PostgreSQL for tests: set {POSTGRES_VARIABLE}, or give --stepwell-postgres URL")
         given["postgres"] = url
@@ -230,13 +239,3 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         config.pluginmanager.register(_Session(config), "stepwell-session")
 
 
-def pytest_sessionfinish() -> None:
-    """Remove what was made in databases of others."""
-    import sys
-
-    databases = sys.modules.get("stepwell.testing.databases")
-    if databases is not None:
-        databases.drop_schemas()
-
-
-__all__ = ["stepwell", "stepwell_postgres_url"]

@@ -149,7 +149,7 @@ class RunBase(RunAsserts, Generic[Out]):
         return self._world.tell(self._handle.cancel(reason, compensate=compensate))
 
     def __repr__(self) -> str:
-        return f"<run {self.run_id}: {self.status}>"
+        return f"<run {self.run_id}{'' if self._kit.is_closed else f': {self.status}'}>"
 
 
 class KitRun(RunBase[Out]):
