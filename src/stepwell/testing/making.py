@@ -11,7 +11,7 @@ from stepwell.codec.base import Codec
 from stepwell.sinks.base import Sink
 from stepwell.testing.base import KitOptions, Nondeterminism
 from stepwell.testing.databases import StoreKind
-from stepwell.testing.kit import Kit
+from stepwell.testing.kits import Kit
 from stepwell.testing.sync import SyncKit
 from stepwell.testing.world import Options
 

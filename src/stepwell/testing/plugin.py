@@ -104,7 +104,7 @@ def _stepwell_schemas(stepwell_postgres_url: str | None) -> Iterator[str | None]
 @pytest.fixture
 def stepwell(request: pytest.FixtureRequest) -> Iterator[KitBase]:
     """The real engine, on a store and a clock of this test: a `Kit` in `async def` tests, a `SyncKit` in others."""
-    from stepwell.testing.kit import Kit
+    from stepwell.testing.kits import Kit
     from stepwell.testing.sync import SyncKit
 
     options = _options(request, getattr(request, "param", "memory"))

@@ -62,11 +62,11 @@ class Finding:
     """A difference, and where the crash was that made it."""
 
     strike: Strike | None  # None: without any crash
+    how: str
     difference: str
 
     def __str__(self) -> str:
-        where = "without any crash" if self.strike is None else str(self.strike)
-        return f"✕ {where}:\n{_indented(self.difference)}"
+        return f"✕ {self.how}:\n{_indented(self.difference)}"
 
 
 @dataclass(slots=True)
@@ -249,8 +249,10 @@ class Sweep:
             raise CrashFound(f"the run does not come to an end even without a crash:\n{clean.problem}")
         self._check_promised(clean)
         report.commits = [first.points[number] for number in sorted(first.points)]
+        again, _ = play(None)
+        self._compare(report, "without any crash, for the second time", clean, again)
         replayed, _ = play(None, always_replay=True)
-        self._compare(report, None, clean, replayed)
+        self._compare(report, "without any crash, but replayed at every commit", clean, replayed)
         for point in report.commits:
             for way in WAYS:
                 strike = Strike(way, point)
@@ -268,7 +270,7 @@ class Sweep:
                 ran = ", ".join(clean.began) or "none"
                 raise CrashFound(f"at_most_once names {promised!r}, and no body of that path ran; these did: {ran}")
 
-    def _compare(self, report: CrashReport, strike: Strike | None, clean: Outcome, outcome: Outcome) -> None:
+    def _compare(self, report: CrashReport, strike: Strike | str, clean: Outcome, outcome: Outcome) -> None:
         found = [f"the run came to no end: {outcome.problem}"] if outcome.problem else []
         if self._same_result is not False and not outcome.problem:
             found += self._result_differences(clean, outcome)
@@ -307,9 +309,10 @@ class Sweep:
                 found.append(f"the effect {effect} happened {_times(actual)} instead of {_times(expected)}")
         return found
 
-    def _note(self, report: CrashReport, strike: Strike | None, found: list[str]) -> None:
+    def _note(self, report: CrashReport, strike: Strike | str, found: list[str]) -> None:
         if found:
-            report.findings.append(Finding(strike, "\n".join(found)))
+            struck = None if isinstance(strike, str) else strike
+            report.findings.append(Finding(struck, str(strike), "\n".join(found)))
 
 
 def _times(count: int) -> str:
