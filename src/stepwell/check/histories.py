@@ -1,7 +1,7 @@
 """History files: what is recorded of one run, as JSON that people can read and compare.
 
-A file names its format (`stepwell.history/1`). Within a format fields are only ever added, and a reader passes over
-those that it does not know; another number means that older readers must refuse the file.
+A file names its format (`stepwell.history-file/1`). Within a format fields are only ever added, and a reader passes
+over those that it does not know; another number means that older readers must refuse the file.
 
 Every stored value is one text. Bytes that are no UTF-8 are written as `base64:` and their Base64, and so is a text that
 happens to begin like that.
@@ -27,7 +27,7 @@ from stepwell.model.runs import History, Parent, Previous, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 
-KIND: Final = "stepwell.history"
+KIND: Final = "stepwell.history-file"
 FORMAT: Final = 1
 _BASE64: Final = "base64:"
 
