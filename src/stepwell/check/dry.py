@@ -26,6 +26,7 @@ class Fits(NamedTuple):
     asks: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     is_ended: bool = False
+    unable: tuple[str, ...] = ()  # the paths of what it could not undo, if it had to
 
     @property
     def words(self) -> str:
@@ -76,7 +77,8 @@ def replay(
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
         rehearsal = Rehearsal(describe_break(error))
     if rehearsal.problem is None:
-        return Fits(rehearsal.asks, rehearsal.waits, rehearsal.is_ended)
+        unable = tuple(error.where for error in rehearsal.unable)
+        return Fits(rehearsal.asks, rehearsal.waits, rehearsal.is_ended, unable)
     return describe(workflow, recording.run, rehearsal.problem)
 
 

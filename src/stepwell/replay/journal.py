@@ -100,7 +100,9 @@ class Journal:
         self.skip(*subtree(scope))
 
     def skip(self, first: Location, end: Location) -> None:
-        """A range of keys counts as visited."""
+        """A range of keys counts as visited, and what was waited for in it as come."""
+        if self.awaited:
+            self.awaited = {at for at in self.awaited if not first <= at < end}
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited.add(location)

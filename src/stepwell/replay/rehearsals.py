@@ -10,8 +10,8 @@ from stepwell.environment import Strands
 from stepwell.errors import ReplayError
 from stepwell.model.failures import record_failure
 from stepwell.model.runs import History, Inbox, Run
-from stepwell.model.states import TERMINAL, EntryKind, RunStatus
-from stepwell.replay.calls import UndoFailed
+from stepwell.model.states import ENDS_FOR_GOOD, TERMINAL, EntryKind, RunStatus
+from stepwell.replay.calls import UndoFailed, read_call
 from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback
 from stepwell.replay.journal import Journal
@@ -30,6 +30,7 @@ class Rehearsal(NamedTuple):
     asks: tuple[str, ...] = ()  # the paths of the bodies that it would run next
     waits: tuple[str, ...] = ()  # the paths of what it would wait for
     is_ended: bool = False  # the code comes to an end with what is recorded
+    unable: tuple[ReplayError, ...] = ()  # what it could not undo, if it had to
 
 
 def rehearse(
@@ -48,6 +49,8 @@ def perform(
     what a worker would say. A run that undoes must find its compensations and their input. Of one that has ended, all
     that its code did is replayed, and not how it was undone.
     """
+    if run.status in ENDS_FOR_GOOD:
+        history = history._replace(entries=tuple(entry._replace(undo=None) for entry in history.entries))
     journal = Journal(run.run_id, history, run.last_seq)
     turn = _begin(workflow, run, journal, codec, strands)
     if turn is None:
@@ -56,8 +59,10 @@ def perform(
         turn.rehearse(_THEN)
         text = turn.journal.names.text
         asks = tuple(text(body.location) for body in (*turn.bodies, *turn.transactions))
-        problem = turn.problem or (_find_unable(turn) if _undoes(run) else None)
-        return Rehearsal(problem, asks, tuple(text(wait.location) for wait in turn.waits), turn.is_ended)
+        unable = _find_unable(turn, run.undo_floor if _undoes(run) else 0)
+        problem = turn.problem or (unable[0] if unable and _undoes(run) else None)
+        waits = tuple(text(wait.location) for wait in turn.waits)
+        return Rehearsal(problem, asks, waits, turn.is_ended, unable)
     finally:
         turn.close()
 
@@ -90,13 +95,16 @@ def _leave_out_undoing(journal: Journal) -> None:
             journal.skip_below(entry.location)
 
 
-def _find_unable(turn: Turn) -> ReplayError | None:
-    """Why a rollback could not go on: only a compensation that cannot be called fails before any body has run."""
-    error = turn.error if turn.is_ended else None
-    if not isinstance(error, UndoFailed):
-        return None
-    failure = error.failure
-    return ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix)
+def _find_unable(turn: Turn, floor: int) -> tuple[ReplayError, ...]:
+    """What could not be undone: the compensation is not known any more, or does not take what it would be given."""
+    unable = []
+    for entry in left_to_undo(turn.journal, floor):
+        try:
+            read_call(turn, entry)
+        except UndoFailed as error:
+            failure = error.failure
+            unable.append(ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix))
+    return tuple(unable)
 
 
 def describe_break(error: Exception) -> ReplayError:
