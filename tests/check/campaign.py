@@ -228,10 +228,12 @@ class Figures:
         return "\n".join(lines)
 
 
-def run_campaign(mutations: int, first_seed: int, *, store: str = "memory", tell: bool = False) -> Figures:
-    """So many trials."""
+def run_campaign(
+    mutations: int, first_seed: int, *, store: str = "memory", tell: bool = False, is_patient: bool = True
+) -> Figures:
+    """So many trials; without patience, only until the first goes wrong."""
     figures, seed = Figures(), first_seed
-    while figures.total < mutations:
+    while figures.total < mutations and (is_patient or not figures.wrong):
         mode = "live" if seed % 2 else "yield"
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             trial = runner.run(try_out(seed, store=store, mode=mode))

@@ -46,7 +46,7 @@ def test_a_check_that_overlooks_something_is_caught(monkeypatch: pytest.MonkeyPa
         return honest(workflow, run, history._replace(**{blind: ()}), codec, strands)
 
     monkeypatch.setattr("stepwell.check.dry.perform", overlook)
-    assert "MISSED" in run_campaign(50, 1).verdicts
+    assert "MISSED" in run_campaign(400, 1, is_patient=False).verdicts
 
 
 def test_a_worker_that_overlooks_something_is_caught(monkeypatch: pytest.MonkeyPatch):
@@ -58,4 +58,4 @@ def test_a_worker_that_overlooks_something_is_caught(monkeypatch: pytest.MonkeyP
 
     honest = Turn._has_passed
     monkeypatch.setattr(Turn, "_has_passed", lambda turn: honest(turn) if turn._is_rehearsal else go_on(turn))
-    assert run_campaign(40, 1).wrong != []
+    assert run_campaign(400, 1, is_patient=False).wrong != []
