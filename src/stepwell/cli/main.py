@@ -30,6 +30,7 @@ _MODULES = {
     "move": "move",
     "migrate": "migrate",
     "doctor": "doctor",
+    "export": "export",
 }
 
 

@@ -83,6 +83,7 @@ class Journal:
         self.visited: set[Location] = set()
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
+        self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
         self.pending = Pending()
 
     # --- reading ---
@@ -99,7 +100,9 @@ class Journal:
         self.skip(*subtree(scope))
 
     def skip(self, first: Location, end: Location) -> None:
-        """A range of keys counts as visited."""
+        """A range of keys counts as visited, and what was waited for in it as come."""
+        if self.awaited:
+            self.awaited = {at for at in self.awaited if not first <= at < end}
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited.add(location)
@@ -109,6 +112,7 @@ class Journal:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
         self.ahead.intersection_update(self.waits)
+        self.awaited.intersection_update(self.waits)
         for scope in scopes:
             first, end = subtree(scope)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
@@ -133,6 +137,19 @@ class Journal:
         for entry in sorted(self.entries.values()):
             if entry.location not in self.visited and entry.kind not in (EntryKind.VERSION, EntryKind.UNDO):
                 yield entry
+
+    def unpassed(self, since: Instant | None) -> tuple[list[Entry], list[Wait]]:
+        """What the code should have come to once nothing recorded is left to hand to it: entries, those apart that are
+        older than an operator's retry, which may have set the code on another way; and waits.
+        """
+        entries = [one for one in self.missing() if since is None or one.at > since] if self.unvisited > 0 else []
+        reached = {at for at in self.awaited if at in self.visited and at not in self.entries}
+        return entries, [self.waits[at] for at in sorted(self.awaited - reached) if at in self.waits]
+
+    def forget_pending(self) -> None:
+        """Nothing that is not committed yet is to be committed."""
+        self.pending = Pending()
+        self.names.take_new()
 
     def has_recorded_below(self, scope: Location) -> bool:
         """Whether anything not yet visited is recorded, or waited for, in a scope:
@@ -219,6 +236,7 @@ class Journal:
                 del table[location]
         for location in [found for found in self.progress if first <= found < end]:
             self.end_progress(location)
+        self.awaited.intersection_update(self.waits)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
         self.pending.rest.trims.append((first, end))
         self.pending.is_urgent = True
