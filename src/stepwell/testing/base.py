@@ -79,7 +79,6 @@ class KitBase:
         self._is_closed = False
         database = open_database(options.store, folder=options.folder, postgres=options.postgres)
         self.world = World(database, options.world)
-        self.world.stops_diverged = options.nondeterminism == "error"
         self._crashes = Crashes(self.world)
         self.deliveries = 1
         self._unheard: list[tuple[str, Any]] = []
@@ -207,6 +206,16 @@ class KitBase:
         test at its end.
         """
         self._crashes.add(target, when)
+
+    # --- recorded runs ---
+
+    def assert_replays(self, workflow: Workflow[Any, Any], files: str | Path) -> int:
+        """Every run of this workflow in these history files (a path or a glob; `stepwell export` and `run.export` write
+        them) goes on with the code as it is now; how many there are. No body runs, and nothing is written.
+        """
+        from stepwell.testing.replays import assert_replays
+
+        return assert_replays(workflow, str(files), self.options.world.codec)
 
     # --- messages ---
 

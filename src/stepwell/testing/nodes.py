@@ -14,7 +14,6 @@ from stepwell.errors import DuplicateNameError
 from stepwell.ids import Ids, RunId
 from stepwell.model.workers import NewWorker
 from stepwell.replay.definition import Workflow
-from stepwell.replay.journal import Journal
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.store import Store
 from stepwell.testing.executors import LaneExecutor, SkewedClock, Threads
@@ -70,7 +69,7 @@ class Node:
         clock: Clock,
         ids: Ids,
         threads: Threads,
-        on_body: Callable[[Node, Any, Journal], None],
+        on_body: Callable[[Node, Any], None],
         watcher: Watcher,
     ) -> None:
         self.name = name
@@ -80,7 +79,7 @@ class Node:
         self.clock = SkewedClock(clock)
         self.executor = LaneExecutor(loop, self.lane, threads)
         self.environment = Environment(
-            self.clock, ids, random.Random(name), self.executor, name, lambda body, execution: on_body(self, body, execution._journal)
+            self.clock, ids, random.Random(name), self.executor, name, lambda body, _: on_body(self, body)
         )
         self._watcher = watcher
         self._lease_seconds = 0.0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from stepwell.check.exporting import export_run
+from stepwell.check.histories import write
 from stepwell.clock import Duration
 from stepwell.engine.handles import Handle
 from stepwell.engine.views import EntryView, entry_views, wait_views
@@ -63,6 +66,11 @@ class RunBase(RunAsserts, Generic[Out]):
     def snapshot(self) -> str:
         """The run as stable text: what it did, in order, without ids and times."""
         return snapshot(self.details())
+
+    def export(self, file: str | Path) -> None:
+        """Write what is recorded of the run into a history file, for `assert_replays` and `stepwell check`."""
+        self._kit.check_open()
+        write(self._world.ask(export_run(self._world.store, self.run_id)), file)
 
     def why(self) -> str:
         """Why it is where it is, in one sentence, and what would move it."""

@@ -23,7 +23,6 @@ from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.replay.bodies import Body
 from stepwell.replay.definition import Registry, Workflow
-from stepwell.replay.journal import Journal
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
 from stepwell.testing.databases import Database
@@ -101,7 +100,6 @@ class World:
         self.begun: list[Begun] = []
         self.emitted: dict[RunId, list[Emit]] = {}
         self.diverged: list[tuple[RunId, str]] = []
-        self.stops_diverged = True  # nothing goes on once a replay did something else
         self.problems: list[Exception] = []  # mistakes of the test itself, met while driving
         self.nodes: list[Node] = []
         self.on_point: Callable[[Node, Moment, Point], None] | None = None
@@ -238,14 +236,14 @@ class World:
         """Let everything happen until `is_done`, which is asked after each change. When nothing happens without time
         passing, time passes: up to `until`, and while `only_if` says so.
         """
-        seen, answer, jumps, written, diverged = -1, False, 0, self.changes, len(self.diverged)
+        seen, answer, jumps, written = -1, False, 0, self.changes
 
         def done() -> bool:
             nonlocal seen, answer
             if seen != self.changes:
                 seen = self.changes
                 answer = is_done()
-            return answer or bool(self.problems) or (self.stops_diverged and len(self.diverged) > diverged)
+            return answer or bool(self.problems)
 
         def idle(when: float | None) -> bool:
             nonlocal jumps, written
@@ -310,10 +308,8 @@ class World:
 
     # --- what workers do ---
 
-    def _on_body(self, node: Node, body: Body, journal: Journal) -> None:
+    def _on_body(self, node: Node, body: Body) -> None:
         path = body.names.text(body.location)
-        if journal.unvisited and body.run.status is not RunStatus.COMPENSATING:
-            self._check_visited(body, path, journal)
         self._begin(node, body, path)
         try:
             self.faults.apply(body, path, node.executor)
@@ -324,17 +320,6 @@ class World:
         if not node.is_alive:
             body.fn, body.is_async, body.takes_context = never, True, False
             body.args, body.kwargs = (), {}
-
-    def _check_visited(self, body: Body, path: str, journal: Journal) -> None:
-        """In production a step may be new, because the code was changed under the run; in a test it was not."""
-        missing = [f"{entry.kind.word} {body.names.text(entry.location)}" for entry in journal.missing()]
-        if missing:
-            text = _in_words(
-                f"the replay comes to {path} and has not passed {len(missing)} recorded operations",
-                f"recorded: {', '.join(missing[:5])} · now: step {path}",
-                "let everything that decides what the code does come from its input, a step, or ctx",
-            )
-            self.diverged.append((body.run.run_id, text))
 
     def _begin(self, node: Node, body: Body, path: str) -> None:
         run = body.run
