@@ -35,9 +35,9 @@ class SkewedClock:
 class CountedIds:
     """Time-sorted ids that are the same in every execution of a test."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, first: int = 1) -> None:
         self._clock = clock
-        self._count = itertools.count(1)
+        self._count = itertools.count(first)
 
     def uuid(self) -> str:
         return format_uuid7(self._clock.now() // 1_000, next(self._count))

@@ -17,6 +17,9 @@ from stepwell.clock import Clock, Instant, SystemClock
 BEGINNING = Instant(1_767_225_600_000_000)  # the first moment of 2026: a test sees the same times whenever it runs
 
 
+TALK_SECONDS = 0.02
+
+
 class Lane:
     """What belongs to one process of a test. Nothing of a dead one ever runs again."""
 
@@ -64,7 +67,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock | None = None) -> None:
         self.virtual = VirtualClock() if clock is None else None
         self.clock: Clock = clock or self.virtual or SystemClock()
-        self.threads = 0  # calls that run beside the loop: time stands still meanwhile
+        self._has_talked = False  # a thread has asked for something
+        self._calls: dict[Any, Lane | None] = {}  # that run in threads
         self._is_done: Callable[[], bool] = lambda: True
         self._on_idle: Callable[[float | None], bool] = lambda _: False
         self._strays: set[asyncio.Task[Any]] = set()
@@ -94,12 +98,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return []
         if not is_idle:
             return select(0)
-        if self.threads:
-            return select(None)
-        found = select(0)
+        found = select(self._patience())
         if found or self._ready:  # type: ignore[attr-defined]
             return found
         when = self.next_timer()
+        if self.virtual is None and self._calls and self.has_threads:
+            return select(TALK_SECONDS if when is None else max(0.0, min(TALK_SECONDS, when - self.time())))
         if not self._on_idle(when):
             self.stop()
             return []
@@ -108,6 +112,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if when is not None:
             self.virtual.go_to(when)
         return []
+
+    def _patience(self) -> float | None:
+        """How long to wait, in real seconds, before time passes: for threads as long as they run, unless they may be
+        waiting for something that takes time here.
+        """
+        if self.virtual is None or not self._calls or not self.has_threads:
+            return 0.0
+        return TALK_SECONDS if self._has_talked else None
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._has_talked = True
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
     def next_timer(self) -> float | None:
         """When the next timer is due; None if there is none."""
@@ -158,13 +176,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        self.threads += 1
         future = super().run_in_executor(executor, func, *args)
-        future.add_done_callback(self._thread_ended)
+        self._calls[future] = LANE.get()
+        future.add_done_callback(self._call_ended)
         return future
 
-    def _thread_ended(self, _: Any) -> None:
-        self.threads -= 1
+    def _call_ended(self, future: Any) -> None:
+        self._calls.pop(future, None)
+        self._has_talked = False
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether a call of a living process runs beside the loop: time stands still meanwhile."""
+        return any(lane is None or not lane.is_dead for lane in self._calls.values())
 
     # --- the end ---
 
@@ -182,6 +206,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                         _close(kept.pop())
         finally:
             events._set_running_loop(outer)
+        # Threads that wait for a dead process are told that they need not.
+        self._calls.clear()
+        self.drive(lambda: False, lambda _: False)
         self.close()
 
 

@@ -163,7 +163,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 )
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test that uses the fixture, if no other plugin does."""
     if "stepwell" not in pyfuncitem.fixturenames or not inspect.iscoroutinefunction(pyfuncitem.obj):

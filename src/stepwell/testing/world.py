@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stepwell.clock import SECOND, Instant, Span, SystemClock
@@ -115,7 +115,9 @@ class World:
         self._environment = Environment(self.clock, self._ids, random.Random("test"), executor, "test")
         self.store = database.open(self._environment, self._environment)
         self._registry = Registry()
-        self.engine = Facade(self._environment, self.store, self._registry, options.codec or JsonCodec())
+        # Ids of runs are numbered apart, so that they are the same on every store.
+        asking = replace(self._environment, ids=CountedIds(self.clock, first=1 << 32))
+        self.engine = Facade(asking, self.store, self._registry, options.codec or JsonCodec())
         self.perform(self.store.open(), self.outside)
 
     # --- asking ---
