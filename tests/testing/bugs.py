@@ -251,7 +251,7 @@ class Ticket:
 
 @workflow
 async def going_by_a_set(ctx: Context) -> str:
-    done = []
+    done: list[str] = []
     for ticket in {Ticket("a"), Ticket("b"), Ticket("c")}:
         done.append(await ctx.step(f"ticket {len(done)}", greet, ticket.name))
     return ", ".join(done)
@@ -259,7 +259,7 @@ async def going_by_a_set(ctx: Context) -> str:
 
 @workflow
 async def going_by_a_list(ctx: Context) -> str:
-    done = []
+    done: list[str] = []
     for ticket in sorted({Ticket("a"), Ticket("b"), Ticket("c")}, key=lambda one: one.name):
         done.append(await ctx.step(f"ticket {len(done)}", greet, ticket.name))
     return ", ".join(done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,12 @@ async def test_a_worker_dies_and_another_takes_over(stepwell: Kit, when, began: 
 
 async def test_a_body_that_was_killed_before_it_ran_did_nothing(stepwell: Kit):
     ran: list[int] = []
-    stepwell.mock("charge", side_effect=lambda order: ran.append(1) or "paid")
+
+    def pay(order: Order) -> str:
+        ran.append(1)
+        return "paid"
+
+    stepwell.mock("charge", side_effect=pay)
     stepwell.crash_at("charge", when="before_run")
     await stepwell.run(quick, Order("ann"))
 
@@ -50,7 +56,10 @@ async def test_an_assertion_about_once_sees_a_second_body(stepwell: Kit):
 
 
 def test_a_crash_that_never_comes_fails_the_test_at_its_end():
-    with pytest.raises(AssertionError, match=r'crash_at\(.chrage., when="after_record"\) never happened'), kit() as made:
+    with (
+        pytest.raises(AssertionError, match=r'crash_at\(.chrage., when="after_record"\) never happened'),
+        kit() as made,
+    ):
         made.crash_at("chrage", when="after_record")
         made.run(quick, Order("ann"))
 
@@ -214,7 +223,7 @@ async def test_a_transactional_step_writes_its_rows_once_wherever_a_worker_dies(
     for when in ("before_run", "after_run_before_record", "after_record"):
         async with kit(store="sqlite") as made:
             await made.engine.transact(lambda tx: tx.execute("create table seats (seat text)"))
-            made.crash_at("book", when=when)  # type: ignore[arg-type]
+            made.crash_at("book", when=when)
             (await made.run(booking)).assert_output(1)
 
 
@@ -237,10 +246,16 @@ async def test_a_run_that_never_ends_cannot_be_swept(stepwell: Kit):
 
 async def test_a_finding_names_the_commit_and_what_differed(stepwell: Kit):
     sent: list[str] = []
-    stepwell.mock("charge", side_effect=lambda order: sent.append("charged") or "paid")
+
+    def pay(order: Order) -> str:
+        sent.append("charged")
+        return "paid"
+
+    stepwell.mock("charge", side_effect=pay)
+    outside: dict[str, Any] = {"effects": sent, "before_each": sent.clear}
 
     with pytest.raises(CrashFound) as caught:
-        await stepwell.crash_everywhere(quick, Order("ann"), effects=sent, before_each=sent.clear, at_most_once="charge")
+        await stepwell.crash_everywhere(quick, Order("ann"), at_most_once="charge", **outside)
     text = str(caught.value)
     assert "points, " in text.splitlines()[0]
     assert "(charge), the worker died before it:" in text

@@ -121,6 +121,13 @@ async def test_a_run_that_waits_for_ever_fails_at_once_with_its_why(stepwell: Ki
     assert "follow v1  ‖ waiting" in text
 
 
+async def test_a_run_that_commits_nothing_more_is_stuck(stepwell: Kit):
+    run = await (await stepwell.start(follow, "ann")).until_waiting()
+
+    with pytest.raises(Stuck, match="the run will never commit anything"):
+        await run.step()
+
+
 async def test_a_place_that_a_run_does_not_come_to_is_told_with_its_tree(stepwell: Kit):
     run = await stepwell.start(quick, Order("ann"))
 
@@ -141,7 +148,7 @@ async def test_a_body_that_hangs_is_found(stepwell: Kit):
 
     run = await stepwell.start(hanging)
 
-    with pytest.raises(Stuck, match="hanging run .* is running on worker worker-1"):
+    with pytest.raises(Stuck, match=r"hanging run .* is running on worker worker-1"):
         await run.result()
 
 

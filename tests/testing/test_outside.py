@@ -40,13 +40,13 @@ class TestOfUnittest(WorkflowTestCase):
     async def test_it_is_collected_by_pytest_too(self) -> None:
         run = await self.stepwell.start(fulfil, Order("ann"))
         await run.signal(approve, "mia")
-        self.assertEqual(await run.result(), "parcel for ann")
+        assert await run.result() == "parcel for ann"
 
 
 def test_a_test_case_of_unittest_has_a_kit_for_each_test():
     class Case(WorkflowTestCase):
         async def test_holds(self) -> None:
-            self.assertEqual(await (await self.stepwell.run(quick, Order("ann"))).result(), "parcel for ann")
+            assert await (await self.stepwell.run(quick, Order("ann"))).result() == "parcel for ann"
 
         async def test_fails(self) -> None:
             (await self.stepwell.run(quick, Order("ann"))).assert_output("a pigeon")

@@ -42,9 +42,10 @@ def test_the_page_quotes_a_finding_as_it_is(pytester: pytest.Pytester):
         from stepwell.testing import kit, send
 
         with kit() as t:
-            print(t.crash_everywhere(fulfil, Order("ann", 42), script=[send("approve")], at_most_once="charge", check=False))
+            given = {"script": [send("approve")], "at_most_once": "charge"}
+            print(t.crash_everywhere(fulfil, Order("ann", 42), check=False, **given))
         """
     )
-    result = pytester.runpython("show.py")
+    result = pytester.runpython(Path("show.py"))
 
     assert result.stdout.str().strip() == quoted[1].strip()

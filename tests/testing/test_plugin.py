@@ -12,7 +12,7 @@ import pytest
 
 Session = Callable[..., pytest.RunResult]
 
-SHOP = '''
+SHOP = """
 from stepwell import Context, Fatal, step, workflow
 
 CHARGED = []
@@ -59,7 +59,7 @@ async def wandering(ctx: Context, order: str) -> None:
     if len(VISITS) == 1:
         await ctx.step("first", ship, order)
     await ctx.step("second", ship, order)
-'''
+"""
 
 
 @pytest.fixture
@@ -123,7 +123,11 @@ def test_a_marker_names_the_stores(session: Session):
 
     result.assert_outcomes(passed=2, skipped=1)
     result.stdout.fnmatch_lines(
-        ["*test_it?memory? PASSED*", "*test_it?sqlite? PASSED*", "*no PostgreSQL for tests: set STEPWELL_TEST_POSTGRES*"]
+        [
+            "*test_it?memory? PASSED*",
+            "*test_it?sqlite? PASSED*",
+            "*no PostgreSQL for tests: set STEPWELL_TEST_POSTGRES*",
+        ]
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socketserver
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stepwell import Context, StepwellError, step, workflow
-from stepwell.testing import Kit, SyncKit
+from stepwell.testing import Kit, SyncKit, kit
 from tests.testing.shop import Order, fulfil, plain, quick
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,6 +99,77 @@ async def test_time_stands_still_while_a_thread_runs(stepwell: Kit):
     run = await stepwell.run(waiting)
 
     run.assert_output("done").assert_within(0)
+
+
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        self.wfile.write(self.rfile.readline().upper())
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@step(timeout="10s")
+async def call(port: int) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"hello\n")
+    answer = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    return answer.decode().strip()
+
+
+@workflow
+async def calling(ctx: Context, port: int) -> str:
+    return await ctx.step(call, port)
+
+
+@pytest.mark.stepwell(clock="real")
+async def test_a_step_may_talk_to_a_server_in_real_time(stepwell: Kit, port: int):
+    (await stepwell.run(calling, port)).assert_output("HELLO")
+
+
+async def test_a_server_that_answers_at_once_is_heard_in_virtual_time_too(stepwell: Kit, port: int):
+    (await stepwell.run(calling, port)).assert_output("HELLO").assert_within(0)
+
+
+@step(isolate="process")
+def shout(text: str) -> str:
+    return text.upper()
+
+
+@workflow
+async def shouting(ctx: Context) -> str:
+    return await ctx.step(shout, "hello")
+
+
+async def test_a_step_with_a_process_of_its_own_runs_in_the_process_of_the_test(stepwell: Kit):
+    stepwell.slow("shout", seconds=5)
+
+    (await stepwell.run(shouting)).assert_output("HELLO").assert_within(5)
+
+
+def test_nothing_is_left_of_a_kit():
+    with kit() as made:  # whatever is made once for a process is there after this
+        made.run(plain, Order("ann"))
+    before = threading.active_count()
+    for _ in range(20):
+        with kit() as made:
+            made.crash_at("reserve", when="after_record")
+            made.start(plain, Order("ann"))
+            made.run(plain, Order("bob"))
+    for thread in threading.enumerate():
+        if thread.name.startswith("stepwell-"):
+            thread.join(timeout=10)
+
+    assert threading.active_count() <= before
 
 
 async def test_the_past_cannot_be_advanced_to(stepwell: Kit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -305,7 +306,7 @@ def effects_of(effects: Callable[[], Iterable[Any]] | Iterable[Any] | None) -> C
     if effects is None or callable(effects):
         return effects
     growing = effects
-    return lambda: tuple(growing.elements() if hasattr(growing, "elements") else growing)
+    return lambda: tuple(growing.elements() if isinstance(growing, Counter) else growing)
 
 
 def as_seconds(duration: Duration) -> float:

@@ -17,7 +17,8 @@ from stepwell.clock import Clock, Instant, SystemClock
 BEGINNING = Instant(1_767_225_600_000_000)  # the first moment of 2026: a test sees the same times whenever it runs
 
 
-TALK_SECONDS = 0.02
+TALK_SECONDS = 0.02  # for a thread that may be waiting for the loop
+IO_SECONDS = 0.05  # for somebody at the other end of a socket
 
 
 class Lane:
@@ -102,8 +103,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if found or self._ready:  # type: ignore[attr-defined]
             return found
         when = self.next_timer()
-        if self.virtual is None and self._calls and self.has_threads:
-            return select(TALK_SECONDS if when is None else max(0.0, min(TALK_SECONDS, when - self.time())))
+        if self.virtual is None and (self.has_sockets or self.has_threads):
+            return select(IO_SECONDS if when is None else max(0.0, min(IO_SECONDS, when - self.time())))
         if not self._on_idle(when):
             self.stop()
             return []
@@ -114,12 +115,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return []
 
     def _patience(self) -> float | None:
-        """How long to wait, in real seconds, before time passes: for threads as long as they run, unless they may be
-        waiting for something that takes time here.
+        """How long to wait, in real seconds, before virtual time passes: for threads as long as they run, unless they
+        may be waiting for something that takes time here; for sockets a moment.
         """
-        if self.virtual is None or not self._calls or not self.has_threads:
+        if self.virtual is None:
             return 0.0
-        return TALK_SECONDS if self._has_talked else None
+        if self._calls and self.has_threads:
+            return TALK_SECONDS if self._has_talked else None
+        return IO_SECONDS if self.has_sockets else 0.0
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether anything waits for the outside world; the loop itself always has one."""
+        return len(self._selector.get_map()) > 1  # type: ignore[attr-defined]
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -164,9 +172,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return handle
 
     def create_task(  # type: ignore[override]
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
+        self, coro: Any, *, name: str | None = None, context: Context | None = None, **more: Any
     ) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context)
+        task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context, **more)
         lane = LANE.get() if context is None else context.get(LANE)
         kept = self._strays if lane is None else lane.tasks
         kept.add(task)

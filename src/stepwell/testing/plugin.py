@@ -236,5 +236,3 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     wanted = config.getoption("--stepwell-paths") or config.getoption("--stepwell-report")
     if wanted and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Session(config), "stepwell-session")
-
-

@@ -12,7 +12,7 @@ from stepwell.replay.definition import Workflow
 
 
 def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | None) -> int:
-    """How many recorded runs of a workflow fit it. Raises `AssertionError` with all that do not, or if there is none."""
+    """How many recorded runs of a workflow fit it. Raises `AssertionError` for those that do not, and for none."""
     strands = Strands()
     others: set[str] = set()
     count, broken = 0, []

@@ -149,11 +149,10 @@ class _Noun:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         bound, wire, noun = getattr(self._behind, verb), self._wire, self._noun
         if verb == "enqueue":  # in a transaction of the caller's own, and without waiting
-            call: Callable[..., Any] = bound
-        else:
+            return bound  # type: ignore[no-any-return]
 
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return wire.call(noun, verb, bound, args, kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return wire.call(noun, verb, bound, args, kwargs)
 
         setattr(self, verb, call)
         return call
