@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -280,6 +281,35 @@ async def test_a_body_that_looks_at_its_key_may_run_again(stepwell: Kit):
         return await ctx.step(pay)
 
     await stepwell.crash_everywhere(paying, at_most_once=["pay"])
+
+
+async def test_a_body_that_was_killed_before_it_came_to_its_key_is_no_finding(stepwell: Kit):
+    @step
+    async def pay(ctx: StepContext) -> str:
+        await asyncio.sleep(5)
+        return ctx.idempotency_key
+
+    @workflow
+    async def paying(ctx: Context) -> list[str]:
+        return list(await asyncio.gather(ctx.step(pay), ctx.step("other", quickly, "x")))
+
+    await stepwell.crash_everywhere(paying, at_most_once=["pay"])
+
+
+async def test_a_body_that_looks_at_its_key_only_sometimes_is_found(stepwell: Kit):
+    ran: list[str] = []
+
+    @step
+    def pay(ctx: StepContext) -> str:
+        ran.append("pay")
+        return ctx.idempotency_key if len(ran) % 2 else "blind"
+
+    @workflow
+    async def paying(ctx: Context) -> None:
+        await ctx.step(pay)
+
+    with pytest.raises(CrashFound, match="without looking at its idempotency key"):
+        await stepwell.crash_everywhere(paying, at_most_once=["pay"], before_each=ran.clear)
 
 
 async def test_results_may_be_compared_in_part(stepwell: Kit):

@@ -104,6 +104,12 @@ async def test_a_dedup_key_makes_a_second_delivery_harmless(stepwell: Kit):
     run.assert_no_pending()
 
 
+def test_a_plain_test_has_every_other_verb_of_the_engine(stepwell: SyncKit):
+    stepwell.wait(stepwell.engine.signal("order-2", "hurry", if_missing="hold"))
+
+    assert [signal.name for signal in stepwell.wait(stepwell.engine.held_signals("order-2"))] == ["hurry"]
+
+
 async def test_a_cancel_undoes_what_was_done(stepwell: Kit):
     run = await (await stepwell.start(fulfil, Order("ann"))).until_waiting()
     assert await run.cancel("changed her mind")

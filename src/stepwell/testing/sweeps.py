@@ -133,30 +133,43 @@ class Keys:
     """Which bodies looked at their idempotency key."""
 
     def __init__(self) -> None:
-        self._began: Counter[str] = Counter()
-        self._looked: Counter[str] = Counter()
+        self._looked: set[str] = set()
+        self._ended_blindly: set[str] = set()
 
     def watch(self, body: Body, path: str) -> None:
         """A body is about to run."""
-        self._began[path] += 1
         if not body.takes_context:
+            self._ended_blindly.add(path)
             return
         real, has_looked = body.fn, False
 
         def note() -> None:
             nonlocal has_looked
-            self._looked[path] += not has_looked
             has_looked = True
+            self._looked.add(path)
 
-        def run(context: StepContext, *args: Any, **kwargs: Any) -> Any:
-            return real(_watched(context, note), *args, **kwargs)
+        def end() -> None:
+            if not has_looked:
+                self._ended_blindly.add(path)
 
-        body.fn = run
+        async def run(context: StepContext, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return await real(_watched(context, note), *args, **kwargs)
+            finally:
+                end()
+
+        def run_plain(context: StepContext, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return real(_watched(context, note), *args, **kwargs)
+            finally:
+                end()
+
+        body.fn = run if body.is_async else run_plain
 
     @property
     def guarded(self) -> frozenset[str]:
-        """Paths whose bodies looked each time. One that was killed before it ran at all has nothing to look for."""
-        return frozenset(path for path, began in self._began.items() if self._looked[path] >= began)
+        """Paths whose bodies all looked. One that was killed before it came to that does not count."""
+        return frozenset(self._looked - self._ended_blindly)
 
 
 class Play:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -18,6 +18,7 @@ from stepwell.testing.sweeps import CrashReport, Sweep, check
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 
 class SyncKit(KitBase):
@@ -67,6 +68,11 @@ class SyncKit(KitBase):
     def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
         """See `Kit.emit`."""
         return self._emit(topic, payload, options)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The answer to a coroutine of `stepwell.engine`, which every other verb is."""
+        self.check_open()
+        return self.world.tell(work)
 
     def settle(self) -> None:
         """See `Kit.settle`."""
