@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -264,6 +265,11 @@ def test_a_page_shows_the_runs_of_failed_tests(session: Session, pytester: pytes
     page = (pytester.path / "out" / "runs.html").read_text(encoding="utf-8")
     result.stdout.fnmatch_lines(["*stepwell report: out/runs.html*"])
     assert "test_shop.py::test_it" in page
+    assert re.findall(r'<tr class="(\w+)"><th scope="row">([^<]*)</th>', page) == [
+        ("done", "reserve"),
+        ("failed", "ship"),
+        ("undo", "reserve~undo"),
+    ]
     assert "no &lt;address&gt;" in page
     assert "no <address>" not in page
     assert "test_passes" not in page

@@ -15,6 +15,7 @@ import pytest
 # What a run of pytest without any workflow does not need is imported where it is used.
 if TYPE_CHECKING:
     from stepwell.testing.base import KitBase, KitOptions
+    from stepwell.testing.pages import FailedTest
 
 POSTGRES_VARIABLE: Final = "STEPWELL_TEST_POSTGRES"
 _MARKER = (
@@ -186,7 +187,7 @@ def pytest_runtest_makereport(
     kit: KitBase | None = getattr(item, "funcargs", {}).get("stepwell")
     if kit is None or report.when != "call" or not hasattr(kit, "world"):
         return report
-    from stepwell.testing.recording import reached_by, trees_of
+    from stepwell.testing.recording import reached_by, timelines_of, trees_of
 
     if report.failed:
         trees = trees_of(kit)
@@ -194,7 +195,7 @@ def pytest_runtest_makereport(
             report.sections.append(("stepwell runs", trees))
         if item.config.getoption("--stepwell-report"):
             # Properties of a report travel from the processes of xdist to the one that writes the page.
-            report.user_properties.append((_RUNS, trees))
+            report.user_properties.append((_RUNS, json.dumps([trees, timelines_of(kit)])))
     if item.config.getoption("--stepwell-paths"):
         report.user_properties.append((_PATHS, json.dumps(reached_by(kit))))
     return report
@@ -207,13 +208,16 @@ class _Session:
         from stepwell.testing.paths import Reached
 
         self._config = config
-        self._failed: list[tuple[str, str, str]] = []
+        self._failed: list[FailedTest] = []
         self._reached = Reached()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = dict(report.user_properties)
         if _RUNS in properties and report.when == "call":
-            self._failed.append((report.nodeid, report.longreprtext, str(properties[_RUNS])))
+            from stepwell.testing.pages import FailedTest, read_timelines
+
+            trees, timelines = json.loads(str(properties[_RUNS]))
+            self._failed.append(FailedTest(report.nodeid, report.longreprtext, trees, read_timelines(timelines)))
         if _PATHS in properties and report.when == "call":
             self._reached.add(json.loads(str(properties[_PATHS])))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepwell.engine.views import entry_views, run_view
+from stepwell.testing.pages import Timeline, timeline
 from stepwell.testing.paths import known_operations, reached_names
 from stepwell.testing.sync import sweep
 from stepwell.testing.trees import tree
@@ -22,6 +24,13 @@ def trees_of(kit: KitBase) -> str:
     if len(runs) > _RUNS_MAX:
         shown.append(f"… and {len(runs) - _RUNS_MAX} more runs")
     return "\n\n".join(shown)
+
+
+def timelines_of(kit: KitBase) -> list[Timeline]:
+    """When everything happened that the runs of a test recorded."""
+    world = kit.world
+    details = [world.ask(world.engine.detail(run.run_id)) for run in world.list_runs()[:_RUNS_MAX]]
+    return [timeline(run_view(detail.run), entry_views(detail)) for detail in details]
 
 
 def reached_by(kit: KitBase) -> dict[str, Any]:
