@@ -104,7 +104,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return found
         when = self.next_timer()
         if self.virtual is None and (self.has_sockets or self.has_threads):
-            return select(IO_SECONDS if when is None else max(0.0, min(IO_SECONDS, when - self.time())))
+            # Something may come of that before the next timer, and nobody knows when.
+            soon = self.time() + IO_SECONDS
+            when = soon if when is None else min(soon, when)
         if not self._on_idle(when):
             self.stop()
             return []
