@@ -30,7 +30,9 @@ _MODULES = {
     "move": "move",
     "migrate": "migrate",
     "doctor": "doctor",
+    "check": "check",
     "export": "export",
+    "explain": "explain",
 }
 
 
