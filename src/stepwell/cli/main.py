@@ -31,6 +31,8 @@ _MODULES = {
     "migrate": "migrate",
     "doctor": "doctor",
     "check": "check",
+    "versions": "versions",
+    "diff": "diff",
     "export": "export",
     "explain": "explain",
 }
