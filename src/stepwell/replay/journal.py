@@ -112,9 +112,10 @@ class Journal:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
         self.ahead.intersection_update(self.waits)
-        self.awaited.intersection_update(self.waits)
+        forward, self.awaited = self.awaited & self.waits.keys(), set()
         for scope in scopes:
             first, end = subtree(scope)
+            self.awaited.update(at for at in forward if first <= at < end)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
             self.visited.difference_update(below)
         self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
