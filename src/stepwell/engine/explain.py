@@ -11,7 +11,7 @@ from stepwell.clock import Instant, to_datetime, to_timedelta
 from stepwell.engine.views import WaitView, progress_views, wait_views
 from stepwell.errors import PoisonError
 from stepwell.model.failures import FailureRecord, decode_failure
-from stepwell.model.locations import undo
+from stepwell.model.locations import is_undoing, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
@@ -92,7 +92,10 @@ def _left(detail: Detail) -> list[Any]:
     return [
         e
         for e in detail.history.entries
-        if e.undo is not None and e.seq > detail.run.undo_floor and undo(e.location) not in done
+        if e.undo is not None
+        and e.seq > detail.run.undo_floor
+        and undo(e.location) not in done
+        and not is_undoing(e.location)
     ]
 
 
