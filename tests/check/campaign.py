@@ -60,7 +60,7 @@ class Trial(NamedTuple):
         return "MISSED" if self.is_broken else "FALSE ALARM"
 
 
-async def try_out(seed: int, *, store: str = "memory", mode: str = "live") -> Trial | None:
+async def try_out(seed: int, *, store: str = "memory", mode: str = "live", is_plain: bool = False) -> Trial | None:
     """Begin a run, take its worker away somewhere, change the code, ask the check, and let a worker go on with it.
 
     None if the run had ended before its worker went.
@@ -71,20 +71,27 @@ async def try_out(seed: int, *, store: str = "memory", mode: str = "live") -> Tr
     change, changed = author.change(program)
     harness, ledger = Harness(STORES[store](), mode), Ledger()
     try:
-        return await _Trial(harness, ledger, chance, program, changed).run(seed, change)
+        return await _Trial(harness, ledger, chance, program, changed, is_plain).run(seed, change)
     finally:
         await harness.close()
 
 
 class _Trial:
     def __init__(
-        self, harness: Harness, ledger: Ledger, chance: random.Random, program: Program, changed: Program
+        self,
+        harness: Harness,
+        ledger: Ledger,
+        chance: random.Random,
+        program: Program,
+        changed: Program,
+        is_plain: bool,
     ) -> None:
         self.harness = harness
         self.ledger = ledger
         self.chance = chance
         self.program = program
         self.changed = changed
+        self.is_plain = is_plain
 
     async def run(self, seed: int, change: str) -> Trial | None:
         harness, chance = self.harness, self.chance
@@ -112,13 +119,13 @@ class _Trial:
             harness.nodes.remove(worker)
             await self._worker(self.program)
             if status is RunStatus.PAUSED:
-                after = await self._finish(run, first=lambda: self.client.engine.resume(run.run_id))
+                after = await self._finish(run)  # nobody resumes it
         return Trial(
             seed, change, before.run.status.value, len(before.history.entries), said, warned, status, harm, after
         )
 
     def program_of(self, program: Program) -> Any:
-        return build(program, self.ledger)
+        return build(program, self.ledger, is_plain=self.is_plain)
 
     async def _worker(self, program: Program) -> Node:
         _forget_functions()
@@ -153,10 +160,8 @@ class _Trial:
             if wait.kind is WaitKind.SIGNAL:
                 await self.client.signal(run.run_id, wait.names[0], 1, if_missing="drop")
 
-    async def _finish(self, run: Handle[Any], first: Any = None) -> RunStatus:
+    async def _finish(self, run: Handle[Any]) -> RunStatus:
         """Let the run go on to its end, or to where it goes no further."""
-        if first is not None:
-            await self.client.do(first())
         for _ in range(400):
             await self.harness.advance(2)
             status: RunStatus = (await self._read(run)).run.status
@@ -236,7 +241,7 @@ def run_campaign(
     while figures.total < mutations and (is_patient or not figures.wrong):
         mode = "live" if seed % 2 else "yield"
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            trial = runner.run(try_out(seed, store=store, mode=mode))
+            trial = runner.run(try_out(seed, store=store, mode=mode, is_plain=seed % 5 == 0))
         if trial is not None:
             figures.add(trial)
             if tell and figures.total % 50 == 0:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from sim.plain import twin_of
 from stepwell import (
     Break,
     Context,
@@ -46,10 +47,11 @@ LEAVES = [
     "wait_any",
     "spawn",
 ]
-NESTS = ["join", "race", "loop", "map", "gather"]
+NESTS = ["join", "race", "loop", "map", "gather", "saga"]
 REMOVABLE = {
     "step": "step",
     "undoable": "step",
+    "saga": "step",
     "failing": "step",
     "flaky": "step",
     "once": "once",
@@ -198,6 +200,7 @@ class World(NamedTuple):
 
     ledger: Ledger
     steps: dict[str, Step[..., Any]]
+    is_plain: bool
 
 
 def _walk(nodes: tuple[Node, ...]) -> Iterator[Node]:
@@ -214,12 +217,17 @@ def typed(fn: Callable[..., Any], number: int, *, at: str = "return") -> Any:
     return fn
 
 
-def build(program: Program, ledger: Ledger) -> Workflow[Any, Any]:
-    """The workflow of a program. Its bodies take a second, and write into the ledger what they did."""
+def build(program: Program, ledger: Ledger, *, is_plain: bool = False) -> Workflow[Any, Any]:
+    """The workflow of a program. Its bodies take a second, and write into the ledger what they did. Plain: as a `def`,
+    which can do but one thing at a time outside of joins.
+    """
 
     # As the functions of a module are: known before any run begins, and whatever the run has passed.
-    steps = {node.name: _undoable(node, ledger) for node in _walk(program.nodes) if node.kind == "undoable"}
-    world = World(ledger, steps)
+    steps = {node.name: _undoable(node, ledger) for node in _walk(program.nodes) if node.kind in ("undoable", "saga")}
+    world = World(ledger, steps, is_plain)
+    for node in _walk(program.nodes):
+        if node.kind == "saga":
+            steps[node.name] = _saga(node, world)
 
     async def main(ctx, given):
         await _run_all(ctx, program.nodes, world)
@@ -227,7 +235,8 @@ def build(program: Program, ledger: Ledger) -> Workflow[Any, Any]:
             raise ValueError("a bad end")
 
     main.__annotations__ = {"ctx": Context, "given": TYPES[program.input][0], "return": None}
-    return workflow(name="program")(main)
+    made = workflow(name="program")(main)
+    return twin_of(made) if is_plain else made
 
 
 async def _run_all(ctx: Context, nodes: tuple[Node, ...], world: World) -> None:
@@ -247,6 +256,16 @@ def _undoable(node: Node, ledger: Ledger) -> Step[..., Any]:
     return step(_body(node, ledger), name=node.name, compensate=undo)
 
 
+def _saga(node: Node, world: World) -> Step[..., Any]:
+    """A step whose compensation is workflow code of its own: what is inside of it."""
+
+    async def undo(ctx: Context) -> None:
+        await _run_all(ctx, node.body[0], world)
+
+    undo.__qualname__ = f"undo_{node.name}"
+    return step(_body(node, world.ledger), name=node.name, compensate=undo)
+
+
 def _body(node: Node, ledger: Ledger, *, fails: int = 0) -> Any:
     async def act(info: StepContext):
         await asyncio.sleep(1)
@@ -264,7 +283,7 @@ async def _run(ctx: Context, node: Node, world: World) -> None:
     match node.kind:
         case "step":
             await ctx.step(name, _body(node, world.ledger))
-        case "undoable":
+        case "undoable" | "saga":
             await ctx.step(world.steps[name])
         case "failing":
             try:
@@ -312,6 +331,9 @@ async def _nest(ctx: Context, node: Node, world: World) -> None:
             await ctx.join(node.name, {f"b{number}": branch(nodes) for number, nodes in enumerate(node.body)})
         case "race":
             await ctx.race(node.name, {f"b{number}": branch(nodes) for number, nodes in enumerate(node.body)})
+        case "gather" if world.is_plain:
+            for nodes in node.body:
+                await _run_all(ctx, nodes, world)
         case "gather":
             await asyncio.gather(*(_run_all(ctx, nodes, world) for nodes in node.body))
         case "map":

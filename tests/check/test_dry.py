@@ -10,6 +10,7 @@ import pytest
 from stepwell import Context, step, workflow
 from stepwell.check import dry, histories
 from stepwell.check.dry import Divergence, Fits
+from stepwell.model.states import RunStatus
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.check.recordings import begun, record
@@ -202,3 +203,18 @@ async def test_a_recording_from_a_file_is_replayed_as_from_the_store(harness: Ha
 
     assert dry.replay(flow, again) == dry.replay(flow, recording)
     assert dry.replay(paying(ledger, ["charge"]), again) == dry.replay(paying(ledger, ["charge"]), recording)
+
+
+async def test_what_a_cancelled_run_waited_for_before_does_not_matter(harness: Harness, ledger: Ledger):
+    async def undo() -> None:
+        ledger.note("undo")
+
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step("reserve", step(ledger.body("reserve"), compensate=undo))
+        await ctx.receive("go")
+
+    recording = await begun(harness, order)
+    for status, cause in (("paused", "cancelled"), ("compensating", "cancelled"), ("cancelling", None)):
+        undoing = recording._replace(run=recording.run._replace(status=RunStatus(status), cause=cause))
+        assert dry.replay(order, undoing) == Fits(asks=("reserve~undo",))

@@ -17,7 +17,7 @@ from stepwell.replay.definition import Workflow
 from stepwell.replay.rehearsals import Rehearsal, describe_break, perform
 
 # What a file holds inline may have been kept apart by the store that it comes from.
-_CODEC: Final = JsonCodec().limited_to(OFFLOADED_BYTES_MAX)
+FILES_CODEC: Final = JsonCodec().limited_to(OFFLOADED_BYTES_MAX)
 
 
 class Fits(NamedTuple):
@@ -73,7 +73,7 @@ def replay(
     `codec` is needed for what is encrypted. `strands` lets many replays of plain functions share their threads.
     """
     try:
-        rehearsal = perform(workflow, recording.run, recording.history, codec or _CODEC, strands)
+        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, strands)
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
         rehearsal = Rehearsal(describe_break(error))
     if rehearsal.problem is None:

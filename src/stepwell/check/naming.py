@@ -198,11 +198,11 @@ class _Reader:
             case _:
                 self._expressions(ast.iter_child_nodes(node), now)
         if isinstance(node, ast.Call):
-            name = name_of(self._scope, node)
-            if name is not None:
-                if name in now:
-                    self._note(name, node.lineno, now[name])
-                now.setdefault(name, node.lineno)
+            called = name_of(self._scope, node)
+            if called is not None:
+                if called in now:
+                    self._note(called, node.lineno, now[called])
+                now.setdefault(called, node.lineno)
 
     def _note(self, name: str, line: int, first: int | None) -> None:
         scope = self._scope

@@ -190,7 +190,7 @@ class ListSuite(StoreCase):
         created = [await scene.store.views.find(run_id) for run_id in ("r2", "r3")]
         assert ended is not None
         tallies = await scene.store.views.tally_runs()
-        assert [(one.definition, one.status.value, one.count) for one in tallies] == [
+        assert [(one.definition, one.status.value, one.runs) for one in tallies] == [
             (FLOW, "completed", 1),
             ("flow@10", "pending", 1),
             ("flow@3", "pending", 2),

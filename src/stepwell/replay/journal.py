@@ -11,7 +11,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
-from stepwell.model.locations import Location, Names, is_below, subtree
+from stepwell.model.locations import Location, Names, is_below, is_undoing, subtree
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun
 from stepwell.model.signals import Refusal, Reply
@@ -112,9 +112,10 @@ class Journal:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
         self.ahead.intersection_update(self.waits)
-        self.awaited.intersection_update(self.waits)
+        forward, self.awaited = self.awaited & self.waits.keys(), set()
         for scope in scopes:
             first, end = subtree(scope)
+            self.awaited.update(at for at in forward if first <= at < end)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
             self.visited.difference_update(below)
         self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
@@ -276,8 +277,12 @@ class Journal:
         self.pending.is_urgent = True
 
     def undo_stack(self, floor: int) -> list[Entry]:
-        """What can still be undone, last committed first."""
-        stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
+        """What can still be undone, last committed first. What a compensation does is not undone in its turn."""
+        stack = [
+            entry
+            for entry in self.entries.values()
+            if entry.undo is not None and entry.seq > floor and not is_undoing(entry.location)
+        ]
         return sorted(stack, reverse=True)
 
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:

@@ -15,6 +15,7 @@ from stepwell.replay.calls import UndoFailed, read_call
 from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback
 from stepwell.replay.journal import Journal
+from stepwell.replay.packing import unpack
 from stepwell.replay.rollback import left_to_undo
 from stepwell.replay.turn import Turn
 
@@ -31,6 +32,7 @@ class Rehearsal(NamedTuple):
     waits: tuple[str, ...] = ()  # the paths of what it would wait for
     is_ended: bool = False  # the code comes to an end with what is recorded
     unable: tuple[ReplayError, ...] = ()  # what it could not undo, if it had to
+    pins: tuple[tuple[str, int], ...] = ()  # the gates that it has passed, recorded or not, and what it is pinned to
 
 
 def rehearse(
@@ -62,7 +64,7 @@ def perform(
         unable = _find_unable(turn, run.undo_floor if _undoes(run) else 0)
         problem = turn.problem or (unable[0] if unable and _undoes(run) else None)
         waits = tuple(text(wait.location) for wait in turn.waits)
-        return Rehearsal(problem, asks, waits, turn.is_ended, unable)
+        return Rehearsal(problem, asks, waits, turn.is_ended, unable, _pins(turn))
     finally:
         turn.close()
 
@@ -105,6 +107,14 @@ def _find_unable(turn: Turn, floor: int) -> tuple[ReplayError, ...]:
             failure = error.failure
             unable.append(ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix))
     return tuple(unable)
+
+
+def _pins(turn: Turn) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (turn.journal.names.text(entry.location), int(unpack(entry.value)[0][0]))
+        for entry in turn.journal.entries.values()
+        if entry.kind is EntryKind.VERSION
+    )
 
 
 def describe_break(error: Exception) -> ReplayError:

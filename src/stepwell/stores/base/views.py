@@ -75,7 +75,7 @@ class Tally(NamedTuple):
 
     definition: str
     status: RunStatus
-    count: int
+    runs: int
     last_at: Instant  # when the latest of them was created, begun or ended, whichever was last
 
 

@@ -82,7 +82,8 @@ class PostgresViews:
         return await self._read(calls.LIST_DEFINITIONS)
 
     async def tally_runs(self) -> list[Tally]:
-        return sorted(await self._read(calls.TALLY_RUNS))
+        counted = await self._read(calls.TALLY_RUNS)
+        return sorted(counted)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._read(calls.NEXT_WAKE, list(definitions))
