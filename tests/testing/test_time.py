@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ async def test_a_step_with_a_process_of_its_own_runs_in_the_process_of_the_test(
 def test_nothing_is_left_of_a_kit():
     with kit() as made:  # whatever is made once for a process is there after this
         made.run(plain, Order("ann"))
-    before = threading.active_count()
+    before, collects = threading.active_count(), gc.get_threshold()
     for _ in range(20):
         with kit() as made:
             made.crash_at("reserve", when="after_record")
@@ -170,6 +171,7 @@ def test_nothing_is_left_of_a_kit():
             thread.join(timeout=10)
 
     assert threading.active_count() <= before
+    assert gc.get_threshold() == collects
 
 
 async def test_the_past_cannot_be_advanced_to(stepwell: Kit):

@@ -7,6 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from typing import Any, TypeVar
 
 from stepwell.clock import Clock, Instant
@@ -93,6 +94,12 @@ class LaneExecutor:
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         context = None if LANE.get() is self._lane else self._lane.context.copy()
         return self._loop.create_task(work, name=name, context=context)
+
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
+        return self._loop.create_task(work, name=name, context=context)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """The lane holds on to all of its tasks."""
 
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T]

@@ -53,9 +53,9 @@ class NodeEngine(Engine):
             self._worker.doubt()  # it looks at once for what it may run now
 
     @property
-    def definitions(self) -> tuple[str, ...]:
-        """What it runs."""
-        return self._registry.definitions
+    def has_begun(self) -> bool:
+        """Whether its worker serves, or served until it was killed."""
+        return self._worker is not None and self._worker.lease.is_granted
 
 
 class Node:
