@@ -276,7 +276,7 @@ class Execution(Transacting):
                 self._is_over = True
                 self._stop_timer()
                 self.close()
-                self._host.left(self)
+                self._host.left(self, is_parked=isinstance(move, Pause))
             case _:
                 assert_never(move)
 
