@@ -65,7 +65,9 @@ async def test_definitions_that_the_code_does_not_have_are_counted(harness: Harn
     assert await check(worker, flow(ledger, "a")) == Checked(1, (), (("flow@2", 2),))
 
 
-async def test_a_run_that_goes_on_meanwhile_is_read_again(harness: Harness, ledger: Ledger):
+async def test_a_run_that_goes_on_meanwhile_is_read_again(
+    harness: Harness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+):
     worker = await harness.worker(flow(ledger, "a"))
     run = await worker.start(flow(ledger, "a"))
     await harness.drain()
@@ -75,13 +77,8 @@ async def test_a_run_that_goes_on_meanwhile_is_read_again(harness: Harness, ledg
         """What was recorded of a run that has been trimmed and gone on since: half of it."""
         return [history._replace(entries=()) for history in await honest(run_ids)]
 
-    store = worker.wire.behind
-    runs = store.runs
-    try:
-        runs.load = lag
-        checked = await check_store(store, Code(Registry([flow(ledger, "a")])))
-    finally:
-        runs.load = honest
+    monkeypatch.setattr(worker.wire.behind.runs, "load", lag)
+    checked = await check_store(worker.wire.behind, Code(Registry([flow(ledger, "a")])))
 
     assert (checked.fit, checked.broken) == (1, ())
     assert (await harness.status(run)).status == "waiting"
