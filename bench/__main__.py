@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from bench.arenas import Arena, open_arena
 from bench.crowd import w2
+from bench.endless import endless
+from bench.growth import w9
 from bench.latency import enqueue, shared, w3, w4
 from bench.report import Report
 from bench.resuming import resume
@@ -28,7 +30,10 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "W7": w7,
     "W8": w8,
     "resume": resume,
+    "W9": w9,
+    "endless": endless,
 }
+APART = ("W9", "endless")  # they take minutes: only if named
 
 
 def main() -> int:
@@ -45,7 +50,7 @@ def main() -> int:
 
 async def _measure(arena: Arena, size: Size, only: list[str], report: Report) -> None:
     for name, measure in MEASURES.items():
-        if not only or name in only:
+        if name in only or not (only or name in APART):
             await measure(arena, size, report)
 
 

@@ -29,6 +29,10 @@ class Size:
     idle_seconds: float = 10.0
     lengths: tuple[int, ...] = (100, 1_000, 10_000)
     histories: tuple[int, ...] = (1_000, 10_000)
+    ended: int = 1_000_000
+    grown_waiting: int = 100_000
+    asked: int = 100
+    iterations: int = 100_000
 
 
 FULL = Size()
@@ -53,4 +57,8 @@ QUICK = Size(
     idle_seconds=0.5,
     lengths=(5, 20),
     histories=(20,),
+    ended=50,
+    grown_waiting=20,
+    asked=3,
+    iterations=60,
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stepwell import Context, Workflow, step, workflow
+from stepwell import Break, Context, Continue, Workflow, step, workflow
 
 
 @step
@@ -100,6 +100,24 @@ async def waiting(ctx: Context) -> None:
     await ctx.step(note_resumed)
 
 
+@workflow
+async def looking_out(ctx: Context) -> None:
+    """One step, then it waits for a signal, but not for ever."""
+    await ctx.step(tick, 0)
+    await ctx.receive("go", timeout="30d")
+
+
+async def _iterate(ctx: Context, left: int) -> Continue[int] | Break[int]:
+    number = await ctx.step(tick, left)
+    return Continue(left - 1) if left > 1 else Break(number)
+
+
+@workflow
+async def perpetual(ctx: Context, iterations: int) -> int:
+    """A loop of one step each time."""
+    return await ctx.loop("on", _iterate, iterations)
+
+
 @step
 async def note_beginning() -> float:
     """When it began, by the clock that all processes of a machine share."""
@@ -134,4 +152,6 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     parenting,
     began_at,
     sleeping,
+    looking_out,
+    perpetual,
 ]

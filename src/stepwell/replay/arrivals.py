@@ -71,7 +71,7 @@ class Arrivals:
     @property
     def has_deadlines(self) -> bool:
         """Whether there may be one."""
-        return bool(self._deadlines)
+        return bool(self._deadlines) or self.run.max_suspend is not None
 
     @property
     def waits_for_time_only(self) -> bool:

@@ -141,6 +141,11 @@ class Turn(Arrivals):
         return self._root is not None and self._root.done()
 
     @property
+    def is_stepping(self) -> bool:
+        """Whether the code goes on, and waits for nothing but bodies."""
+        return self.problem is None and not self._armed and self._root is not None and not self._root.done()
+
+    @property
     def is_closed(self) -> bool:
         """Whether the code is torn down, which is no outcome of it."""
         return self._is_closed
