@@ -24,7 +24,7 @@ from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
 from tests.cases.virtual_loop import VirtualLoop
-from tests.check.programs import TYPES, Author, Program, build, helper
+from tests.check.programs import TYPES, Author, Program, build, helper_of
 
 UNDOING = ("compensating", "compensation_failed", "cancelling")
 STOPPED = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
@@ -129,7 +129,7 @@ class _Trial:
 
     async def _worker(self, program: Program) -> Node:
         _forget_functions()
-        return await self.harness.worker(self.program_of(program), helper)
+        return await self.harness.worker(self.program_of(program), helper_of(program))
 
     async def _take_away(self, worker: Node) -> None:
         """Stop the worker: in order, or dead."""
@@ -147,7 +147,7 @@ class _Trial:
 
     async def _check(self, run: Handle[Any]) -> tuple[Divergence | None, bool]:
         _forget_functions()
-        code = Code(Registry([self.program_of(self.changed), helper]))
+        code = Code(Registry([self.program_of(self.changed), helper_of(self.changed)]))
         checked: Checked = await self.client.do(check_store(self.client.wire, code))
         assert checked.unserved == ()
         mine: list[Broken] = [one for one in checked.broken if one.run.run_id == run.run_id]

@@ -88,6 +88,7 @@ class Program:
     nodes: tuple[Node, ...]
     input: int = 0
     ends_badly: bool = False  # it raises at its end, and is undone
+    helper: int = 0  # the type of what its children give
 
 
 @dataclass
@@ -122,6 +123,8 @@ class Author:
     def _change(self, what: str, program: Program) -> Program:
         if what == "type" and self.chance.random() < 0.15:
             return replace(program, input=self._type())
+        if what == "type" and self.chance.random() < 0.2:
+            return replace(program, helper=self._type())
         lists = list(_lists(program.nodes))
         at = self.chance.choice(lists)
         nodes = list(_find(program.nodes, at))
@@ -189,10 +192,15 @@ def _put(nodes: tuple[Node, ...], way: Way, new: tuple[Node, ...]) -> tuple[Node
 # --- running them ---
 
 
-@workflow(name="helper")
-async def helper(ctx: Context, number: int) -> int:
-    await ctx.sleep("nap", "2s")
-    return number
+def helper_of(program: Program) -> Workflow[Any, Any]:
+    """The child of a program."""
+
+    async def help(ctx: Context, number: int):
+        await ctx.sleep("nap", "2s")
+        return TYPES[program.helper][1]
+
+    made: Workflow[Any, Any] = workflow(name="helper")(typed(help, program.helper))
+    return made
 
 
 class World(NamedTuple):
@@ -201,6 +209,7 @@ class World(NamedTuple):
     ledger: Ledger
     steps: dict[str, Step[..., Any]]
     is_plain: bool
+    helper: Workflow[Any, Any]
 
 
 def _walk(nodes: tuple[Node, ...]) -> Iterator[Node]:
@@ -224,7 +233,7 @@ def build(program: Program, ledger: Ledger, *, is_plain: bool = False) -> Workfl
 
     # As the functions of a module are: known before any run begins, and whatever the run has passed.
     steps = {node.name: _undoable(node, ledger) for node in _walk(program.nodes) if node.kind in ("undoable", "saga")}
-    world = World(ledger, steps, is_plain)
+    world = World(ledger, steps, is_plain, helper_of(program))
     for node in _walk(program.nodes):
         if node.kind == "saga":
             steps[node.name] = _saga(node, world)
@@ -299,9 +308,9 @@ async def _run(ctx: Context, node: Node, world: World) -> None:
         case "receive":
             await ctx.receive(name)
         case "child":
-            await ctx.child(helper, node.type, name=name)
+            await ctx.child(world.helper, node.type, name=name)
         case "spawn":
-            await ctx.spawn(helper, node.type, name=name)
+            await ctx.spawn(world.helper, node.type, name=name)
         case "version":
             ctx.version(name, 2)
         case "checkpoint":

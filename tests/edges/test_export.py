@@ -51,8 +51,9 @@ def test_a_text_that_the_code_needs_is_named(cli: Cli, tmp_path: Path) -> None:
         "@workflow\nasync def paint(ctx: Context) -> str:\n    return await ctx.step('choose', choose)\n"
     )
     url = f"sqlite:///{tmp_path}/paint.db"
-    with SyncEngine(url, workflows=load_workflows(str(app))) as engine:
-        assert engine.start("paint", key="p").result() == "red"
+    (paint,) = load_workflows(str(app))
+    with SyncEngine(url, workflows=[paint]) as engine:
+        assert engine.start(paint, None, key="p").result() == "red"
 
     refused = cli("export", "p", "--db", url, "--redact", "--app", str(app))
     kept = cli("export", "p", "--db", url, "--redact", "--keep", "choose", "--app", str(app))

@@ -73,7 +73,7 @@ def replay(
     `codec` is needed for what is encrypted. `strands` lets many replays of plain functions share their threads.
     """
     try:
-        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, strands)
+        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, strands, recording.inbox)
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
         rehearsal = Rehearsal(describe_break(error))
     if rehearsal.problem is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
@@ -11,7 +12,10 @@ from stepwell.codec.offload import read_reference
 from stepwell.errors import CorruptRecordError, NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
+from stepwell.model.states import WaitKind
 from stepwell.stores.base.store import Store
+
+_TYPED: Final = frozenset({WaitKind.CHILD, WaitKind.TOPIC})
 
 
 async def export_run(store: Store, run_id: RunId) -> Recording:
@@ -23,11 +27,21 @@ async def export_run(store: Store, run_id: RunId) -> Recording:
 
 
 async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:
-    """What is recorded of many runs, in a constant number of reads. One that goes on meanwhile may be further than its
-    row says, which the replay of it does not mind.
+    """What is recorded of many runs, in few reads. One that goes on meanwhile may be further than its row says, which
+    the replay of it does not mind.
     """
     histories = await store.runs.load([run.run_id for run in runs])
-    return [Recording(run, history) for run, history in zip(runs, histories, strict=True)]
+    found = [Recording(run, history) for run, history in zip(runs, histories, strict=True)]
+    return [await with_inbox(store, one) for one in found]
+
+
+async def with_inbox(store: Store, recording: Recording) -> Recording:
+    """A recording with what has come for the run, if it waits for what may not fit: the result of a child, or an event.
+    A signal that does not fit is set aside, and stops nothing.
+    """
+    if all(wait.kind not in _TYPED for wait in recording.history.waits):
+        return recording
+    return recording._replace(inbox=await store.runs.inbox(recording.run.run_id))
 
 
 def with_blobs(recording: Recording, blobs: Blobs) -> Recording:

@@ -23,7 +23,7 @@ from stepwell.errors import HistoryFileError
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.locations import Location, format_path
-from stepwell.model.runs import History, Parent, Previous, Run
+from stepwell.model.runs import History, Inbox, Parent, Previous, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 
@@ -39,6 +39,7 @@ class Recording(NamedTuple):
     history: History
     is_redacted: bool = False
     written_by: str = ""  # the release of stepwell that wrote the file
+    inbox: Inbox = Inbox()  # what has come for it and is not recorded yet; not in files
 
 
 # --- the file, field by field; the names are the format ---

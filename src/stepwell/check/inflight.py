@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stepwell.check import dry
 from stepwell.check.dry import Divergence
-from stepwell.check.exporting import export_run, export_runs
+from stepwell.check.exporting import export_run, export_runs, with_inbox
 from stepwell.check.histories import Recording
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
@@ -139,7 +139,7 @@ async def _pages(store: Store, since: Instant | None) -> AsyncIterator[list[Run]
 async def _read_again(store: Store, run_id: RunId) -> Recording | None:
     """A run in one consistent read; None if it has ended meanwhile."""
     try:
-        again = await export_run(store, run_id)
+        again = await with_inbox(store, await export_run(store, run_id))
     except NotFoundError:
         return None
     return None if again.run.status in TERMINAL else again

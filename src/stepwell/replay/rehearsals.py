@@ -21,6 +21,7 @@ from stepwell.replay.turn import Turn
 
 # Before every deadline: a rehearsal lets no timer fire.
 _THEN = Instant(0)
+NOTHING_CAME = Inbox()
 _UNDOES = frozenset({RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED})
 
 
@@ -43,9 +44,15 @@ def rehearse(
 
 
 def perform(
-    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, strands: Strands | None = None
+    workflow: Workflow[Any, Any],
+    run: Run,
+    history: History,
+    codec: Codec,
+    strands: Strands | None = None,
+    inbox: Inbox = NOTHING_CAME,
 ) -> Rehearsal:
-    """Replay what is recorded of a run, as the next claim of it would, up to where it asks for something new.
+    """Replay what is recorded of a run, as the next claim of it would, up to where it asks for something new. What has
+    come for it and is not recorded yet is handed to it, too, if it is given.
 
     The turn is the one that a worker drives, and it is the turn that finds code and record apart: so a rehearsal says
     what a worker would say. A run that undoes must find its compensations and their input. Of one that has ended, all
@@ -54,7 +61,7 @@ def perform(
     if run.status in ENDS_FOR_GOOD:
         history = history._replace(entries=tuple(entry._replace(undo=None) for entry in history.entries))
     journal = Journal(run.run_id, history, run.last_seq)
-    turn = _begin(workflow, run, journal, codec, strands)
+    turn = _begin(workflow, run, journal, codec, strands, inbox)
     if turn is None:
         return Rehearsal(None, is_ended=True)
     try:
@@ -74,20 +81,20 @@ def _undoes(run: Run) -> bool:
 
 
 def _begin(
-    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None
+    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None, inbox: Inbox
 ) -> Turn | None:
     if run.status in TERMINAL:
         _leave_out_undoing(journal)
         run = run._replace(status=RunStatus.RUNNING)
     if not _undoes(run):
-        return begin_forward(workflow, run, journal, Inbox(), codec, strands)
+        return begin_forward(workflow, run, journal, inbox, codec, strands)
     if run.status is RunStatus.CANCELLING:
         # The forward code goes no further, and what it waited for does not matter.
         run, journal.waits = run._replace(undo_floor=0), {}
     if not left_to_undo(journal, run.undo_floor):
         return None
     undoing = run._replace(status=RunStatus.COMPENSATING)
-    return begin_rollback(workflow, undoing, journal, Inbox(), codec, _THEN, strands)
+    return begin_rollback(workflow, undoing, journal, inbox, codec, _THEN, strands)
 
 
 def _leave_out_undoing(journal: Journal) -> None:

@@ -108,14 +108,14 @@ class Turn(Arrivals):
                 continue
             if self._is_passing and not self._has_passed():
                 break
-            if self._is_rehearsal or not (self._arrive_next() or self._release_next()):
+            if not (self._come_next() if self._is_rehearsal else self._arrive_next() or self._release_next()):
                 break
         if not self.bodies or root.done() or self.problem is not None or loop.problem is not None:
             self._check()
 
     def rehearse(self, now: Instant) -> None:
-        """Advance no further than what is recorded: nothing arrives, no deadline passes, and no value is made that
-        the code would need only beyond that.
+        """Advance no further than what is recorded, and what has come for it since: no deadline passes, and no value is
+        made that the code would need only beyond that.
         """
         self._is_rehearsal = True
         self.advance(now)
