@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gc
 
-YOUNG_MAX = 100_000  # some 10 MB of objects, before cycles among them are looked for
-_LEFT_MAX = 10_000  # of them, while a worker is idle
+YOUNG_MAX = 50_000  # some 5 MB of objects, before cycles among them are looked for
+_LEFT_MAX = 2_000  # of them, while a worker is idle
 _THEIRS_MAX = 2_000  # Python's own choice, in any version
 
 _before: list[tuple[int, int, int]] = []  # one for each worker that runs
