@@ -42,7 +42,7 @@ def ls(
     """List runs, newest first, or as the filter's sort: says.
 
     A filter has the fields status, workflow, version, key, id, parent, at, error, waiting, tag, attr.NAME, input.NAME,
-    since, until, took and sort; a - in front turns one round, and a plain word is looked for in ids, keys, workflows and
+    since, until, took and sort; a - in front turns one round; a plain word is looked for in ids, keys, workflows and
     errors.
 
     \b
