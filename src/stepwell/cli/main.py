@@ -34,6 +34,10 @@ _MODULES = {
     "move": "move",
     "migrate": "migrate",
     "doctor": "doctor",
+    "check": "check",
+    "versions": "versions",
+    "diff": "diff",
+    "export": "export",
     "explain": "explain",
     "completion": "completion",
 }

@@ -49,7 +49,8 @@
     │   ├── FilterError                 SW407
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
-    │   └── SignatureError              SW431
+    │   ├── SignatureError              SW431
+    │   └── HistoryFileError            SW441
     ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
@@ -101,6 +102,7 @@ from stepwell.errors.base import (
 from stepwell.errors.requests import (
     AlreadyExistsError,
     FilterError,
+    HistoryFileError,
     InvalidInputError,
     InvalidKeyError,
     InvalidMoveError,
@@ -164,6 +166,7 @@ __all__ = [
     "FilterError",
     "ForeignFileError",
     "HistoryDivergedError",
+    "HistoryFileError",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidMoveError",
