@@ -83,6 +83,7 @@ class Order(NamedTuple):
 
 def place_of(run: Run, by: By) -> tuple[int, str]:
     """Where a run stands in an order."""
+    number: int | None
     match by:
         case By.ID:
             number = None

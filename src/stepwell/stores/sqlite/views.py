@@ -61,6 +61,8 @@ class SqliteViews:
         return await self._runner.read(partial(_find_many, targets=targets), is_large=len(targets) > _FEW)
 
     async def find_by_prefix(self, prefix: str, *, limit: int) -> list[RunId]:
+        if not is_storable(prefix):
+            return []
         rows = await self._runner.read(lambda c: rows_of(c, "views.find_by_prefix", prefix=prefix, limit=limit))
         return [run_id for (run_id,) in rows]
 
