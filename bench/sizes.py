@@ -24,7 +24,7 @@ class Size:
     timers: int = 2_000
     timer_seconds: float = 2.0
     waiting: int = 10_000
-    waiting_first: int = 2_000
+    waiting_first: int = 6_000
     waiting_batch: int = 1_000
     idle_seconds: float = 10.0
     lengths: tuple[int, ...] = (100, 1_000, 10_000)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 
 YOUNG_MAX = 100_000  # some 10 MB of objects, before cycles among them are looked for
+_LEFT_MAX = 10_000  # of them, while a worker is idle
 _THEIRS_MAX = 2_000  # Python's own choice, in any version
 
 _before: list[tuple[int, int, int]] = []  # one for each worker that runs
@@ -21,6 +22,12 @@ def relax() -> None:
     _before.append(found)
     if 0 < found[0] <= _THEIRS_MAX:
         gc.set_threshold(YOUNG_MAX, *found[1:])
+
+
+def tidy() -> None:
+    """A worker has nothing to do: what many runs left behind need not wait for more."""
+    if gc.get_threshold()[0] == YOUNG_MAX and gc.get_count()[0] > _LEFT_MAX:
+        gc.collect(0)
 
 
 def restore() -> None:

@@ -251,6 +251,8 @@ class Worker:
                 # The store did not answer: no hint is a reason to ask it again at once.
                 await asyncio.sleep(PAUSE)
             elif pause > 0:
+                if not self._executions:
+                    garbage.tidy()
                 await self._sleep(pause)
 
     async def _claim_once(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,21 @@ def test_what_somebody_has_chosen_is_left_alone(chosen: tuple[int, int, int]) ->
     assert gc.get_threshold() == chosen
     garbage.restore()
     assert gc.get_threshold() == chosen
+
+
+def test_a_worker_without_work_leaves_little_behind() -> None:
+    garbage.relax()
+    gc.collect()
+    gone = [weakref.ref(made) for made in [_Cycle() for _ in range(20_000)]]
+    assert gone[0]() is not None
+    garbage.tidy()
+    assert not any(made() for made in gone)
+    garbage.restore()
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.own = self
 
 
 def test_what_somebody_chooses_meanwhile_stays() -> None:
