@@ -46,6 +46,7 @@
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
+    │   ├── FilterError                 SW407
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
@@ -100,6 +101,7 @@ from stepwell.errors.base import (
 )
 from stepwell.errors.requests import (
     AlreadyExistsError,
+    FilterError,
     HistoryFileError,
     InvalidInputError,
     InvalidKeyError,
@@ -161,6 +163,7 @@ __all__ = [
     "DuplicateNameError",
     "Failure",
     "Fatal",
+    "FilterError",
     "ForeignFileError",
     "HistoryDivergedError",
     "HistoryFileError",
