@@ -46,9 +46,14 @@
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
+    │   ├── KeyReusedError              SW407
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
-    │   └── SignatureError              SW431
+    │   ├── SignatureError              SW431
+    │   ├── NotAuthenticatedError       SW800
+    │   ├── NotAllowedError             SW801
+    │   ├── UntrustedOriginError        SW802
+    │   └── TooManyRequestsError        SW803
     ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
@@ -69,6 +74,13 @@ Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `Retr
 
 from __future__ import annotations
 
+from stepwell.errors.access import (
+    KeyReusedError,
+    NotAllowedError,
+    NotAuthenticatedError,
+    TooManyRequestsError,
+    UntrustedOriginError,
+)
 from stepwell.errors.authoring import (
     DefinitionError,
     DuplicateLocationError,
@@ -167,8 +179,11 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "JoinError",
+    "KeyReusedError",
     "LeaseLostError",
     "NonDeterministicError",
+    "NotAllowedError",
+    "NotAuthenticatedError",
     "NotFoundError",
     "OutcomeUnknown",
     "OutsideStepError",
@@ -203,6 +218,7 @@ __all__ = [
     "StoreUnavailableError",
     "StreamClosedError",
     "StuckError",
+    "TooManyRequestsError",
     "TopicFullError",
     "TransactionError",
     "TransactionsUnsupportedError",
@@ -213,6 +229,7 @@ __all__ = [
     "UnknownWorkflowError",
     "UnserialisableError",
     "UnsupportedTypeError",
+    "UntrustedOriginError",
     "WaitTimeout",
     "WaitedTooLong",
 ]
