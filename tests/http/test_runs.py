@@ -49,7 +49,7 @@ async def test_a_start_with_a_key_happens_once(any_desk: Desk) -> None:
 
     assert len({answer.json()["run"]["run_id"] for answer in answers}) == 1
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
-    assert (other.status_code, other.json()["code"]) == (409, "SW407")
+    assert (other.status_code, other.json()["code"]) == (409, "SW408")
     assert len((await any_desk.get("/runs")).json()["runs"]) == 1
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from stepwell.clock import to_datetime
+from stepwell.engine.live import LiveReads
 from stepwell.engine.views import plain
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.replay.definition import Registry, Workflow
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +57,10 @@ class KeptEventView:
     kept_until: datetime
 
 
-class Overviews:
+class Overviews(LiveReads):
     """The reads of an engine that are not about what one run has recorded."""
 
-    _store: Store
     _registry: Registry
-
-    # --- what the rest of the engine lends ---
-
-    if TYPE_CHECKING:
-
-        async def _get(self, target: str) -> Run: ...
-        async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
-
-    # --- reading ---
 
     @property
     def workflows(self) -> tuple[Workflow[Any, Any], ...]:

@@ -46,7 +46,8 @@
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
-    │   ├── KeyReusedError              SW407
+    │   ├── FilterError                 SW407
+    │   ├── KeyReusedError              SW408
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
@@ -111,6 +112,7 @@ from stepwell.errors.base import (
 )
 from stepwell.errors.requests import (
     AlreadyExistsError,
+    FilterError,
     InvalidInputError,
     InvalidKeyError,
     InvalidMoveError,
@@ -171,6 +173,7 @@ __all__ = [
     "DuplicateNameError",
     "Failure",
     "Fatal",
+    "FilterError",
     "ForeignFileError",
     "HistoryDivergedError",
     "InvalidInputError",

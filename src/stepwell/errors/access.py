@@ -32,4 +32,4 @@ class TooManyRequestsError(RequestError):
 class KeyReusedError(RequestError):
     """An idempotency key was used before, for another request."""
 
-    code = "SW407"
+    code = "SW408"

@@ -40,10 +40,7 @@ from stepwell.http.bodies import (
 from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
 from stepwell.http.operations import Call, Operation, Reply
 from stepwell.http.roles import Permission
-from stepwell.http.starting import KeyText
-from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.stores.base.views import RunFilter
 
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -51,12 +48,9 @@ _CURSOR = "runs:"
 
 
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which runs."""
+    """Which runs: a line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
 
-    status: RunStatus | None = None
-    workflow: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    key: KeyText | None = None
-    parent: KeyText | None = None
+    q: Annotated[str, Meta(max_length=1_024)] = ""
     limit: Limit = 50
     cursor: Cursor | None = None
 
@@ -109,17 +103,11 @@ def read_cursor(cursor: str) -> str:
 
 
 async def list_runs(call: Call) -> Reply:
-    """Runs, newest first."""
+    """Runs, newest first, or as the filter says."""
     query: RunsQuery = call.query
     engine = call.services.engine
-    where = RunFilter(
-        statuses=() if query.status is None else (query.status,),
-        workflow=query.workflow,
-        key=query.key,
-        parent=None if query.parent is None else RunId(query.parent),
-    )
     before = None if query.cursor is None else read_cursor(query.cursor)
-    found = await engine.list_runs(where, limit=query.limit + 1, before=before)
+    found = await engine.list_runs(query.q, limit=query.limit + 1, before=before)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
     return Reply(RunPage([run_body(call, run) for run in page], following))
