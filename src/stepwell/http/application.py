@@ -13,7 +13,7 @@ from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.engine.facade import Facade
-from stepwell.errors import CorruptRecordError, InvalidOptionError, NotFoundError, RequestError, StepwellError
+from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError
 from stepwell.http import following, hooks, operating, runs, starting, steering
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
 from stepwell.http.encoding import encode
@@ -23,7 +23,7 @@ from stepwell.http.limits import Limits
 from stepwell.http.openapi import describe as describe_api
 from stepwell.http.operations import Call, Operation, Reply, check_operations
 from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
-from stepwell.http.problems import Refused, describe
+from stepwell.http.problems import Refused, describe, readable
 from stepwell.http.reading import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
 from stepwell.http.services import Services
@@ -245,14 +245,11 @@ def _respond(operation: Operation, reply: Reply | Response) -> Response:
 
 
 def _problem(error: Exception, request_id: str) -> Response:
-    import msgspec
-
-    if isinstance(error, msgspec.MsgspecError):
-        error = CorruptRecordError("what is stored cannot be read")
+    error = readable(error)
     problem, headers = describe(error, request_id)
     if problem.status >= 500:
         cause = error if not isinstance(error, StepwellError) else None
-        LOG.error("request %s: %s %s", request_id, problem.code, error, exc_info=cause)
+        LOG.error("request %s: %s %.500s", request_id, problem.code, error, exc_info=cause)
     return Response(encode(problem), problem.status, headers, PROBLEM_MEDIA)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -21,8 +22,11 @@ from stepwell.http.bodies import entry_body, run_body
 from stepwell.http.encoding import encode
 from stepwell.http.limits import STREAM_MAX_SECONDS
 from stepwell.http.operations import Call, Operation
+from stepwell.http.problems import describe, readable
 from stepwell.http.roles import Permission
 from stepwell.model.runs import Run
+
+LOG = logging.getLogger("stepwell.http")
 
 MEDIA: Final = "text/event-stream"
 _BEAT_SECONDS: Final = 15
@@ -33,6 +37,14 @@ class FollowQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """After how many seconds the stream is closed at the latest."""
 
     seconds: Annotated[float, Meta(ge=0, le=STREAM_MAX_SECONDS)] = STREAM_MAX_SECONDS
+
+
+class ChangeEvent(msgspec.Struct):
+    """One event: `entry` with a line of history, `run` with the run, or `problem`, the last; `data` is its JSON."""
+
+    event: Literal["entry", "run", "problem"]
+    id: str
+    data: str
 
 
 class Mark(NamedTuple):
@@ -94,6 +106,9 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
                 # A receiver that is gone is noticed by writing to it.
                 yield b": still here\n\n"
                 beat_at = loop.time() + _BEAT_SECONDS
+    except Exception as error:  # noqa: BLE001  the answer has begun: what went wrong is told as its last event
+        LOG.error("request %s broke off: %.500s", call.request_id, error)
+        yield _event("problem", mark, describe(readable(error), call.request_id)[0])
     finally:
         call.services.followers -= 1
         await watching.aclose()
@@ -127,7 +142,7 @@ OPERATIONS = (
         permission=Permission.READ,
         handler=follow,
         summary="What happens to a run, as server-sent events; Last-Event-ID goes on behind an event",
-        answers={200: str, 204: None},
+        answers={200: ChangeEvent, 204: None},
         query=FollowQuery,
         media=MEDIA,
     ),

@@ -61,6 +61,15 @@ _STATUSES: tuple[tuple[type[errors.StepwellError], int], ...] = (
 _HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}, 503: {"retry-after": "1"}}
 
 
+def readable(error: Exception) -> Exception:
+    """What a reader of stored bytes raised, as an error of ours."""
+    return errors.CorruptRecordError("what is stored cannot be read") if isinstance(error, _UNREADABLE) else error
+
+
+# Of bytes in the store: they are not JSON, not text, or not what the model says.
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError)
+
+
 def describe(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
     """The answer to an error, and the headers that go with it."""
     status, headers, known = _known(error)

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from stepwell.engine.filters import parse_filter
 from stepwell.engine.views import EntryView, WaitView, entry_views, progress_views, run_view, wait_views
 from stepwell.errors import (
+    NotAllowedError,
     NotFoundError,
     RequestError,
     ResultTimeout,
@@ -41,6 +43,7 @@ from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
 from stepwell.http.operations import Call, Operation, Reply
 from stepwell.http.roles import Permission
 from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.stores.base.filters import Field
 
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -106,8 +109,16 @@ async def list_runs(call: Call) -> Reply:
     """Runs, newest first, or as the filter says."""
     query: RunsQuery = call.query
     engine = call.services.engine
+    where = parse_filter(query.q, engine.now())
+    if not call.caller.sees_payloads and any(one.field is Field.INPUT for one in where.conditions):
+        raise NotAllowedError(
+            "this filter looks into payloads",
+            where="q",
+            why=f"{call.caller.name} may not see them, and could find them out by asking often enough",
+            fix="leave `input.` out, or ask with a token that sees payloads",
+        )
     before = None if query.cursor is None else read_cursor(query.cursor)
-    found = await engine.list_runs(query.q, limit=query.limit + 1, before=before)
+    found = await engine.list_runs(where, limit=query.limit + 1, before=before)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
     return Reply(RunPage([run_body(call, run) for run in page], following))
