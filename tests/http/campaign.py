@@ -81,7 +81,7 @@ class Campaign:
 
     def _start(self, workflow: str, key: str) -> str:
         given_input = None if workflow in ("approval", "payment") else ORDER
-        body = {"workflow": workflow, "input": given_input, "key": key}
+        body: Any = {"workflow": workflow, "input": given_input, "key": key}
         answer = self.session.post(f"{self.url}/runs", json=body, headers=self.token, timeout=20)
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])

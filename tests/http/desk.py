@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from stepwell import Context, Engine, Fatal, Signal, workflow
+from stepwell import Context, Engine, Fatal, Signal, Workflow, workflow
 from stepwell.http import Application, Hook, Limits, Role, Token, Tokens, app, make_token
 
 HOST = "http://localhost"
@@ -59,7 +59,7 @@ async def confused(ctx: Context, order: Order) -> str:
     return await ctx.step("reserve", reserve, order)
 
 
-WORKFLOWS = [checkout, approval, payment, declined, confused]
+WORKFLOWS: list[Workflow[Any, Any]] = [checkout, approval, payment, declined, confused]
 
 HOOKS = [
     Hook(name="shop", secret=("an older secret of the two", SECRET), topic="orders"),

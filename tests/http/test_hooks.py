@@ -122,4 +122,4 @@ async def test_the_signature_is_checked_before_the_body_is_parsed(desk: Desk) ->
 @pytest.mark.parametrize("how", [{}, {"topic": "a", "signal": "b", "run": "c"}, {"signal": "b"}, {"run": "c"}])
 def test_a_hook_says_what_becomes_of_its_messages(how: dict[str, str]) -> None:
     with pytest.raises(InvalidOptionError):
-        Hook(name="x", secret=SECRET, **how)  # type: ignore[arg-type]
+        Hook(name="x", secret=SECRET, **how)

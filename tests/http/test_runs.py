@@ -223,6 +223,6 @@ async def test_a_follower_is_told_everything_and_goes_on_behind_any_event(any_de
 async def test_what_is_no_event_id_is_refused(desk: Desk, mark: str) -> None:
     run_id = await desk.start("approval")
 
-    answer = await desk.get(f"/runs/{run_id}/changes", headers={b"last-event-id": mark.encode()})  # type: ignore[dict-item]
+    answer = await desk.get(f"/runs/{run_id}/changes", headers={b"last-event-id": mark.encode()})
 
     assert answer.status_code == 400
