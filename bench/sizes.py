@@ -29,6 +29,8 @@ class Size:
     idle_seconds: float = 10.0
     lengths: tuple[int, ...] = (100, 1_000, 10_000)
     histories: tuple[int, ...] = (1_000, 10_000)
+    killed: int = 500
+    killed_steps: int = 20
     ended: int = 1_000_000
     grown_waiting: int = 100_000
     asked: int = 100
@@ -57,6 +59,8 @@ QUICK = Size(
     idle_seconds=0.5,
     lengths=(5, 20),
     histories=(20,),
+    killed=4,
+    killed_steps=5,
     ended=50,
     grown_waiting=20,
     asked=3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from stepwell import Break, Context, Continue, Workflow, step, workflow
@@ -119,6 +120,24 @@ async def perpetual(ctx: Context, iterations: int) -> int:
 
 
 @step
+async def leave_mark(marks: str) -> None:
+    """One byte more in a file: what was executed, whatever becomes of the process."""
+    with Path(marks).open("ab", buffering=0) as file:  # noqa: ASYNC230  it is the effect that is counted
+        file.write(b".")
+
+
+marked_again = leave_mark.options(repeat=True)
+
+
+@workflow
+async def noted(ctx: Context, what: tuple[str, int]) -> None:
+    """Steps that leave marks."""
+    marks, steps = what
+    for _ in range(steps):
+        await ctx.step(marked_again, marks)
+
+
+@step
 async def note_beginning() -> float:
     """When it began, by the clock that all processes of a machine share."""
     return time.perf_counter()
@@ -154,4 +173,5 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     sleeping,
     looking_out,
     perpetual,
+    noted,
 ]

@@ -51,6 +51,7 @@
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
+    │   ├── HistoryFileError            SW441
     │   ├── NotAuthenticatedError       SW800
     │   ├── NotAllowedError             SW801
     │   ├── UntrustedOriginError        SW802
@@ -113,6 +114,7 @@ from stepwell.errors.base import (
 from stepwell.errors.requests import (
     AlreadyExistsError,
     FilterError,
+    HistoryFileError,
     InvalidInputError,
     InvalidKeyError,
     InvalidMoveError,
@@ -176,6 +178,7 @@ __all__ = [
     "FilterError",
     "ForeignFileError",
     "HistoryDivergedError",
+    "HistoryFileError",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidMoveError",

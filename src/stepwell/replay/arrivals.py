@@ -120,6 +120,12 @@ class Arrivals:
             or (bool(self._deadlines) and self._deadline_next())
         )
 
+    def _come_next(self) -> bool:
+        """As `_arrive_next`, but that no deadline passes."""
+        return (bool(self._outcomes) and self._child_next()) or (
+            bool(self._signals or self._events) and self._message_next()
+        )
+
     def _message_next(self) -> bool:
         """Hand over the signal or event that came first, of those that somebody waits for."""
         found = self._find_signal() if self._signals else None

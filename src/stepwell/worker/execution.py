@@ -187,8 +187,8 @@ class Execution(Transacting):
         if self._running:
             return None
         if self._is_leaving:
-            self._held.clear()
-            return Release()
+            self._held = [held for held in self._held if held[1].is_announced]
+            return None if self._held else Release()
         if self._held or not turn.is_idle:
             return None
         deadline = turn.next_deadline
@@ -276,7 +276,7 @@ class Execution(Transacting):
                 self._is_over = True
                 self._stop_timer()
                 self.close()
-                self._host.left(self)
+                self._host.left(self, is_parked=isinstance(move, Pause))
             case _:
                 assert_never(move)
 
@@ -285,7 +285,7 @@ class Execution(Transacting):
     def _start_bodies(self) -> None:
         """Start what is held back, if everything before it is durable and the lease is live."""
         host = self._host
-        if not self._held or self._is_leaving:
+        if not self._held:
             return
         if len(self._held) == 1 and self._held[0][0] > self._acknowledged:
             return  # the most frequent case: its own commit is on its way
@@ -293,7 +293,7 @@ class Execution(Transacting):
             return
         held, self._held = self._held, []
         for barrier, body in held:
-            if body.is_unwanted:
+            if body.is_unwanted or (self._is_leaving and not body.is_announced):
                 continue
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))

@@ -25,6 +25,8 @@ def relax() -> None:
 
 def restore() -> None:
     """A worker has ended; with the last one all is as it was before the first."""
+    if not _before:
+        return
     first = _before[0]
     _before.pop()
     if not _before and gc.get_threshold()[0] == YOUNG_MAX:

@@ -29,6 +29,7 @@ from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.parking import Parking
 from stepwell.worker.relay import Relay
+from stepwell.worker.reviver import Reviver
 
 T = TypeVar("T")
 
@@ -77,6 +78,7 @@ class Worker:
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
         self._relays = [Relay(self, store, sink) for sink in self.routes]
+        self._reviver = Reviver(self, store, registry)
 
     # --- lifecycle ---
 
@@ -90,6 +92,7 @@ class Worker:
             spawn(self._claim_loop(), name="stepwell-claimer"),
             spawn(self._renew_loop(), name="stepwell-lease"),
             spawn(self._sweep_loop(), name="stepwell-sweeper"),
+            spawn(self._reviver.serve(), name="stepwell-reviver"),
         ]
         for relay in self._relays:
             relay.start()
@@ -216,8 +219,10 @@ class Worker:
         if is_awake:
             self._wake.set()
 
-    def left(self, execution: Execution) -> None:
-        """An execution is over."""
+    def left(self, execution: Execution, *, is_parked: bool = False) -> None:
+        """An execution is over; if the run is parked for other code, it is not this worker that lets it go on."""
+        if is_parked:
+            self._reviver.note_parked(execution.run.run_id)
         self._forget(execution)
 
     def _forget(self, execution: Execution) -> None:

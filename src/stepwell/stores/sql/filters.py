@@ -50,7 +50,8 @@ _TEXTS = {
     ),
     Field.WAITING: (
         "exists (select 1 from stepwell_waits as wait where wait.run = stepwell_run_rows.id and "
-        "(wait.kind || ':' {test} or exists (select 1 from json_each(wait.names) as name where wait.kind || ':' || name.value {test})))"
+        "(wait.kind || ':' {test} or exists (select 1 from json_each(wait.names) as name "
+        "where wait.kind || ':' || name.value {test})))"
     ),
     Field.ERROR: f"{_ERROR} {{test}}",
     Field.WORD: (
