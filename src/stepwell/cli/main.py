@@ -15,6 +15,8 @@ from stepwell.cli.settings import Group, Settings
 _MODULES = {
     "demo": "demo",
     "worker": "worker",
+    "serve": "serve",
+    "token": "serve",
     "start": "start",
     "ls": "ls",
     "show": "show",

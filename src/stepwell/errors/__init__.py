@@ -47,10 +47,15 @@
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
     │   ├── FilterError                 SW407
+    │   ├── KeyReusedError              SW408
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
-    │   └── HistoryFileError            SW441
+    │   ├── HistoryFileError            SW441
+    │   ├── NotAuthenticatedError       SW800
+    │   ├── NotAllowedError             SW801
+    │   ├── UntrustedOriginError        SW802
+    │   └── TooManyRequestsError        SW803
     ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
@@ -71,6 +76,13 @@ Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `Retr
 
 from __future__ import annotations
 
+from stepwell.errors.access import (
+    KeyReusedError,
+    NotAllowedError,
+    NotAuthenticatedError,
+    TooManyRequestsError,
+    UntrustedOriginError,
+)
 from stepwell.errors.authoring import (
     DefinitionError,
     DuplicateLocationError,
@@ -173,8 +185,11 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "JoinError",
+    "KeyReusedError",
     "LeaseLostError",
     "NonDeterministicError",
+    "NotAllowedError",
+    "NotAuthenticatedError",
     "NotFoundError",
     "OutcomeUnknown",
     "OutsideStepError",
@@ -209,6 +224,7 @@ __all__ = [
     "StoreUnavailableError",
     "StreamClosedError",
     "StuckError",
+    "TooManyRequestsError",
     "TopicFullError",
     "TransactionError",
     "TransactionsUnsupportedError",
@@ -219,6 +235,7 @@ __all__ = [
     "UnknownWorkflowError",
     "UnserialisableError",
     "UnsupportedTypeError",
+    "UntrustedOriginError",
     "WaitTimeout",
     "WaitedTooLong",
 ]
