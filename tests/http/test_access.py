@@ -241,6 +241,7 @@ async def test_without_tokens_only_programs_on_this_machine_are_let_in(
         f"Bearer {TEXTS[Role.ADMIN].rpartition('_')[0]}_{'A' * 43}",
         "Bearer " + "x" * 10_000,
     ],
+    ids=range(11),  # tokens are new in each process, and names of tests are not
 )
 async def test_anything_but_a_token_is_nobody(desk: Desk, given: str) -> None:
     answer = await desk.ask("GET", "/runs", role=None, headers={"authorization": given})
