@@ -21,9 +21,8 @@ from stepwell.errors import RequestError, TooManyRequestsError
 from stepwell.http.bodies import entry_body, run_body
 from stepwell.http.encoding import encode
 from stepwell.http.limits import STREAM_MAX_SECONDS
-from stepwell.http.operations import Call, Operation
+from stepwell.http.operations import Call, look
 from stepwell.http.problems import describe, readable
-from stepwell.http.roles import Permission
 from stepwell.model.runs import Run
 
 LOG = logging.getLogger("stepwell.http")
@@ -135,14 +134,12 @@ def _event(name: str, mark: Mark, body: Any) -> bytes:
 
 
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/runs/{run}/changes",
-        name="follow_run",
-        permission=Permission.READ,
-        handler=follow,
-        summary="What happens to a run, as server-sent events; Last-Event-ID goes on behind an event",
-        answers={200: ChangeEvent, 204: None},
+    look(
+        "/runs/{run}/changes",
+        "follow_run",
+        follow,
+        "What happens to a run, as server-sent events; Last-Event-ID goes on behind an event",
+        {200: ChangeEvent, 204: None},
         query=FollowQuery,
         media=MEDIA,
     ),

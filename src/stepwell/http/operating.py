@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from stepwell.clock import to_datetime
 from stepwell.http.ledger import LAST
-from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.operations import Call, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
 
@@ -131,25 +131,19 @@ async def metrics(call: Call) -> Response:
     return Response("\n".join(lines), media_type=METRICS_MEDIA)
 
 
-def _get(path: str, permission: Permission, handler: Any, summary: str, answer: Any, **more: Any) -> Operation:
-    name = more.pop("name", handler.__name__)
-    return Operation(
-        method="GET",
-        path=path,
-        name=name,
-        permission=permission,
-        handler=handler,
-        summary=summary,
-        answers={200: answer},
-        **more,
-    )
-
-
 OPERATIONS = (
-    _get("/healthz", Permission.PUBLIC, healthz, "The process answers", HealthBody),
-    _get("/readyz", Permission.PUBLIC, readyz, "The store answers", HealthBody),
-    _get("/workers", Permission.READ, list_workers, "Registered workers", WorkerList),
-    _get("/audit", Permission.AUDIT, list_audit, "Who did what through this API", AuditPage, query=AuditQuery),
-    _get("/openapi.json", Permission.READ, describe, "This API, as OpenAPI 3.1", dict[str, Any]),
-    _get("/metrics", Permission.READ, metrics, "Figures for Prometheus", str, media="text/plain"),
+    look("/healthz", "healthz", healthz, "The process answers", {200: HealthBody}, Permission.PUBLIC),
+    look("/readyz", "readyz", readyz, "The store answers", {200: HealthBody}, Permission.PUBLIC),
+    look("/workers", "list_workers", list_workers, "Registered workers", {200: WorkerList}),
+    look(
+        "/audit",
+        "list_audit",
+        list_audit,
+        "Who did what through this API",
+        {200: AuditPage},
+        Permission.AUDIT,
+        query=AuditQuery,
+    ),
+    look("/openapi.json", "describe", describe, "This API, as OpenAPI 3.1", {200: dict[str, Any]}),
+    look("/metrics", "metrics", metrics, "Figures for Prometheus", {200: str}, media="text/plain"),
 )

@@ -77,6 +77,28 @@ class Operation:
         return self.method != "GET"
 
 
+def look(
+    path: str,
+    name: str,
+    handler: Handler,
+    summary: str,
+    answers: Mapping[int, Any],
+    permission: Permission = Permission.READ,
+    **more: Any,
+) -> Operation:
+    """An operation that changes nothing."""
+    return Operation(
+        method="GET",
+        path=path,
+        name=name,
+        permission=permission,
+        handler=handler,
+        summary=summary,
+        answers=answers,
+        **more,
+    )
+
+
 def check_operations(operations: Iterable[Operation]) -> None:
     """Raise `InvalidOptionError` for an operation that nobody decided about, or that would be open to everybody."""
     seen: set[tuple[str, str]] = set()

@@ -40,8 +40,7 @@ from stepwell.http.bodies import (
     why_body,
 )
 from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
-from stepwell.http.operations import Call, Operation, Reply
-from stepwell.http.roles import Permission
+from stepwell.http.operations import Call, Reply, look
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.filters import Field
 
@@ -210,23 +209,10 @@ async def list_acts(call: Call) -> Reply:
     return Reply(ActList(found[0].run_id if found else target, acts))
 
 
-def _look(path: str, name: str, handler: Any, summary: str, answers: dict[int, Any], **more: Any) -> Operation:
-    return Operation(
-        method="GET",
-        path=path,
-        name=name,
-        permission=Permission.READ,
-        handler=handler,
-        summary=summary,
-        answers=answers,
-        **more,
-    )
-
-
 OPERATIONS = (
-    _look("/runs", "list_runs", list_runs, "Runs, newest first", {200: RunPage}, query=RunsQuery),
-    _look("/runs/{run}", "show_run", show_run, "One run, with its waits and children", {200: ShownRun}),
-    _look(
+    look("/runs", "list_runs", list_runs, "Runs, newest first", {200: RunPage}, query=RunsQuery),
+    look("/runs/{run}", "show_run", show_run, "One run, with its waits and children", {200: ShownRun}),
+    look(
         "/runs/{run}/history",
         "show_history",
         show_history,
@@ -234,9 +220,9 @@ OPERATIONS = (
         {200: HistoryPage},
         query=HistoryQuery,
     ),
-    _look("/runs/{run}/tree", "show_tree", show_tree, "A run as a tree of its places", {200: TreeBody}),
-    _look("/runs/{run}/why", "explain_run", why, "Why a run is where it is", {200: WhyBody}),
-    _look(
+    look("/runs/{run}/tree", "show_tree", show_tree, "A run as a tree of its places", {200: TreeBody}),
+    look("/runs/{run}/why", "explain_run", why, "Why a run is where it is", {200: WhyBody}),
+    look(
         "/runs/{run}/result",
         "await_result",
         result,
@@ -244,5 +230,5 @@ OPERATIONS = (
         {200: ResultBody, 202: ResultBody},
         query=ResultQuery,
     ),
-    _look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
+    look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
 )

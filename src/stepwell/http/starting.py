@@ -15,7 +15,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.starts import StartManyOptions
 from stepwell.errors import AlreadyExistsError, NotFoundError, StepwellError, UnknownWorkflowError
 from stepwell.http.bodies import RunBody, run_body
-from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.operations import Call, Operation, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.ids import RunId, SystemIds
 from stepwell.nearest import nearest
@@ -223,22 +223,12 @@ OPERATIONS = (
         body=StartBody,
         takes_key=True,
     ),
-    Operation(
-        method="GET",
-        path="/workflows",
-        name="list_workflows",
-        permission=Permission.READ,
-        handler=list_workflows,
-        summary="Every workflow, with its schemas",
-        answers={200: WorkflowList},
-    ),
-    Operation(
-        method="GET",
-        path="/workflows/{workflow}",
-        name="show_workflow",
-        permission=Permission.READ,
-        handler=show_workflow,
-        summary="One workflow, newest version first",
-        answers={200: WorkflowList},
+    look("/workflows", "list_workflows", list_workflows, "Every workflow, with its schemas", {200: WorkflowList}),
+    look(
+        "/workflows/{workflow}",
+        "show_workflow",
+        show_workflow,
+        "One workflow, newest version first",
+        {200: WorkflowList},
     ),
 )

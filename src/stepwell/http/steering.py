@@ -13,7 +13,7 @@ from msgspec import Meta
 from stepwell.engine.facade import Facade
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.http.bodies import SignalPage, signal_body
-from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.operations import Call, Operation, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
 from stepwell.http.starting import DurationText, KeyText, Text, reserve
@@ -245,19 +245,6 @@ def _steer(path: str, name: str, handler: Any, summary: str, body: type[msgspec.
     )
 
 
-def _list(path: str, name: str, handler: Any, summary: str, answer: Any, query: type[msgspec.Struct]) -> Operation:
-    return Operation(
-        method="GET",
-        path=path,
-        name=name,
-        permission=Permission.READ,
-        handler=handler,
-        summary=summary,
-        answers={200: answer},
-        query=query,
-    )
-
-
 OPERATIONS = (
     _steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", CancelBody),
     _steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on"),
@@ -285,7 +272,21 @@ OPERATIONS = (
         body=EventIn,
         takes_key=True,
     ),
-    _list("/events", "list_kept_events", list_kept, "Events that topics keep", KeptEventPage, KeptQuery),
-    _list("/signals/held", "list_held", list_held, "Signals held for a key without a run", SignalPage, HeldQuery),
-    _list("/signals/unread", "list_unread", list_unread, "Signals that runs left unread", SignalPage, UnreadQuery),
+    look("/events", "list_kept_events", list_kept, "Events that topics keep", {200: KeptEventPage}, query=KeptQuery),
+    look(
+        "/signals/held",
+        "list_held",
+        list_held,
+        "Signals held for a key without a run",
+        {200: SignalPage},
+        query=HeldQuery,
+    ),
+    look(
+        "/signals/unread",
+        "list_unread",
+        list_unread,
+        "Signals that runs left unread",
+        {200: SignalPage},
+        query=UnreadQuery,
+    ),
 )
