@@ -29,7 +29,7 @@ from stepwell.conformance.scene import (
 )
 from stepwell.environment import system_environment
 from stepwell.ids import EventId, Incarnation, RunId
-from stepwell.model.commits import Park
+from stepwell.model.commits import Park, Verdict
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Emit
 from stepwell.model.states import RunStatus
@@ -46,6 +46,10 @@ from stepwell.stores.sql.statements import load_statements
 from tests.servers.postgres import PostgresServer
 
 CROWD = load_statements(Path(__file__).parent)
+ROWS_READ = """
+    select coalesce(sum(idx_tup_fetch), 0)::bigint from pg_stat_user_tables
+    where schemaname = 'stepwell' and relname = 'runs'
+"""
 HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_status")
 # The few rows of these are read whole, and that is cheapest.
 SMALL = ("blobs", "definitions", "meta", "seals", "workers")
@@ -304,3 +308,31 @@ async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url
             "select relname, reltuples::bigint from pg_class where relname = any (%s)", [[*HOT, "runs_pkey"]]
         )
         assert dict(rows.fetchall()) == {"runs_pkey": 300, **dict.fromkeys(HOT, 0)}
+
+
+def rows_read(caller: InlineCaller) -> int:
+    """How many rows of runs have been read by an index."""
+    connection = caller._use().connection
+    assert isinstance(connection, psycopg.Connection)
+    connection.execute("select pg_stat_force_next_flush()")
+    [(rows,)] = connection.execute(ROWS_READ).fetchall()
+    return int(rows)
+
+
+async def test_in_a_database_without_statistics_a_worker_finds_each_run_by_itself(url: str) -> None:
+    """And not among all that it owns: a new database is not analysed, and keeps the plans that it began with."""
+    caller = InlineCaller(parse_address(url))
+    store = await opened(url, caller)
+    scene = Scene(store, ManualClock(), WORKER)
+    await scene.register()
+    for first, count in ((0, 2), (2, 200)):
+        await store.runs.create([new_run(f"run-{first + n}") for n in range(count)])
+        turns = await scene.claim(limit=count)
+        before = rows_read(caller)
+        for seq in range(1, 8):
+            commits = [turn.next(entries=(step(seq, place(seq)),)) for turn in turns]
+            assert {applied.verdict for applied in await store.runs.apply(commits)} == {Verdict.APPLIED}
+            for turn in turns:
+                turn.number, turn.seq = turn.number + 1, seq
+        assert rows_read(caller) - before <= 3 * 7 * count
+    await store.close()

@@ -349,6 +349,7 @@ begin
     sought as materialized (
         select (select r.id from {t}.runs as r where r.run_id = c.run_id) as id, c.* from c order by 1
     ),
+    -- `+ 0`: in a database without statistics the planner would find each by its owner, among all that one worker has.
     owned as materialized (
         select s.*
         from sought as s
@@ -356,7 +357,7 @@ begin
             select 1
             from {t}.runs as r
             where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating')
-                and r.owner = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
+                and r.owner + 0 = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
             for no key update
         ) as locked
     ),
