@@ -24,7 +24,7 @@ _PAGE: Final = 100
 _PAGES_MAX: Final = 10
 _ACTIVE_MAX: Final = 1_000  # that are followed
 _ENDED_MAX: Final = 5_000  # whose ids are remembered
-_PATH_WIDTH: Final = 24
+_PATH_WIDTH: Final = 18
 _ERROR_MAX: Final = 160
 
 Tell = Callable[[Event], None]
@@ -182,7 +182,7 @@ def _value(entry: EntryView) -> str:
 
 
 def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
-    until = "" if wait.due_at is None else f", for {duration(max(0.0, (wait.due_at - now).total_seconds()))} at most"
+    until = "" if wait.due_at is None else f", {duration(max(0.0, (wait.due_at - now).total_seconds()))} at most"
     match wait.kind:
         case "signal":
             what = " or ".join(repr(name) for name in wait.names) or "of any name"
@@ -193,7 +193,7 @@ def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
         case "child":
             said = "waiting for its child run"
         case _:
-            said = f"sleeping{until.removesuffix(' at most')}"
+            said = f"sleeping{until.removesuffix(' at most').replace(',', ' for', 1)}"
     facts = {
         "path": wait.path,
         "kind": wait.kind,
