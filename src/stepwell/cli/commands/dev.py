@@ -54,7 +54,7 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     try:
         if fresh:
             place.clear(seat)
-        printer = Printer(Output(settings), log_format)
+        printer = Printer(Output(settings), "json" if settings.output in ("json", "jsonl") else log_format)
 
         async def run() -> None:
             await Supervisor(Wanted(app, port), place, seat, printer).run()

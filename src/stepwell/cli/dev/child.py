@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import IO, Any, Final
 
 from stepwell.cli.dev.clock import SkippedClock, skipping_environment
@@ -19,7 +20,7 @@ from stepwell.cli.dev.samples import sample_start
 from stepwell.cli.dev.sources import Module, load_app, loaded_modules
 from stepwell.clock import Span
 from stepwell.config import WorkerSettings
-from stepwell.environment import Environment, start_watcher
+from stepwell.environment import start_watcher
 from stepwell.replay.bodies import Body
 from stepwell.replay.definition import Workflow
 from stepwell.wiring import Engine
@@ -123,10 +124,7 @@ class Child:
 
     async def _open(self) -> None:
         if self._engine is None:
-            bare = skipping_environment(self._clock)
-            environment = Environment(
-                bare.clock, bare.ids, bare.random, bare.executor, bare.process, lambda body, _: self._began(body)
-            )
+            environment = replace(skipping_environment(self._clock), on_body=lambda body, _: self._began(body))
             engine = Engine(self._url, workflows=self._workflows, settings=self._settings, environment=environment)
             self._engine = await engine.__aenter__()
 

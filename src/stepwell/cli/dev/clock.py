@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from stepwell.clock import Instant, Span, SystemClock
-from stepwell.environment import Environment, SystemExecutor
+from stepwell.environment import Environment, system_environment
 from stepwell.ids import SystemIds
 
 _DIGITS_MAX: Final = 18
@@ -62,7 +62,7 @@ def write_skipped(database: Path, skipped: Span) -> None:
 
 def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Environment:
     """The real machine, but for its clock."""
-    return Environment(clock, SystemIds(clock), random.Random(), SystemExecutor(threads_max))
+    return replace(system_environment(threads_max=threads_max), clock=clock, ids=SystemIds(clock))
 
 
 def environment_of(url: str) -> Environment:

@@ -15,6 +15,7 @@ from stepwell.cli.dev.reloading import Change, Watch
 from stepwell.cli.dev.sources import Module
 from stepwell.environment import Executor
 
+_LOAD_SECONDS: Final = 120.0  # for the author's imports
 _QUICK_SECONDS: Final = 3.0  # a worker that dies earlier than this after it began is not started again and again
 _QUICK_MAX: Final = 3
 
@@ -91,7 +92,7 @@ class Crew:
         worker = self._worker = await WorkerProcess.start(first, kept, self._executor, self._heard, self._printed)
         self._began_at = self._clock.monotonic()
         self._executor.spawn(self._mourn(worker), name="stepwell-dev-mourner")
-        is_ready = await worker.until("ready")
+        is_ready = await worker.until("ready", seconds=_LOAD_SECONDS)
         if self.held is None:
             self.watch.follow([module.file for module in self.code.modules] or [self.app_file])
         return is_ready

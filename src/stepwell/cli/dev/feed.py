@@ -11,7 +11,7 @@ from stepwell.cli.bodies import entry_body, failure_body
 from stepwell.cli.dev.lines import Event
 from stepwell.cli.statuses import STATUSES
 from stepwell.cli.texts import brief, clean, duration, shorten
-from stepwell.clock import to_datetime
+from stepwell.clock import Instant, to_datetime
 from stepwell.engine.views import EntryView, RunView, WaitView, entry_views, run_view, wait_views
 from stepwell.errors import WaitTimeout
 from stepwell.ids import RunId
@@ -49,10 +49,11 @@ class Feed:
         self._tell = tell
         self._told: dict[RunId, _Told] = {}
         self._active: set[RunId] = set()
+        self._since = Instant(0)  # what was created before is not news
 
     async def begin(self) -> list[Detail]:
         """Take everything up to now as told; gives the runs that have not ended."""
-        unfinished = []
+        unfinished, self._since = [], self._store.now()
         for run in (await self._changed()).values():
             told = self._told[run.run_id] = _Told(_mark(run))
             if run.status in ACTIVE:
@@ -73,10 +74,12 @@ class Feed:
             detail = await self._store.views.detail(run.run_id)
             if detail is None:
                 continue
-            if is_new:
+            is_old = is_new and run.created_at < self._since
+            if is_new and not is_old:
                 self._tell(_started(run_view(detail.run)))
             for event in self._news(detail, told):
-                self._tell(event)
+                if not is_old:
+                    self._tell(event)
         self._forget_old()
 
     async def _changed(self) -> dict[RunId, Run]:
@@ -87,9 +90,9 @@ class Feed:
         before = None
         for _ in range(_PAGES_MAX):
             page = await views.list_runs(RunFilter(), limit=_PAGE, before=before)
-            fresh = [run for run in page if run.run_id not in self._told]
+            fresh = [run for run in page if run.run_id not in self._told and run.created_at >= self._since]
             found.update((run.run_id, run) for run in fresh if run.run_id not in found)
-            if len(page) < _PAGE or not fresh or not self._told:
+            if len(page) < _PAGE or not fresh:
                 break
             before = page[-1].run_id
         gone = sorted(self._active - found.keys())

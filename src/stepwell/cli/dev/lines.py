@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -48,6 +48,7 @@ class Printer:
         self.is_json = log_format == "json"
         self._held: list[str] | None = None
         self._last_run = ""
+        self.on_lost: Callable[[], None] = lambda: None  # called when nobody can read any more
 
     def tell(self, event: Event) -> None:
         """Print one event."""
@@ -85,5 +86,8 @@ class Printer:
     def _print(self, line: str) -> None:
         if self._held is not None:
             self._held.append(line)
-        else:
+            return
+        try:
             self._out.line(line)
+        except OSError:  # the terminal was closed, or the reader of the pipe has gone
+            self.on_lost()

@@ -12,6 +12,7 @@ from stepwell.cli.client import file_of
 from stepwell.cli.dev.clock import clock_file
 from stepwell.cli.settings import DEV_DB
 from stepwell.errors import InvalidOptionError
+from stepwell.wiring import store_kind
 
 _SEATS_MAX: Final = 64
 _FOLDER: Final = Path(".stepwell")
@@ -42,6 +43,10 @@ class Place:
     """The folder and the files that belong to one database."""
 
     def __init__(self, url: str) -> None:
+        if store_kind(url) == "memory":
+            raise InvalidOptionError(
+                "a store in memory cannot be shared with a worker process", where="--db", fix="leave --db out"
+            )
         self.url = url
         self.database = file_of(url)  # None: on a server
         self._folder = _FOLDER if self.database is None else self.database.parent

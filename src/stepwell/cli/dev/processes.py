@@ -89,14 +89,14 @@ class WorkerProcess:
         if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
 
-    async def until(self, said: str) -> bool:
+    async def until(self, said: str, *, seconds: float = _PATIENCE_SECONDS) -> bool:
         """Wait until it says something; false if it ends before, or takes too long."""
         while said not in self._said:
             if not self.is_alive:
                 return False
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), _PATIENCE_SECONDS)
+                await asyncio.wait_for(self._changed.wait(), seconds)
             except TimeoutError:
                 return False
         self._said.discard(said)

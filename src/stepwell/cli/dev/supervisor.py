@@ -63,6 +63,7 @@ class Supervisor:
         self._news = asyncio.Event()
         self._over = asyncio.Event()
         self._api: Api | None = None
+        printer.on_lost = self._over.set
 
     # --- lifecycle ---
 
