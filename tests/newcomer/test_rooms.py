@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stepwell import Context, workflow
 from stepwell.cli.dev import keys
+from stepwell.cli.dev.child import FailedOnPurpose, Fault
 from stepwell.cli.dev.clock import SkippedClock, clock_file, environment_of, read_skipped, write_skipped
 from stepwell.cli.dev.keys import Question
 from stepwell.cli.dev.outlines import compare, outline, step_names
@@ -189,6 +192,38 @@ def test_what_was_recovered_is_told_with_the_true_figure() -> None:
         "recovered 1 run · a continues at x · 1 step was run again (x: not ended when it was killed)"
     )
     assert Recovered([("a", ""), ("b", "")]).words == "recovered 2 runs · 0 steps were run again"
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "is_hit"),
+    [
+        ("", "charge", True),
+        ("charge", "charge", True),
+        ("charge", "rows/~3/charge", True),
+        ("charge", "recharge", False),
+        (None, "charge", False),
+    ],
+)
+def test_the_chosen_step_fails_once_whether_or_not_it_is_a_coroutine(
+    asked: str | None, path: str, is_hit: bool
+) -> None:
+    for is_async in (True, False):
+        fault = Fault()
+        if asked is not None:
+            fault.ask(asked)
+        body: Any = SimpleNamespace(fn=len, is_async=is_async)
+
+        assert [fault.apply(body, path), fault.apply(body, path)] == [is_hit, False]
+
+        assert (body.fn is len) is not is_hit
+        if is_hit:
+            with pytest.raises(FailedOnPurpose):
+                asyncio.run(body.fn()) if is_async else body.fn()
+
+
+def test_a_store_in_memory_cannot_be_developed_on() -> None:
+    with pytest.raises(InvalidOptionError, match="cannot be shared"):
+        Place("memory:")
 
 
 def test_the_next_free_port_is_taken() -> None:

@@ -94,6 +94,17 @@ def test_the_worker_dies_with_its_supervisor_and_the_next_one_takes_over_at_once
         dev.expect("waiting", path="approval")
 
 
+def test_a_terminal_that_is_closed_ends_both_processes(hello: Ground) -> None:
+    with hello.terminal("stepwell", "dev") as screen:
+        pid = int(screen.expect(r"Worker +dev-1 · pid (\d+)")[1])
+        screen.expect("q to quit")
+
+        screen.hang_up()
+
+        until(lambda: not is_alive(screen.pid))
+        until(lambda: not is_alive(pid))
+
+
 def test_a_second_one_joins_as_another_worker(hello: Ground) -> None:
     with hello.dev() as first:
         ready = first.expect("ready")

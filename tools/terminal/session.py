@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import termios
@@ -34,6 +33,7 @@ class Session:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._fd = ours
+        self._is_closed = False
         self.raw = ""  # everything it has written so far
         self._at = 0  # up to where `expect` has looked
         self._process = subprocess.Popen(
@@ -57,7 +57,7 @@ class Session:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        os.close(self._fd)
+        self.hang_up()
 
     @property
     def pid(self) -> int:
@@ -92,9 +92,11 @@ class Session:
                 raise TerminalError(f"it did not end; it showed:\n{self.text[self._at :]}")
         return self._process.wait(seconds)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
+    def hang_up(self) -> None:
+        """Close the terminal, as somebody does who closes its window."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._fd)
 
     def _read(self, seconds: float) -> bool:
         """Take what it has written; false once nobody can write any more."""

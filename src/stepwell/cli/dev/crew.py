@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,11 @@ class Crew:
         """Let the worker go, by stopping or killing it."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            await end(worker)
+            try:
+                await end(worker)
+            except asyncio.CancelledError:
+                await worker.kill()
+                raise
 
     async def halt(self) -> bool:
         """Let the worker stop between two steps, and give up its lease. True if it has, or had."""

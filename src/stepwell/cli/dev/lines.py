@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -90,4 +92,5 @@ class Printer:
         try:
             self._out.line(line)
         except OSError:  # the terminal was closed, or the reader of the pipe has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self.on_lost()

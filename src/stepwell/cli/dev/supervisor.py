@@ -120,7 +120,7 @@ class Supervisor:
         if self._crew.is_there:
             self._say("Stopping: running steps may end. Ctrl-C stops at once.")
             self._over.clear()
-            stopping = self._environment.executor.spawn(self._stop_worker(), name="stepwell-dev-stop")
+            stopping = self._environment.executor.spawn(self._crew.leave(WorkerProcess.stop), name="stepwell-dev-stop")
             stopping.add_done_callback(lambda _: self._over.set())
             await self._over.wait()
             if not stopping.done():
@@ -128,15 +128,6 @@ class Supervisor:
             await asyncio.gather(stopping, return_exceptions=True)
             await self._feed.look()
         self._tell("stopped", f"Stopped. Everything is kept in {self._shown_db()}.")
-
-    async def _stop_worker(self) -> None:
-        async def stop(worker: WorkerProcess) -> None:
-            try:
-                await worker.stop()
-            except asyncio.CancelledError:
-                await worker.kill()
-
-        await self._crew.leave(stop)
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
