@@ -98,7 +98,10 @@ def test_a_step_fails_when_it_is_asked_to_and_a_paused_worker_takes_nothing(hell
         screen.expect(r"\[o\] http://127\.0\.0\.1:\d+/runs")
         screen.type("r")
         screen.expect("restarted")
-        screen.type("t\x1b")
+        screen.type("t")
+        screen.expect(r"skip how far.*\) ")
+        screen.type("\x1b")  # thought better of it
+        screen.expect("\n")
         screen.type("q")
         assert screen.end() == 0
         assert "\x1b[" not in screen.raw
