@@ -12,6 +12,8 @@ from urllib.error import HTTPError
 
 import pytest
 
+from stepwell.cli.dev.clock import write_skipped
+from stepwell.clock import SECOND, Span
 from tests.newcomer.conftest import Ground, is_alive, until
 from tests.newcomer.test_first_five_minutes import START
 
@@ -124,6 +126,22 @@ def test_a_second_one_joins_as_another_worker(hello: Ground) -> None:
             assert second.stop() == 0
     with hello.dev("--fresh") as third:
         assert third.expect("ready")["unfinished"] == []
+
+
+def test_time_that_another_one_skips_is_skipped_here_too(hello: Ground) -> None:
+    with hello.dev() as dev:
+        dev.expect("ready")
+        hello.run(*START, "order-1")
+        dev.expect("waiting", path="approval")
+
+        write_skipped(hello.folder / "hello" / ".stepwell" / "dev.db", Span(73 * 3600 * SECOND))
+
+        assert dev.expect("skipped")["seconds"] == 73 * 3600
+        dev.expect("step", path="send_reminder")
+        dev.expect("waiting", path="last_chance")
+        assert dev.stop() == 0
+    with hello.dev() as dev:
+        assert dev.expect("ready")["skipped_seconds"] == 73 * 3600
 
 
 def test_a_worker_that_dies_by_itself_is_replaced(hello: Ground) -> None:

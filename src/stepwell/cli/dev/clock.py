@@ -69,4 +69,5 @@ def environment_of(url: str) -> Environment:
     """The real machine, with the clock of a database in which time was skipped."""
     from stepwell.cli.client import file_of
 
-    return skipping_environment(SkippedClock(read_skipped(file_of(url))))
+    skipped = read_skipped(file_of(url))
+    return skipping_environment(SkippedClock(skipped)) if skipped else system_environment()

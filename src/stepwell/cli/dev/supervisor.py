@@ -113,6 +113,7 @@ class Supervisor:
         for loop in loops:
             loop.add_done_callback(lambda _: self._over.set())
         await self._over.wait()
+        self._printer.release()  # a question that is still open has no answer
         self._crew.is_ending = True
         for loop in loops:
             if loop.done() and not loop.cancelled() and (error := loop.exception()) is not None:
@@ -172,6 +173,8 @@ class Supervisor:
             await asyncio.sleep(_WATCH_SECONDS)
             if self._crew.watch.has_changed():
                 self._acts.put_nowait(self._reload)
+            if read_skipped(self._place.database) > self._clock.skipped:
+                self._acts.put_nowait(self._follow_clock)
 
     async def _act_loop(self) -> None:
         """One thing after the other: a restart is over before the next key counts."""
@@ -271,20 +274,36 @@ class Supervisor:
         except InvalidOptionError as error:
             return self._say(f"{error.title}. Nothing was skipped; {error.fix}.")
         others = [one.name for one in await self._engine.list_workers() if one.is_alive]
-        was_paused = self._crew.is_paused
-        # A lease that is live on the old clock would be over on the new one: the worker takes a new one.
-        if self._crew.is_there and not await self._crew.halt():
+        if not await self._move_clock(Span(self._clock.skipped + max(far, Span(0)))):
             return self._say("The worker does not pause. Nothing was skipped.")
-        self._clock.skip_to(Span(self._clock.skipped + max(far, Span(0))))
-        assert self._place.database is not None
-        write_skipped(self._place.database, self._clock.skipped)
-        if not was_paused:
-            await self._crew.go_on()
         now = to_datetime(self._clock.now())
         words = f"[t] skipped {duration(far / SECOND)}: it is {now.astimezone():%Y-%m-%d %H:%M} now"
         self._tell("skipped", words, seconds=far / SECOND, now=now.isoformat())
         if any(name != self._seat.worker for name in others):
             self._say("  Other workers lost their leases by that: what they were doing is done again.")
+
+    async def _move_clock(self, skipped: Span) -> bool:
+        """Put the clock forward, here, in the worker and beside the database; false if the worker does not pause.
+
+        A lease that is live on the old clock would be over on the new one: the worker takes a new one.
+        """
+        was_paused = self._crew.is_paused
+        if self._crew.is_there and not await self._crew.halt():
+            return False
+        self._clock.skip_to(skipped)
+        assert self._place.database is not None
+        write_skipped(self._place.database, self._clock.skipped)
+        if not was_paused:
+            await self._crew.go_on()
+        return True
+
+    async def _follow_clock(self) -> None:
+        """Somebody else on this database has skipped time."""
+        skipped = read_skipped(self._place.database)
+        far = (skipped - self._clock.skipped) / SECOND
+        if far > 0 and await self._move_clock(skipped):
+            now = to_datetime(self._clock.now()).isoformat()
+            self._tell("skipped", f"another stepwell dev skipped {duration(far)}", seconds=far, now=now)
 
     # --- faults ---
 
