@@ -40,7 +40,7 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "completion": (0, ["completion", "bash"]),
 }
 # These have tests of their own: they take a process, or two databases.
-ELSEWHERE = {"demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export"}
+ELSEWHERE = {"new", "dev", "demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export"}
 
 
 def test_every_verb_is_tried() -> None:

@@ -40,17 +40,17 @@ def ask(
     # Here and not above: help and completion must not wait for the engine.
     import asyncio
 
+    from stepwell.cli.dev.clock import environment_of
     from stepwell.codec.base import PAYLOAD_BYTES_MAX
     from stepwell.codec.json_codec import JsonCodec
     from stepwell.codec.offload import Offloaded
-    from stepwell.environment import system_environment
     from stepwell.wiring import Engine, open_store
 
     if not may_create:
         check_exists(settings.db)
 
     async def run() -> T:
-        environment = system_environment()
+        environment = environment_of(settings.db)
         store = open_store(settings.db, environment, may_create=may_create)
         # What others keep apart in the database can be read; nothing is kept apart that they might not read.
         codec = Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)

@@ -13,6 +13,8 @@ from stepwell.cli.settings import Group, Settings
 
 # Command → its module. A module is imported when its command is used or when help lists it, so it must stay light.
 _MODULES = {
+    "new": "new",
+    "dev": "dev",
     "demo": "demo",
     "worker": "worker",
     "serve": "serve",
@@ -87,7 +89,8 @@ def stepwell() -> None:
 
     \b
     Try:
-      stepwell demo
+      stepwell new hello
+      stepwell dev
       stepwell --db sqlite:///shop.db worker app.py
       stepwell --db sqlite:///shop.db ls --where 'status:failed since:24h'
     """

@@ -13,6 +13,7 @@ Format = Literal["table", "json", "jsonl", "ids", "csv"]
 FORMATS: tuple[Format, ...] = ("table", "json", "jsonl", "ids", "csv")
 
 DB_DEFAULT = "sqlite:///stepwell.db"
+DEV_DB = "sqlite:///.stepwell/dev.db"  # of `stepwell dev`; in its folder it is everybody's default
 
 
 @dataclass(slots=True)
@@ -24,11 +25,14 @@ class Settings:
     app: str | None = None
     ascii: bool = False
     debug: bool = False
+    is_db_given: bool = False  # by an option or by the environment
 
     @classmethod
     def from_environment(cls) -> Settings:
         """The settings before any option is read."""
-        return cls(db=os.environ.get("STEPWELL_DB") or DB_DEFAULT, app=os.environ.get("STEPWELL_APP") or None)
+        given = os.environ.get("STEPWELL_DB")
+        found = DEV_DB if os.path.exists(DEV_DB.removeprefix("sqlite:///")) else DB_DEFAULT  # noqa: PTH110  pathlib is slow
+        return cls(given or found, app=os.environ.get("STEPWELL_APP") or None, is_db_given=bool(given))
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -37,6 +41,7 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value is not None:
         assert param.name is not None
         setattr(ctx.obj, param.name, value)
+        ctx.obj.is_db_given |= param.name == "db"
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -44,7 +49,9 @@ def _shared_options() -> list[click.Parameter]:
         return click.Option(names, expose_value=False, callback=_keep, default=None, **how)
 
     return [
-        option("--db", metavar="URL", help=f"The database. Default: $STEPWELL_DB, or {DB_DEFAULT}."),
+        option(
+            "--db", metavar="URL", help=f"The database. Default: $STEPWELL_DB, that of stepwell dev, or {DB_DEFAULT}."
+        ),
         option("-o", "--output", type=click.Choice(FORMATS), help="How to print. Default: table."),
         option("--app", metavar="MODULE", help="Module or file with your workflows. Default: $STEPWELL_APP."),
         option("--ascii", is_flag=True, flag_value=True, help="No symbols or line drawing."),

@@ -147,11 +147,13 @@ async def _serve(
 ) -> None:
     import uvicorn
 
+    from stepwell.cli.dev.clock import environment_of
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.wiring import Engine
 
-    async with Engine(settings.db, workflows=workflows, worker=is_worker) as engine:
+    environment = environment_of(settings.db)
+    async with Engine(settings.db, workflows=workflows, worker=is_worker, environment=environment) as engine:
         hosts = [*LOOPBACK_HOSTS, *names]
         application: Application = app(engine, access=access, hosts=hosts, hooks=ways_in)
         config = uvicorn.Config(

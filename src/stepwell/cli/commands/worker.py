@@ -60,12 +60,14 @@ async def _serve(
 ) -> None:
     import asyncio
 
+    from stepwell.cli.dev.clock import environment_of
     from stepwell.wiring import Engine
 
     told = asyncio.Event()
     # The second time: nothing is lost, what is not recorded is another worker's when the lease has run out.
     _on_stop(lambda: os._exit(INTERRUPTED) if told.is_set() else told.set())
-    engine = await Engine(settings.db, workflows=workflows, settings=how).__aenter__()
+    environment = environment_of(settings.db)
+    engine = await Engine(settings.db, workflows=workflows, settings=how, environment=environment).__aenter__()
     out = Output(settings)
     _banner(out, settings, workflows, how)
     await told.wait()

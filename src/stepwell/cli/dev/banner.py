@@ -1,0 +1,43 @@
+"""What `stepwell dev` says first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
+
+from stepwell.cli.texts import duration
+
+
+def banner(facts: dict[str, Any], *, has_keys: bool) -> Iterator[str]:
+    """What runs where, and what to do first."""
+    skipped = facts["skipped_seconds"]
+    clock = f"clock: {duration(skipped)} ahead" if skipped else "clock: real"
+    yield f"stepwell {version('stepwell')} · {facts['app']} · {facts['db']} (kept between runs) · {clock}"
+    yield ""
+    if facts["joins"]:
+        other = " at ".join(part for part in (facts["joins"].get("worker"), facts["joins"].get("url")) if part)
+        yield f"  Joined      {other or 'another'} has this database open; this is one more worker"
+    if facts["url"] is None:
+        yield '  API         not installed: pip install "stepwell[server]"'
+    else:
+        is_moved = urlsplit(facts["url"]).port != facts["port_asked"]
+        note = f"(port {facts['port_asked']} is taken)" if is_moved else "runs at /runs, described at /openapi.json"
+        yield f"  API         {facts['url']}  {note}"
+    yield f"  Workflows   {' · '.join(facts['workflows']) or 'none'}"
+    yield (
+        f"  Worker      {facts['worker']} · pid {facts['pid']}" if facts["pid"] else f"  Worker      {facts['worker']}"
+    )
+    names = facts["unfinished"]
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"  Unfinished  {', '.join(names[-3:])}{more}: {'it goes' if len(names) == 1 else 'they go'} on"
+    yield ""
+    if facts["sample"]:
+        yield f"  Try:  {facts['sample']}"
+    if has_keys:
+        yield "        press c to crash the worker, r to restart it, t to skip time, ? for all keys, q to quit"
+    else:
+        yield "        Ctrl-C stops"
+    yield ""

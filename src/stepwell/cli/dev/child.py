@@ -1,0 +1,187 @@
+"""The worker of `stepwell dev`, in a process of its own. It does what its standard input says, and ends with it.
+
+One JSON object a line, both ways. What the author's code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import IO, Any, Final
+
+from stepwell.cli.dev.clock import SkippedClock, skipping_environment
+from stepwell.cli.dev.outlines import outline
+from stepwell.cli.dev.samples import sample_start
+from stepwell.cli.dev.sources import Module, load_app, loaded_modules
+from stepwell.clock import Span
+from stepwell.config import WorkerSettings
+from stepwell.environment import start_watcher
+from stepwell.replay.bodies import Body
+from stepwell.replay.definition import Workflow
+from stepwell.wiring import Engine
+
+GRACE_SECONDS: Final = 10.0  # for running steps, when the worker is stopped
+BROKEN: Final = 3  # the exit code of a child whose code cannot be loaded
+
+
+class FailedOnPurpose(Exception):  # noqa: N818  it says what happened
+    """What a step raises that was chosen to fail."""
+
+
+class Fault:
+    """The one step body that is to fail next."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None  # "" is any
+
+    def ask(self, path: str) -> None:
+        """Let the next body of this step fail; of any step, if it is empty."""
+        self._path = path
+
+    def apply(self, body: Body, path: str) -> bool:
+        """Let a body fail, if it is the one."""
+        if self._path is None or (self._path and self._path not in (path, path.rpartition("/")[2])):
+            return False
+        self._path = None
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise FailedOnPurpose("failed on purpose, by the key f of stepwell dev")
+
+        async def fail_soon(*_: Any, **__: Any) -> Any:
+            fail()
+
+        body.fn = fail_soon if body.is_async else fail
+        return True
+
+
+class Orders:
+    """What standard input says, read in a thread: a step that blocks the loop must not keep this process alive."""
+
+    def __init__(self) -> None:
+        self._early: list[dict[str, Any]] = []
+        self._hand_over: Callable[[dict[str, Any]], None] = self._early.append
+        self._lock = threading.Lock()
+        start_watcher(self._read, name="stepwell-dev-orders")
+
+    def hand_to(self, hand_over: Callable[[dict[str, Any]], None]) -> None:
+        """Hand every order over, in their order, also those that came before."""
+        with self._lock:
+            for order in self._early:
+                hand_over(order)
+            self._hand_over = hand_over
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            with self._lock:
+                self._hand_over(json.loads(line))
+        os._exit(1)  # the supervisor is gone, and nobody must be left behind
+
+
+class Child:
+    """Executes runs, stops and goes on as it is told."""
+
+    def __init__(self, told: dict[str, Any], workflows: list[Workflow[Any, Any]], say: Callable[..., None]) -> None:
+        self._url: str = told["db"]
+        self._settings = WorkerSettings(name=told["name"])
+        self._workflows = workflows
+        self._say = say
+        self._clock = SkippedClock(Span(told["skipped"]))
+        self._fault = Fault()
+        self._engine: Engine | None = None
+        self._orders: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def serve(self, orders: Orders) -> None:
+        """Do what is asked for until it is `stop`."""
+        loop = asyncio.get_running_loop()
+        await self._open()
+
+        def hand_over(order: dict[str, Any]) -> None:
+            loop.call_soon_threadsafe(self._orders.put_nowait, order)
+
+        orders.hand_to(hand_over)
+        self._say("ready")
+        while True:
+            order = await self._orders.get()
+            match order["do"]:
+                case "stop":
+                    return await self._close()
+                case "pause":
+                    await self._close()
+                    self._say("paused")
+                case "go on":
+                    self._clock.skip_to(Span(order["skipped"]))
+                    await self._open()
+                    self._say("gone on")
+                case "fail":
+                    self._fault.ask(order["path"])
+                case _:
+                    continue
+
+    async def _open(self) -> None:
+        if self._engine is None:
+            environment = replace(skipping_environment(self._clock), on_body=lambda body, _: self._began(body))
+            engine = Engine(self._url, workflows=self._workflows, settings=self._settings, environment=environment)
+            self._engine = await engine.__aenter__()
+
+    async def _close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.shutdown(GRACE_SECONDS)
+
+    def _began(self, body: Body) -> None:
+        """A body is about to run: whether one ran again after a crash is known by counting these."""
+        path = body.names.text(body.location)
+        is_fault = self._fault.apply(body, path)
+        self._say("began", run_id=body.run.run_id, path=path, attempt=body.attempt, is_fault=is_fault)
+
+
+def main() -> int:
+    """Serve until standard input says stop, or ends."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    told = json.loads(sys.stdin.readline())
+    say, orders = _sayer(channel), Orders()
+    kept = [Module(*each) for each in told["kept"]]
+    try:
+        workflows = load_app(told["app"], kept)
+    except Exception as error:  # noqa: BLE001  whatever the author's code does when it is imported
+        from stepwell.cli.errors import describe
+
+        say("broken", error=describe(error)[0])
+        return BROKEN
+    say(
+        "loaded",
+        workflows=[f"{each.name} v{each.version}" for each in workflows],
+        definitions=[each.definition for each in workflows],
+        samples=[sample_start(each) for each in workflows],
+        outline=outline(workflows, {module.file: module.source for module in kept}),
+        modules=loaded_modules(told["app"], kept),
+    )
+    try:
+        asyncio.run(Child(told, workflows, say).serve(orders))
+    except Exception as error:  # noqa: BLE001  the supervisor tells people, in its words
+        from stepwell.cli.errors import describe
+
+        say("broken", error=describe(error)[0])
+        return BROKEN
+    return 0
+
+
+def _sayer(channel: IO[str]) -> Callable[..., None]:
+    def say(what: str, **facts: Any) -> None:
+        try:
+            channel.write(json.dumps({"say": what, **facts}) + "\n")
+            channel.flush()
+        except OSError:
+            os._exit(1)  # nobody listens any more
+
+    return say
+
+
+if __name__ == "__main__":
+    sys.exit(main())

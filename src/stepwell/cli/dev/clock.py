@@ -1,0 +1,73 @@
+"""A clock that can be put forward. How far is kept beside the database, so that every process there agrees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from stepwell.clock import Instant, Span, SystemClock
+from stepwell.environment import Environment, system_environment
+from stepwell.ids import SystemIds
+
+_DIGITS_MAX: Final = 18
+
+
+class SkippedClock:
+    """The machine's clock, put forward by what was skipped. Never back: a store never shows an earlier instant."""
+
+    def __init__(self, skipped: Span) -> None:
+        self._machine = SystemClock()
+        self._skipped = skipped
+
+    @property
+    def skipped(self) -> Span:
+        """How far it is ahead of the machine's."""
+        return self._skipped
+
+    def now(self) -> Instant:
+        return Instant(self._machine.now() + self._skipped)
+
+    def monotonic(self) -> float:
+        return self._machine.monotonic()
+
+    def skip_to(self, skipped: Span) -> None:
+        """Be so far ahead of the machine's clock from now on, if it is not further."""
+        self._skipped = max(self._skipped, skipped)
+
+
+def clock_file(database: Path) -> Path:
+    """Where it is kept how far the clock of a database is ahead."""
+    return database.with_name(f"{database.name}.clock")
+
+
+def read_skipped(database: Path | None) -> Span:
+    """How much time was skipped in a database; none for one that is not a file, or has no such note."""
+    if database is None:
+        return Span(0)
+    try:
+        text = clock_file(database).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return Span(0)
+    return Span(int(text)) if text.isdigit() and len(text) <= _DIGITS_MAX else Span(0)
+
+
+def write_skipped(database: Path, skipped: Span) -> None:
+    """Keep how much time was skipped. A reader sees the old figure or the new one, never half of it."""
+    file = clock_file(database)
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_text(f"{skipped}\n", encoding="ascii")
+    fresh.replace(file)
+
+
+def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Environment:
+    """The real machine, but for its clock."""
+    return replace(system_environment(threads_max=threads_max), clock=clock, ids=SystemIds(clock))
+
+
+def environment_of(url: str) -> Environment:
+    """The real machine, with the clock of a database in which time was skipped."""
+    from stepwell.cli.client import file_of
+
+    skipped = read_skipped(file_of(url))
+    return skipping_environment(SkippedClock(skipped)) if skipped else system_environment()

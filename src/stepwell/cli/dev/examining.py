@@ -1,0 +1,62 @@
+"""Looks at code that was just saved, in an interpreter of its own, before any worker loads it.
+
+`python -m stepwell.cli.dev.examining APP URL` prints one JSON object, whatever the code does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from stepwell.check.code import check_code
+from stepwell.check.inflight import Checked, Code, check_store
+from stepwell.check.reports import Report, as_json
+from stepwell.cli.dev.clock import environment_of
+from stepwell.cli.dev.outlines import outline
+from stepwell.cli.errors import describe
+from stepwell.cli.loading import load_workflows
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.offload import Offloaded
+from stepwell.environment import Strands
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.wiring import open_store
+
+
+def examine(app: str, url: str) -> dict[str, Any]:
+    """What the code has, what is unsound in it, and which runs in flight could not go on with it."""
+    workflows = load_workflows(app)
+    report = Report(check_code(workflows), asyncio.run(_replay(workflows, url)))
+    return {"outline": outline(workflows), "report": as_json(report)}
+
+
+async def _replay(workflows: list[Workflow[Any, Any]], url: str) -> Checked:
+    environment = environment_of(url)
+    store, strands = open_store(url, environment, may_create=False), Strands()
+    await store.open()
+    try:
+        return await check_store(store, Code(Registry(workflows), Offloaded(JsonCodec(), store.blobs), strands))
+    finally:
+        strands.close()
+        await store.close()
+        environment.executor.close()
+
+
+def main() -> int:
+    """Print what was found. What the author's code prints goes to standard error."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    app, url = sys.argv[1:]
+    try:
+        found = examine(app, url)
+    except Exception as error:  # noqa: BLE001  whatever the author's code does when it is imported
+        found = {"error": describe(error)[0]}
+    with channel:
+        json.dump(found, channel)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

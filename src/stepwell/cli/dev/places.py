@@ -1,0 +1,120 @@
+"""Where `stepwell dev` keeps things, and how several of them on one database tell each other apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import IO, Any, Final
+
+from stepwell.cli.client import file_of
+from stepwell.cli.dev.clock import clock_file
+from stepwell.cli.settings import DEV_DB
+from stepwell.errors import InvalidOptionError
+from stepwell.wiring import store_kind
+
+_SEATS_MAX: Final = 64
+_FOLDER: Final = Path(".stepwell")
+
+
+class Seat:
+    """One number among those who develop on a database. It is given back when the process ends, however it ends."""
+
+    def __init__(self, file: IO[str], number: int, *, is_local: bool) -> None:
+        self._file = file
+        self.number = number
+        # On a server there may be such a worker from another machine.
+        self.worker = f"dev-{number}" if is_local else f"dev-{number}-{socket.gethostname()}"
+
+    def note(self, facts: dict[str, Any]) -> None:
+        """Leave word for whoever takes the next seat."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(json.dumps(facts))
+        self._file.flush()
+
+    def leave(self) -> None:
+        """Give the number back."""
+        self._file.close()
+
+
+class Place:
+    """The folder and the files that belong to one database."""
+
+    def __init__(self, url: str) -> None:
+        if store_kind(url) == "memory":
+            raise InvalidOptionError(
+                "a store in memory cannot be shared with a worker process", where="--db", fix="leave --db out"
+            )
+        self.url = url
+        self.database = file_of(url)  # None: on a server
+        self._folder = _FOLDER if self.database is None else self.database.parent
+        self._stem = "server" if self.database is None else self.database.name
+
+    def prepare(self) -> None:
+        """Make the folder. Nothing in the one of our own is meant for version control."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            ignored = self._folder / ".gitignore"
+            if self._folder.name == _FOLDER.name and not ignored.exists():
+                ignored.write_text("*\n", encoding="ascii")
+        except OSError as error:
+            raise InvalidOptionError(
+                f"cannot write to {self._folder}: {error.strerror or error}", fix="go to a folder that is yours"
+            ) from error
+
+    def take_seat(self) -> Seat:
+        """The first number that nobody has."""
+        for number in range(1, _SEATS_MAX + 1):
+            file = self._seat_file(number).open("a+", encoding="utf-8")
+            if _lock(file):
+                return Seat(file, number, is_local=self.database is not None)
+            file.close()
+        raise InvalidOptionError(f"{_SEATS_MAX} others develop on {self._stem} already", fix="end some of them")
+
+    def neighbour(self, seat: Seat) -> dict[str, Any]:
+        """What the holder of the first seat said of itself; nothing if that is this one."""
+        if seat.number == 1:
+            return {}
+        try:
+            found = json.loads(self._seat_file(1).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def clear(self, seat: Seat) -> None:
+        """Delete the database. Raises unless it is the one of `stepwell dev`, and nobody else has it open."""
+        if self.url != DEV_DB or self.database is None:
+            raise InvalidOptionError(
+                "--fresh deletes the database of stepwell dev, and no other",
+                where="--db",
+                fix="leave --db out, or name a database that is not there yet",
+            )
+        if seat.number > 1:
+            raise InvalidOptionError("another stepwell dev has this database open", where="--fresh", fix="end it first")
+        for suffix in ("", "-wal", "-shm"):
+            self.database.with_name(f"{self.database.name}{suffix}").unlink(missing_ok=True)
+        clock_file(self.database).unlink(missing_ok=True)
+
+    def _seat_file(self, number: int) -> Path:
+        return self._folder / f"{self._stem}.seat-{number}"
+
+
+def _lock(file: IO[str]) -> bool:
+    """Whether this process has the file to itself now; the system lets go of it when the process ends."""
+    if os.name != "posix":
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""The HTTP API of `stepwell dev`, on a loopback address and nowhere else."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from stepwell.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from stepwell.wiring import Engine
+
+HOST: Final = "127.0.0.1"
+_PORTS_MAX: Final = 100
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on this port, or on the next one that is free."""
+    for candidate in range(port, min(port + _PORTS_MAX, 65_536)):
+        try:
+            return socket.create_server((HOST, candidate))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise InvalidOptionError(f"cannot listen on {HOST}: {error.strerror or error}") from error
+    raise InvalidOptionError(
+        f"no port from {port} on is free", where="--port", why=f"{_PORTS_MAX} were tried", fix="choose another: --port"
+    )
+
+
+def can_serve() -> bool:
+    """Whether what a server is made of is installed; `stepwell dev` does without."""
+    return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "h11"))
+
+
+class Api:
+    """Serves the API of one engine until it is stopped."""
+
+    def __init__(self, engine: Engine, listener: socket.socket) -> None:
+        import uvicorn
+
+        from stepwell.http import LoopbackAccess, app
+
+        class Server(uvicorn.Server):
+            @contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                yield  # the supervisor decides what Ctrl-C means
+
+        self._listener = listener
+        self._server = Server(
+            uvicorn.Config(
+                app(engine, access=LoopbackAccess()),
+                log_level="warning",
+                access_log=False,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://{HOST}:{self._listener.getsockname()[1]}"
+
+    async def serve(self) -> None:
+        """Answer requests until `stop`."""
+        await self._server.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._server.should_exit = True

@@ -1,0 +1,421 @@
+"""The supervisor: tells what happens, and does what keys ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from stepwell.cli.dev import reloading
+from stepwell.cli.dev.banner import banner
+from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
+from stepwell.cli.dev.crew import Crew
+from stepwell.cli.dev.feed import Feed, name_of
+from stepwell.cli.dev.keys import Keys
+from stepwell.cli.dev.lines import Event, Printer
+from stepwell.cli.dev.outlines import step_names
+from stepwell.cli.dev.places import Place, Seat
+from stepwell.cli.dev.processes import WorkerProcess, ask_python
+from stepwell.cli.dev.recovery import await_recovery, list_unfinished, retire
+from stepwell.cli.dev.serving import Api, can_serve, listen
+from stepwell.cli.texts import duration
+from stepwell.clock import SECOND, Instant, Span, span, to_datetime
+from stepwell.codec.base import PAYLOAD_BYTES_MAX
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.offload import Offloaded
+from stepwell.engine.views import run_view
+from stepwell.errors import InvalidOptionError, StepwellError
+from stepwell.wiring import Engine, open_store, spell_url
+
+_LOOK_SECONDS: Final = 1.0  # without any hint
+_CALM_SECONDS: Final = 0.05  # between two looks at the database
+_WATCH_SECONDS: Final = 0.25
+
+
+class Wanted(NamedTuple):
+    """What the command line asked for."""
+
+    app: str
+    port: int
+
+
+class Supervisor:
+    """One `stepwell dev`."""
+
+    def __init__(self, wanted: Wanted, place: Place, seat: Seat, printer: Printer) -> None:
+        self._wanted = wanted
+        self._place = place
+        self._seat = seat
+        self._printer = printer
+        self._clock = SkippedClock(read_skipped(place.database))
+        self._environment = skipping_environment(self._clock)
+        self._store = open_store(place.url, self._environment)
+        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
+        codec = Offloaded(JsonCodec(), self._store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
+        self._engine = Engine(self._store, worker=False, environment=self._environment, codec=codec)
+        self._feed = Feed(self._store, self._printer.tell)
+        self._keys = Keys(self._pressed)
+        first = {"db": place.url, "name": seat.worker}
+        executor = self._environment.executor
+        self._crew = Crew(wanted.app, first, self._clock, executor, self._tell, self._replace_worker)
+        self._acts: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+        self._api: Api | None = None
+        printer.on_lost = self._over.set
+
+    # --- lifecycle ---
+
+    async def run(self) -> None:
+        """Serve until somebody says that it is enough."""
+        self._on_signals()
+        async with self._engine:
+            await retire(self._store, self._seat.worker)  # of an earlier one that was killed together with its worker
+            unlisten = self._store.wakeups.listen(lambda _: self._news.set())
+            try:
+                await self._serve()
+            finally:
+                unlisten()
+                self._crew.is_ending = True
+                await self._crew.leave(WorkerProcess.kill)
+
+    async def _serve(self) -> None:
+        spawn = self._environment.executor.spawn
+        serving = None
+        if can_serve():
+            listener = listen(self._wanted.port)
+            self._api = Api(self._engine, listener)
+            serving = spawn(self._api.serve(), name="stepwell-dev-api")
+        self._seat.note({"url": self._api.url if self._api else "", "worker": self._seat.worker})
+        unfinished = await self._feed.begin()
+        await self._crew.start()
+        self._greet([name_of(run_view(detail.run)) for detail in unfinished])
+        loops = [
+            spawn(self._feed_loop(), name="stepwell-dev-feed"),
+            spawn(self._watch_loop(), name="stepwell-dev-files"),
+            spawn(self._act_loop(), name="stepwell-dev-acts"),
+        ]
+        if self._has_keys:
+            with self._keys.listening():
+                await self._until_over(loops)
+        else:
+            await self._until_over(loops)
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        if self._api is not None and serving is not None:
+            self._api.stop()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    async def _until_over(self, loops: list[asyncio.Task[None]]) -> None:
+        """Wait for the end. A loop of ours that breaks is a bug, and ends everything."""
+        for loop in loops:
+            loop.add_done_callback(lambda _: self._over.set())
+        await self._over.wait()
+        self._printer.release()  # a question that is still open has no answer
+        self._crew.is_ending = True
+        for loop in loops:
+            if loop.done() and not loop.cancelled() and (error := loop.exception()) is not None:
+                raise error
+        if self._crew.is_there:
+            self._say("Stopping: running steps may end. Ctrl-C stops at once.")
+            self._over.clear()
+            stopping = self._environment.executor.spawn(self._crew.leave(WorkerProcess.stop), name="stepwell-dev-stop")
+            stopping.add_done_callback(lambda _: self._over.set())
+            await self._over.wait()
+            if not stopping.done():
+                stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+            await self._feed.look()
+        self._tell("stopped", f"Stopped. Everything is kept in {self._shown_db()}.")
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is None:
+                continue
+            try:
+                loop.add_signal_handler(number, self._over.set)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self._over.set))
+
+    @property
+    def _has_keys(self) -> bool:
+        return not self._printer.is_json and Keys.are_there()
+
+    def _replace_worker(self) -> None:
+        self._acts.put_nowait(self._start_again)
+
+    async def _start_again(self) -> None:
+        if not self._crew.is_there:
+            await self._crew.start()
+            self._tell_state()
+
+    # --- loops ---
+
+    async def _feed_loop(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._news.wait(), _LOOK_SECONDS)
+            except TimeoutError:
+                pass
+            self._news.clear()
+            try:
+                await self._feed.look()
+            except StepwellError as error:
+                self._say(f"⚠ {error.code}  {error.title}")
+            await asyncio.sleep(_CALM_SECONDS)
+
+    async def _watch_loop(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if self._crew.watch.has_changed():
+                self._acts.put_nowait(self._reload)
+            if read_skipped(self._place.database) > self._clock.skipped:
+                self._acts.put_nowait(self._follow_clock)
+
+    async def _act_loop(self) -> None:
+        """One thing after the other: a restart is over before the next key counts."""
+        while True:
+            act = await self._acts.get()
+            try:
+                await act()
+            except StepwellError as error:
+                self._say(f"✕ {error.code}  {error.title}", *([f"    fix     {error.fix}"] if error.fix else []))
+
+    # --- keys ---
+
+    def _pressed(self, key: str) -> None:
+        acts: dict[str, Callable[[], Awaitable[None]]] = {
+            "c": self._crash,
+            "r": self._restart,
+            "t": self._ask_time,
+            "f": self._ask_fault,
+            "p": self._pause,
+            "s": self._switch_anyway,
+            "o": self._open,
+            "?": self._help,
+        }
+        if key == "q":
+            self._over.set()
+        elif key in acts:
+            self._acts.put_nowait(acts[key])
+        elif key.isprintable() and not key.isspace():
+            self._acts.put_nowait(self._help)
+
+    async def _help(self) -> None:
+        self._say(
+            "  c  crash the worker (kill -9); it is started again",
+            "  r  restart the worker, after its running steps",
+            "  t  skip time",
+            "  f  let the next step fail, once",
+            "  p  pause the worker, or let it go on",
+            "  s  switch to code that was held back",
+            "  o  open the runs in a browser",
+            "  q  quit",
+        )
+
+    async def _crash(self) -> None:
+        if not self._crew.is_there:
+            return self._say("There is no worker to crash; r starts one.")
+        await self._crew.leave(WorkerProcess.kill)
+        self._tell("crashed", "[c] crashed on purpose (kill -9). Restarting…")
+        await self._feed.look()
+        before = await list_unfinished(self._store)
+        under_way = self._crew.bodies.crashed(before)
+        await retire(self._store, self._seat.worker)
+        if not await self._crew.start():
+            return self._tell_state()
+        recovered = await await_recovery(self._store, before, under_way, self._crew.bodies)
+        await self._feed.look()
+        again = [{"run_id": run_id, "path": path} for run_id, path in recovered.again]
+        self._tell("recovered", recovered.words, runs=len(recovered.runs), again=again)
+
+    async def _restart(self) -> None:
+        await self._crew.leave(WorkerProcess.stop)
+        self._crew.forgive()
+        if await self._crew.start():
+            self._tell("restarted", "[r] restarted; running steps had ended before")
+        else:
+            self._tell_state()
+
+    async def _pause(self) -> None:
+        if not self._crew.is_there:
+            return self._say("There is no worker to pause; r starts one.")
+        if self._crew.is_paused:
+            await self._crew.go_on()
+            self._tell("resumed", "[p] the worker goes on")
+        elif await self._crew.halt():
+            self._tell("paused", "[p] the worker is paused: runs wait; p lets it go on")
+
+    # --- time ---
+
+    async def _ask_time(self) -> None:
+        if self._place.database is None:
+            return self._say("Time cannot be skipped here: it is the database server's.")
+        due = await self._next_timer()
+        hint = "e.g. 3d or 12h" if due is None else f"Enter: to the next timer, in {self._ahead(due)}; or e.g. 3d"
+        self._question(f"[t] skip how far? ({hint}) ", lambda text: lambda: self._skip(text, due))
+
+    async def _next_timer(self) -> Instant | None:
+        due = await self._store.views.next_wake(tuple(self._crew.code.definitions))
+        return due if due is not None and due > self._store.now() else None
+
+    def _ahead(self, due: Instant) -> str:
+        return duration((due - self._store.now()) / SECOND)
+
+    async def _skip(self, text: str, due: Instant | None) -> None:
+        if not text and due is None:
+            return self._say("Nothing waits for a time. Nothing was skipped.")
+        try:
+            far = Span(due - self._store.now()) if not text and due is not None else span(text, what="time to skip")
+        except InvalidOptionError as error:
+            return self._say(f"{error.title}. Nothing was skipped; {error.fix}.")
+        others = [one.name for one in await self._engine.list_workers() if one.is_alive]
+        if not await self._move_clock(Span(self._clock.skipped + max(far, Span(0)))):
+            return self._say("The worker does not pause. Nothing was skipped.")
+        now = to_datetime(self._clock.now())
+        words = f"[t] skipped {duration(far / SECOND)}: it is {now.astimezone():%Y-%m-%d %H:%M} now"
+        self._tell("skipped", words, seconds=far / SECOND, now=now.isoformat())
+        if any(name != self._seat.worker for name in others):
+            self._say("  Other workers lost their leases by that: what they were doing is done again.")
+
+    async def _move_clock(self, skipped: Span) -> bool:
+        """Put the clock forward, here, in the worker and beside the database; false if the worker does not pause.
+
+        A lease that is live on the old clock would be over on the new one: the worker takes a new one.
+        """
+        was_paused = self._crew.is_paused
+        if self._crew.is_there and not await self._crew.halt():
+            return False
+        self._clock.skip_to(skipped)
+        assert self._place.database is not None
+        write_skipped(self._place.database, self._clock.skipped)
+        if not was_paused:
+            await self._crew.go_on()
+        return True
+
+    async def _follow_clock(self) -> None:
+        """Somebody else on this database has skipped time."""
+        skipped = read_skipped(self._place.database)
+        far = (skipped - self._clock.skipped) / SECOND
+        if far > 0 and await self._move_clock(skipped):
+            now = to_datetime(self._clock.now()).isoformat()
+            self._tell("skipped", f"another stepwell dev skipped {duration(far)}", seconds=far, now=now)
+
+    # --- faults ---
+
+    async def _ask_fault(self) -> None:
+        if not self._crew.is_there:
+            return self._say("There is no worker; r starts one.")
+        names = step_names(self._crew.code.outline or {})
+        self._say("  0  whichever comes next", *(f"  {number}  {name}" for number, name in enumerate(names, 1)))
+        self._question("[f] which step fails next? (Enter: 0) ", lambda text: lambda: self._fail(text or "0", names))
+
+    async def _fail(self, text: str, names: list[str]) -> None:
+        if text.isdecimal() and int(text) <= len(names):
+            name = names[int(text) - 1] if int(text) else ""
+        elif text in names:
+            name = text
+        else:
+            return self._say(f"There is no step {text!r}.")
+        self._crew.fail_next(name)
+        self._say(f"[f] {name or 'the next step'} will fail once")
+
+    # --- code ---
+
+    async def _reload(self) -> None:
+        code = self._crew.code
+        changed = reloading.changed_files(code.modules)
+        if code.modules and not changed and self._crew.is_there:
+            if self._crew.held is not None:
+                self._crew.held = None
+                self._tell("unchanged", "the code is again what runs already")
+            return
+        files = changed or [self._crew.app_file]
+        examined = await ask_python("stepwell.cli.dev.examining", self._wanted.app, self._place.url)
+        change = reloading.read_change(examined, code.outline or {}, code.definitions)
+        words = list(reloading.in_words(change, files))
+        self._tell("changed", words[0], **reloading.facts(change, files))
+        self._say(*words[1:])
+        if change.is_safe:
+            return await self._switch(change)
+        self._crew.held = change if code.modules else None
+        if change.error is None:
+            self._say("  Undo the change, or keep both ways, and save; s switches anyway, and parks those runs.")
+
+    async def _switch_anyway(self) -> None:
+        held = self._crew.held
+        if held is None or held.error is not None:
+            return self._say("No code is held back." if held is None else "That code cannot be loaded.")
+        await self._switch(held)
+
+    async def _switch(self, change: reloading.Change) -> None:
+        await self._crew.leave(WorkerProcess.stop)
+        if await self._crew.start(is_anew=True):
+            runs = change.in_flight - len(change.broken) - sum(count for _, count in change.unserved)
+            self._tell("reloaded", f"✓ reloaded; {runs} unfinished run{' fits' if runs == 1 else 's fit'} the new code")
+        else:
+            self._tell_state()
+
+    # --- words ---
+
+    async def _open(self) -> None:
+        if self._api is None:
+            return self._say('There is no API: pip install "stepwell[server]"')
+        url = f"{self._api.url}/runs"
+        self._say(f"[o] {url}")
+        import webbrowser
+
+        await self._environment.executor.call_blocking(lambda: webbrowser.open(url))
+
+    def _greet(self, unfinished: list[str]) -> None:
+        code = self._crew.code
+        facts: dict[str, Any] = {
+            "app": self._wanted.app,
+            "db": self._shown_db(),
+            "url": self._api.url if self._api else None,
+            "port_asked": self._wanted.port,
+            "workflows": list(code.workflows),
+            "sample": code.samples[0] if code.samples else None,
+            "worker": self._seat.worker,
+            "pid": self._crew.pid,
+            "joins": self._place.neighbour(self._seat),
+            "skipped_seconds": self._clock.skipped / SECOND,
+            "unfinished": unfinished,
+        }
+        if self._printer.is_json:
+            self._tell("ready", "", **facts)
+        else:
+            self._say(*banner(facts, has_keys=self._has_keys))
+        self._tell_state()
+
+    def _tell_state(self) -> None:
+        """Say what is wrong with a worker that did not begin; nothing if it did."""
+        error = self._crew.error
+        if error is not None:
+            self._tell("broken", f"✕ {self._wanted.app} cannot be loaded; save it to try again", error=error)
+            self._say(*reloading.error_lines(error))
+        elif not self._crew.is_there:
+            self._tell("broken", "✕ the worker did not begin; r tries again")
+
+    def _question(self, text: str, act: Callable[[str], Callable[[], Awaitable[None]]]) -> None:
+        self._printer.hold()
+
+        def answered(answer: str | None) -> None:
+            self._printer.release()
+            if answer is not None:
+                self._acts.put_nowait(act(answer))
+
+        self._keys.ask(text, answered)
+
+    def _tell(self, name: str, words: str, **facts: Any) -> None:
+        self._printer.tell(Event(name, words, to_datetime(self._clock.now()), facts=facts))
+
+    def _say(self, *lines: str) -> None:
+        self._printer.say(lines)
+
+    def _shown_db(self) -> str:
+        return str(self._place.database) if self._place.database is not None else spell_url(self._place.url)

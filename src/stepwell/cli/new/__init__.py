@@ -1,0 +1,1 @@
+"""The first project: three files that work as they are."""
