@@ -191,6 +191,7 @@ class FaultyStore:
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
         self.events: Any = FaultyNoun(edge, "events", inner.events)
         self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
+        self.holds: Any = FaultyNoun(edge, "holds", inner.holds)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
         self.transfers = inner.transfers

@@ -95,6 +95,10 @@ class Transaction:
         """Note what to tell when this is done."""
         self._hints.setdefault(kind, {})[row.run_id] = None
 
+    def announce(self, kind: HintKind) -> None:
+        """Note what to tell that is about no run in particular."""
+        self._hints.setdefault(kind, {})
+
     def hints(self) -> list[Hint]:
         """What to tell."""
         return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()]

@@ -62,6 +62,10 @@ class Transaction:
         """Note what to tell after the commit."""
         self._hints.setdefault(kind, {})[run_id] = None
 
+    def announce(self, kind: HintKind) -> None:
+        """Note what to tell that is about no run in particular."""
+        self._hints.setdefault(kind, {})
+
     def hints(self) -> list[Hint]:
         """What to tell."""
         return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()] if self._hints else []
