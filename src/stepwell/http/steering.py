@@ -30,6 +30,12 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     compensate: bool = True
 
 
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why; shown to whoever asks."""
+
+    reason: Text = ""
+
+
 class ActedBody(msgspec.Struct):
     """What a run is now; `changed` is false if it was so before."""
 
@@ -152,6 +158,18 @@ async def retry(call: Call) -> Reply:
     return await _act(call, lambda engine, target: engine.retry(target, by=by), "be retried", needs)
 
 
+async def pause(call: Call) -> Reply:
+    """Have a run stand still until it is resumed."""
+    by, reason = call.caller.name, call.body.reason
+    return await _act(
+        call,
+        lambda engine, target: engine.pause(target, by=by, reason=reason),
+        "be paused",
+        "a run that has not ended and is not being cancelled or undone",
+        (RunStatus.PAUSED,),
+    )
+
+
 async def resume(call: Call) -> Reply:
     """Let a paused run go on."""
     by = call.caller.name
@@ -248,6 +266,7 @@ def _steer(path: str, name: str, handler: Any, summary: str, body: type[msgspec.
 OPERATIONS = (
     _steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", CancelBody),
     _steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on"),
+    _steer("/runs/{run}/pause", "pause_run", pause, "Have a run stand still", PauseBody),
     _steer("/runs/{run}/resume", "resume_run", resume, "Let a paused run go on"),
     _steer("/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback"),
     Operation(
