@@ -118,6 +118,8 @@ async def _act(
     impossible: str,
     needs: str,
     had_before: tuple[RunStatus, ...] = (),
+    *,
+    pauses: bool = False,
 ) -> Reply:
     engine, target = call.services.engine, call.path["run"]
     before = await engine.status(target)
@@ -129,7 +131,8 @@ async def _act(
     if view is None:
         raise NotFoundError("run", target)
     call.after = view.status
-    if not is_done and view.status not in had_before:
+    was_so = view.status in had_before or (pauses and view.hold is not None)
+    if not is_done and not was_so:
         raise InvalidMoveError(
             f"run {view.run_id} is {view.status} and cannot {impossible}",
             where=f"run {view.run_id}",
@@ -167,6 +170,7 @@ async def pause(call: Call) -> Reply:
         "be paused",
         "a run that has not ended and is not being cancelled or undone",
         (RunStatus.PAUSED,),
+        pauses=True,
     )
 
 

@@ -37,5 +37,6 @@ def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
         impossible="be paused",
         needs="a run that has not ended and is not being cancelled or undone",
         had_before=("paused",),
+        pauses=True,
     )
     return act_on(settings, chosen, act)
