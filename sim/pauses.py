@@ -21,13 +21,13 @@ class Pauses:
         self._clients = clients
         self._world = clients.world
         self._rng = random.Random(f"{self._world.seed}/pauses")
-        self._is_on = self._rng.random() < 0.35
+        self._is_on = self._rng.random() < 0.5
 
     def stories(self) -> list[Any]:
         """Everything that is paused while things go wrong."""
         if not self._is_on:
             return []
-        runs = [self._pause_run(self._rng.uniform(0.1, 5)) for _ in range(self._rng.randint(1, 6))]
+        runs = [self._pause_run(self._rng.uniform(0.1, 5)) for _ in range(self._rng.randint(2, 12))]
         workflows = [self._pause_workflow(self._rng.uniform(0.1, 4)) for _ in range(self._rng.choice((0, 0, 1, 2)))]
         return [*runs, *workflows]
 
@@ -35,6 +35,8 @@ class Pauses:
         await asyncio.sleep(seconds)
         rows = self._world.checker.rows_now
         active = sorted(run_id for run_id, row in rows.items() if row.status not in TERMINAL)
+        owned = [run_id for run_id in active if rows[run_id].owner is not None]
+        active = owned if owned and self._rng.random() < 0.6 else active
         if not active:
             return
         target, stays = self._rng.choice(active), self._rng.expovariate(1 / 0.8)

@@ -23,7 +23,8 @@ def park_forgets_pause() -> Patches:
     """A run that parks is not paused any more."""
 
     def stand_still(tx: Any, row: Any) -> None:
-        tx.change(row, status=RunStatus.WAITING, owner=None, wake_at=tx.now, hold=None)
+        status = RunStatus.WAITING if row.status is RunStatus.RUNNING else row.status  # an heir has not begun
+        tx.change(row, status=status, owner=None, wake_at=tx.now, hold=None)
 
     return [(commits, "stand_still", stand_still)]
 
