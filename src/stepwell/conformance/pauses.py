@@ -274,6 +274,9 @@ class PauseSuite(StoreCase):
         run = await scene.run("r1")
         assert (run.status, run.wake_at, run.input) == (RunStatus.PAUSED, None, b"2")
         assert await _resume(scene)
+        assert (await scene.run("r1")).wake_at == run.debounced_until
+        assert await scene.claim() == []
+        await scene.lose_worker(scene.incarnation)
         await scene.claim_only("r1")
 
     async def test_renewing_a_lease_names_what_is_to_be_given_up(self, scene: Scene) -> None:

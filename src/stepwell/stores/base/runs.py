@@ -163,7 +163,8 @@ class RunStore(Protocol):
         ...
 
     async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
-        """A paused run becomes pending (compensating if it has a `cause`), `wake_at` = now, stalls 0, `hold` cleared,
+        """A paused run becomes pending (compensating if it has a `cause`), `wake_at` = now (of a planned one, at the
+        earliest `debounced_until`), stalls 0, `hold` cleared,
         failure cleared unless it has a cause. A running one that has a `hold` loses it and stays as it is.
         Anything else, or a `hold` unless `even_if_held`: False. Audit row."""
         ...

@@ -39,7 +39,9 @@ def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bo
     elif before is not RunStatus.PAUSED:
         return False
     elif row.cause is None:
-        tx.change(row, status=RunStatus.PENDING, wake_at=tx.now, stalls=0, failure=None, hold=None)
+        # A planned one must not begin before it was quiet for long enough: how long that is, is not known any more.
+        wake_at = max(tx.now, row.debounced_until or tx.now)
+        tx.change(row, status=RunStatus.PENDING, wake_at=wake_at, stalls=0, failure=None, hold=None)
     else:
         tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, stalls=0, hold=None)
     _note(tx, row, "resume", by, before)

@@ -43,7 +43,8 @@ begin
         return {f}.answer(v_now, 'true');
     end if;
     update {t}.runs
-    set status = case when r.cause is null then 'pending' else 'compensating' end, wake_at = v_now, hold = null
+    set status = case when r.cause is null then 'pending' else 'compensating' end, hold = null,
+        wake_at = greatest(v_now, debounced_until)  -- a planned one must not begin before it was quiet for long enough
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
     if r.cause is null then

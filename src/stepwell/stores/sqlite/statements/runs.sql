@@ -223,7 +223,10 @@ where id = :id;
 select id, status, key, cause, hold, owner from stepwell_runs where run_id = :run_id;
 
 -- name: resume
-update stepwell_runs set status = :status, wake_at = :now, stalls = 0, hold = null where id = :id;
+-- A planned one must not begin before it was quiet for long enough: how long that is, is not known any more.
+update stepwell_runs
+set status = :status, wake_at = max(:now, coalesce(debounced_until, :now)), stalls = 0, hold = null
+where id = :id;
 
 -- name: resume_rollback
 update stepwell_runs set status = 'compensating', wake_at = :now, retried_at = :now where id = :id;
