@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sim.checks import progress, transactions
+from sim.checks import pauses, progress, transactions
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
@@ -61,6 +61,7 @@ class Checker:
         self.children: dict[tuple[str, bytes], str] = {}
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
+        self.held: defaultdict[Any, Lost] = defaultdict(set)  # told of a pause
         self.debounced: dict[str, int] = {}  # when a planned run was called for last
         self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
         self.recorded: Counter[str] = Counter()  # results of transactional steps, by node
@@ -107,7 +108,7 @@ class Checker:
                 self.events.applied(args[0], answer, after)
                 self.live.applied(args[0], answer)
                 for applied in answer:
-                    self._saw_claims(applied.claimed)
+                    self._saw_claims(applied.claimed, before)
             case "perform":
                 applied = [] if answer.applied is None else [answer.applied]
                 commits = [answer.commit or args[0]][: len(applied)]
@@ -119,20 +120,20 @@ class Checker:
                 check_cancel(self, answer.runs, after)
             case "deliver":
                 self.signals.delivered(args[0], answer[0])
-                self._saw_claims(answer[1])
+                self._saw_claims(answer[1], before)
             case "deliver_or_create":
                 self.signals.delivered([args[0]], [answer[1]])
-                self._saw_claims(answer[2])
+                self._saw_claims(answer[2], before)
             case "publish":
                 self.events.publishing(args[0], answer[0], before)
-                self._saw_claims(answer[1])
+                self._saw_claims(answer[1], before)
             case "claim":
                 check_claims(self, answer, args[0], before, now)
-                self._saw_claims(answer)
+                self._saw_claims(answer, before)
             case "create":
                 claims = [item.claimed for item in answer if item.claimed is not None]
                 check_claims(self, claims, args[1] if len(args) > 1 else None, before, now)
-                self._saw_claims(claims)
+                self._saw_claims(claims, before)
             case "debounce" if not answer.is_stale and after[answer.run_id].debounced_until is not None:
                 self.debounced[answer.run_id] = now
             case "retry" if answer:
@@ -141,7 +142,7 @@ class Checker:
                         self._retried(row.run_id)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).retried_at = now
-            case "resume" if answer:
+            case "resume" if answer and args[0] in after:  # a run, not a workflow
                 self.shadow(args[0]).stalls = 0
             case "register" | "renew" | "retire":
                 check_leases(self, method, args, answer, now, process)
@@ -153,6 +154,7 @@ class Checker:
                 check_row(self, row)
                 check_start_row(self, row, now)
                 was = before.get(row.run_id)
+                pauses.check_hold(self, was, row)
                 is_new_end = was is not None and was.status is not row.status and was.owner is None
                 if row.status is RunStatus.CANCELLED and is_new_end:
                     self.shadow(row.run_id).progress.clear()
@@ -171,6 +173,8 @@ class Checker:
                     self.lost[process].add((commit.run_id, commit.fence.epoch))
                 elif applied.cancelling:
                     self.cancelling[process].add((commit.run_id, commit.fence.epoch))
+                else:
+                    pauses.heard_applied(self, process, commit, applied)
 
     def body(self, process: Process, body: Body, execution: Any) -> None:
         """A worker starts a body."""
@@ -186,7 +190,8 @@ class Checker:
         elif method == "inbox":
             self.signals.seen(answer.signals)
 
-    def _saw_claims(self, claims: Any) -> None:
+    def _saw_claims(self, claims: Any, before: dict[str, Run]) -> None:
+        pauses.check_claimed(self, claims, before)
         for claimed in claims:
             self.signals.seen(claimed.inbox.signals)
 

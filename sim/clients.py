@@ -11,6 +11,7 @@ import msgspec
 
 from sim.interpreter import PROGRAM
 from sim.operators import Operators
+from sim.pauses import Pauses
 from sim.process import UNKNOWN, Process
 from sim.programs import walk
 from sim.starts import Starters, draw_options
@@ -57,6 +58,7 @@ class Clients:
         # A stream of its own, so that what is chosen by it leaves the rest of old seeds alike.
         self.side = random.Random(f"{world.seed}/starts")
         self.starters = Starters(self, self.side)
+        self.pauses = Pauses(self)
         self._marks = 0
         self._events = 0
 
@@ -76,7 +78,7 @@ class Clients:
             self.orders.append(Order(program, key, run_id, options=draw_options(self.side)))
         debounced = [self.starters.debounce(one) for one in self.starters.debounced]
         stories = [self._story(order) for order in self.orders]
-        await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced)
+        await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced, *self.pauses.stories())
 
     @property
     def has_limits(self) -> bool:

@@ -33,6 +33,7 @@ READS = frozenset(
         "list_unread",
         "find_question",
     }
+    | {"list_holds", "list_acts"}
     | {"list_events", "next_due", "list_owed", "list_published", "list_streams", "read_stream", "list_progress"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.
@@ -191,6 +192,7 @@ class FaultyStore:
         self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
         self.events: Any = FaultyNoun(edge, "events", inner.events)
         self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
+        self.holds: Any = FaultyNoun(edge, "holds", inner.holds)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
         self.transfers = inner.transfers

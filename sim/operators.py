@@ -43,6 +43,7 @@ class Operators:
                 self._report_unfinished(left)
                 return
             self._check_progress(left)
+            await self._clients.pauses.resume_workflows()
             await self.operate(True)
             await self.feed(left)
 
@@ -101,6 +102,8 @@ class Operators:
         return row.parent is None and failure is not None and "until mended" in failure.message
 
     async def _resume(self, row: Run) -> bool:
+        if row.hold is not None and row.failure is None:
+            return bool(await self._try(lambda engine: engine.resume(row.run_id)))
         failure = decode_failure(row.failure) if row.failure else None
         if failure is None or failure.code != "SW202":
             self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")

@@ -20,6 +20,7 @@ from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
+from sim.sabotage_pauses import PAUSE_SWITCHES, PAUSE_WORKER_SWITCHES, SQLITE_PAUSE_SWITCHES
 from sim.sabotage_postgres import POSTGRES_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
@@ -47,6 +48,9 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **START_SWITCHES,
     **SQLITE_START_SWITCHES,
     **LONG_STEP_SWITCHES,
+    **PAUSE_SWITCHES,
+    **PAUSE_WORKER_SWITCHES,
+    **SQLITE_PAUSE_SWITCHES,
     **TRANSACTION_SWITCHES,
     **MEANWHILE_SWITCHES,
     **POSTGRES_SWITCHES,
@@ -78,10 +82,10 @@ def store_of(name: str) -> str:
     if name in POSTGRES_SWITCHES:
         return "postgres"
     sqlite = {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}
-    if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES}:
+    if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES, **SQLITE_PAUSE_SWITCHES}:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
-    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}
+    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES, **PAUSE_SWITCHES}
     return "memory" if name in memory else "both"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.checks.pauses import check_begins
 from sim.checks.progress import check_state
 from stepwell.clock import Instant
 from stepwell.replay.bodies import Body
@@ -27,6 +28,7 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
         return
     if (run_id, fence.epoch) in checker.cancelling[process] and "~undo" not in path:
         checker.violate("I13", run_id, f"{process.name} starts {path} after it was told that the run is cancelled")
+    check_begins(checker, process, body, fence.epoch)
     shadow = checker.shadow(run_id)
     if body.location in shadow.ever:
         checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")

@@ -183,7 +183,7 @@ def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: in
 
 def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run, now: Instant) -> None:
     match commit.move:
-        case Park():
+        case Park() if following.hold is None:
             _check_park(checker, commit, following, now)
         case BeginRollback(undo_floor=floor):
             shadow.floor = floor

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sim.coroutines import at_once
 from sim.starts import MAX_WAIT, QUIET
 from stepwell.clock import Instant
 from stepwell.model.failures import decode_failure
@@ -97,7 +98,10 @@ def check_claims(
         return
     least = min(claims, key=lambda claimed: claimed.run.priority).run
     taken = {claimed.run.run_id for claimed in claims}
+    held = {one.workflow for one in at_once(checker.inspector.holds.list_holds())}
     for row in before.values():
+        if row.workflow in held:
+            continue
         is_due = row.wake_at is not None and row.wake_at <= now and row.debounced_until is None
         is_left = is_due and row.run_id not in taken and row.definition in claimant.definitions
         if is_left and row.priority > least.priority:

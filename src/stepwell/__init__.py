@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from stepwell.codec.offload import Offloaded
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
+    from stepwell.engine.causes import Cause
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered
     from stepwell.engine.handles import Handle
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.starts import Start
-    from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, SignalView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -87,6 +88,7 @@ __all__ = [
     "Break",
     "Budget",
     "Cancel",
+    "Cause",
     "ChildFailed",
     "ChildOperation",
     "Context",
@@ -106,6 +108,7 @@ __all__ = [
     "Handle",
     "HistoryDivergedError",
     "HistoryFileError",
+    "HoldView",
     "InvalidInputError",
     "JoinError",
     "JsonCodec",
@@ -186,13 +189,22 @@ _HOMES = {
     "stepwell.model.topics": ["Event"],
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
+    "stepwell.engine.causes": ["Cause"],
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
-    "stepwell.engine.views": ["AttemptView", "EntryView", "ProgressView", "RunView", "SignalView", "WaitView"],
+    "stepwell.engine.views": [
+        "AttemptView",
+        "EntryView",
+        "HoldView",
+        "ProgressView",
+        "RunView",
+        "SignalView",
+        "WaitView",
+    ],
     "stepwell.errors": [
         "AlreadyExistsError",
         "AskRefused",

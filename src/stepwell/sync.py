@@ -17,7 +17,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import OwedEvent
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
-from stepwell.engine.views import EntryView, RunView, SignalView
+from stepwell.engine.views import EntryView, HoldView, RunView, SignalView
 from stepwell.environment import LoopThread
 from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
@@ -348,6 +348,22 @@ class SyncEngine:
     def retry(self, target: str, *, by: str = "") -> bool:
         """Let a failed run go on from the step that failed."""
         return self._wait(self._engine.retry(target, by=by))
+
+    def pause(self, target: str, *, by: str = "", reason: str = "") -> bool:
+        """Have a run stand still; see `Engine.pause`."""
+        return self._wait(self._engine.pause(target, by=by, reason=reason))
+
+    def pause_workflow(self, workflow: str | None, *, by: str = "", reason: str = "") -> bool:
+        """Have a workflow, or all, stand still; see `Engine.pause_workflow`."""
+        return self._wait(self._engine.pause_workflow(workflow, by=by, reason=reason))
+
+    def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
+        """Let a workflow, or all, go on; see `Engine.resume_workflow`."""
+        return self._wait(self._engine.resume_workflow(workflow, by=by))
+
+    def list_holds(self) -> list[HoldView]:
+        """The workflows that are paused."""
+        return self._wait(self._engine.list_holds())
 
     def resume(self, target: str, *, by: str = "") -> bool:
         """Let a paused run go on."""

@@ -39,6 +39,7 @@ class Wire:
         self.signals: Any = _Noun(self, "signals")
         self.events: Any = _Noun(self, "events")
         self.outbox: Any = _Noun(self, "outbox")
+        self.holds: Any = _Noun(self, "holds")
         self.workers: Any = _Noun(self, "workers")
         self.transactions: Any = _Noun(self, "transactions")
         self.transfers: Any = _Noun(self, "transfers")

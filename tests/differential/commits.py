@@ -234,6 +234,8 @@ def note(world: World, commit: Commit, applied: Applied) -> str:
 def _effects(world: World, commit: Commit, applied: Applied) -> Iterator[str]:
     if applied.cancelling:
         yield "applied, cancel waiting"
+    if applied.held:
+        yield f"applied, paused: {type(commit.move).__name__}"
     yield from _move_facts(commit.move, applied)
     yield from _part_facts(commit)
     yield from _family_facts(world, commit, applied)

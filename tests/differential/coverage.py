@@ -11,6 +11,7 @@ from stepwell.model.events import Publication
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.stores.base.events import EventStore
+from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -25,6 +26,7 @@ _NOUNS = {
     "events": EventStore,
     "outbox": OutboxStore,
     "workers": WorkerStore,
+    "holds": HoldStore,
     "views": ViewStore,
     "transactions": TransactionStore,
     "transfers": TransferStore,
@@ -60,6 +62,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         *(verdict.value for verdict in Verdict),
         "applied before",
         "applied, cancel waiting",
+        *(f"applied, paused: {move}" for move in ("NoneType", "Park", "Release", "Pause")),
         "refused: ValueError",
         "refused: InvalidMoveError",
         *("no move", "Park", "Park, awake", "Release", "Pause", "BeginRollback(failed)", "BeginRollback(cancelled)"),
@@ -87,10 +90,11 @@ _FACTS: dict[str, tuple[str, ...]] = {
         *("cancelled with compensation", "cancelled without compensation", "cancelling with compensation"),
         *("descendants", "too late", "refused: NotFoundError"),
     ),
-    "runs.resume": ("resumed", "resumed undoing", "not paused"),
+    "runs.pause": ("paused", "told", "not possible"),
+    "runs.resume": ("resumed", "resumed undoing", "withdrawn", "left to a person", "not paused"),
     "runs.resume_rollback": ("resumed", "not stuck"),
     "runs.retry": ("retried", "failed entries forgotten", "failed child retried", "not failed, or its key is taken"),
-    "runs.rescue": ("freed", "poisoned", "nothing"),
+    "runs.rescue": ("freed", "poisoned", "paused", "nothing"),
     "runs.relinquish": ("freed", "nothing"),
     "signals.deliver": (*(delivery.value for delivery in Delivery), "woke", "claimed"),
     "signals.deliver_or_create": ("new", "known", "delivered", "duplicate", "woke", "claimed"),
@@ -105,7 +109,11 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "outbox.next_due": ("due", "nothing"),
     "outbox.list_owed": ("owed", "dead"),
     "workers.register": ("new", "again", "refused: LeaseLostError"),
-    "workers.renew": ("renewed", "told of cancels", "refused: LeaseLostError"),
+    "workers.renew": ("renewed", "told of cancels", "told of pauses", "refused: LeaseLostError"),
+    "holds.pause": ("paused", "paused before"),
+    "holds.resume": ("resumed", "not paused"),
+    "holds.list_holds": ("found", "nothing"),
+    "holds.list_acts": ("found",),
     "workers.retire": ("with runs", "without runs"),
     "transactions.perform": (
         "applied",

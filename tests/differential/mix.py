@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.differential import blobs, commits, events, outbox, runs, signals, transactions, views, workers
+from tests.differential import blobs, commits, events, holds, outbox, runs, signals, transactions, views, workers
 from tests.differential.world import WORKERS, Operation, World
 
 Make = Callable[[World], Operation | None]
@@ -18,7 +18,8 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (3, runs.load),
     (3, runs.inbox),
     (4, runs.cancel),
-    (5, runs.resume),
+    (4, runs.pause),
+    (8, runs.resume),
     (5, runs.resume_rollback),
     (7, runs.retry),
     (2, runs.rescue),
@@ -33,6 +34,10 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (3, outbox.list_owed),
     (5, outbox.replay),
     (2, outbox.drop),
+    (1, holds.pause),
+    (6, holds.resume),
+    (1, holds.list_holds),
+    (1, holds.list_acts),
     (2, workers.register),
     (12, workers.renew),
     (1, workers.retire),

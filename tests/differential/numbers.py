@@ -42,7 +42,7 @@ _NUMBERS: dict[type, dict[str, Kind]] = {
 _UNORDERED: dict[type, frozenset[str]] = {
     Inbox: frozenset({"children"}),
     Detail: frozenset({"children"}),
-    Renewed: frozenset({"cancelling"}),
+    Renewed: frozenset({"cancelling", "held"}),
 }
 _WITHOUT: set[type] = set()  # classes known to have no number inside: a snapshot has many of them
 _NEVER_GIVEN = 1_000_000  # far above whatever a world of a few hundred operations makes a store give

@@ -187,17 +187,38 @@ def cancel(world: World) -> Operation:
     )
 
 
-def resume(world: World) -> Operation | None:
-    """Let a paused run go on."""
-    run = _stopped(world, RunStatus.PAUSED)
+def pause(world: World) -> Operation | None:
+    """Have a run stand still."""
+    owned = world.a_run(lambda one: one.owner is not None) if world.likely(0.4) else None
+    run = owned or world.a_run(lambda one: one.status in ACTIVE) or world.a_run()
     if run is None:
         return None
-    word = "resumed" if run.cause is None else "resumed undoing"
+    word = "told" if run.owner is not None else "paused"
+    return Operation(
+        "runs.pause",
+        (run.run_id,),
+        lambda at: at.opened.store.runs.pause(run.run_id, by="ann", reason="Ü"),
+        lambda answer: [word if answer else "not possible"],
+    )
+
+
+def resume(world: World) -> Operation | None:
+    """Let a paused run go on, or one that is to be given up."""
+    held = world.a_run(lambda one: one.hold is not None and one.owner is not None) if world.likely(0.3) else None
+    run = held or _stopped(world, RunStatus.PAUSED)
+    if run is None:
+        return None
+    word = "withdrawn" if run.owner is not None else "resumed" if run.cause is None else "resumed undoing"
+    even_if_held = world.likely(0.9)
+
+    def facts(answer: bool) -> Iterator[str]:
+        yield word if answer else "left to a person" if run.hold is not None else "not paused"
+
     return Operation(
         "runs.resume",
-        (run.run_id,),
-        lambda at: at.opened.store.runs.resume(run.run_id, by="ann"),
-        lambda answer: [word if answer else "not paused"],
+        (run.run_id, even_if_held),
+        lambda at: at.opened.store.runs.resume(run.run_id, by="ann", even_if_held=even_if_held),
+        facts,
     )
 
 
@@ -256,7 +277,11 @@ def rescue(world: World) -> Operation:
         for one in answer:
             row = world.row(one)
             assert row is not None
-            yield "poisoned" if row.status is RunStatus.PAUSED else "freed"
+            yield (
+                "paused"
+                if row.failure is None and row.hold is not None
+                else ("poisoned" if row.status is RunStatus.PAUSED else "freed")
+            )
 
     return Operation("runs.rescue", (stalls_max,), call, facts)
 

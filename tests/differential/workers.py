@@ -30,7 +30,8 @@ def renew(world: World) -> Operation:
     worker = world.a_worker()
 
     def facts(answer: Renewed) -> list[str]:
-        return ["renewed", *(["told of cancels"] if answer.cancelling else [])]
+        told = ["told of cancels"] if answer.cancelling else []
+        return ["renewed", *told, *(["told of pauses"] if answer.held else [])]
 
     return Operation("workers.renew", (worker,), lambda at: at.opened.store.workers.renew(worker, LEASE), facts)
 

@@ -14,9 +14,9 @@ LINES = 500
 EXIT_CODES = {2, 3, 4, 5, 6, 7, 8, 9, 10}
 VERBS = (
     *("start", "ls", "show", "tree", "watch", "why", "history", "graph", "result", "signal", "publish"),
-    *("cancel", "retry", "resume", "doctor", "explain"),
+    *("cancel", "retry", "pause", "resume", "workflow", "doctor", "explain"),
 )
-ON_RUNS = ("show", "tree", "why", "history", "graph", "cancel", "retry", "resume")
+ON_RUNS = ("show", "tree", "why", "history", "graph", "cancel", "retry", "pause", "resume")
 ODD = (
     *("", " ", "ä", "\x00", "\x1b[31m", "'; drop table stepwell_runs; --", "%s%n", "../../etc", "😀"),
     *("a" * 5_000, "\ud800", "-1"),

@@ -17,6 +17,7 @@ from stepwell.errors import InvalidMoveError
 
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
+    from stepwell.engine.views import RunView
 
 
 class Act(NamedTuple):
@@ -27,6 +28,11 @@ class Act(NamedTuple):
     impossible: str  # "be resumed"
     needs: str  # "a paused run"
     had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
+    pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
+
+    def was_done(self, run: RunView) -> bool:
+        """Whether it is as if this had been done before."""
+        return run.status in self.had_before or (self.pauses and run.hold is not None)
 
 
 def act_on(settings: Settings, which: Which, act: Act) -> int:
@@ -44,7 +50,7 @@ def act_on(settings: Settings, which: Which, act: Act) -> int:
         is_done = await act.do(client.engine, run_id)
         view = await client.engine.status(run_id)
         assert view is not None
-        if not is_done and view.status not in act.had_before:
+        if not is_done and not act.was_done(view):
             raise InvalidMoveError(
                 f"run {run_id} is {view.status} and cannot {act.impossible}",
                 where=run_id,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepwell.engine.causes import Cause
     from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
     from stepwell.model.failures import FailureRecord
 
@@ -36,6 +37,18 @@ def run_body(run: RunView) -> dict[str, Any]:
         "tags": run.tags,
         "deadline_at": _time(run.deadline_at),
         "replaced_by": run.replaced_by,
+        "hold": None if run.hold is None else {"by": run.hold.by, "reason": run.hold.reason, "at": _time(run.hold.at)},
+    }
+
+
+def cause_body(cause: Cause) -> dict[str, Any]:
+    """What is in the way of a run, and in the way of that."""
+    return {
+        "kind": cause.kind,
+        "run_id": cause.run_id,
+        "sentence": cause.sentence,
+        "next": cause.next,
+        "causes": [cause_body(below) for below in cause.causes],
     }
 
 

@@ -127,7 +127,7 @@ async def _act(client: Client, runs: Sequence[RunView], act: Act, tally: Tally, 
             except NotFoundError:  # gone since it was found
                 is_done, now = False, None
             status = run.status if now is None else now.status
-            outcome = "done" if is_done else "before" if now is not None and status in act.had_before else "refused"
+            outcome = "done" if is_done else "before" if now is not None and act.was_done(now) else "refused"
             tally.items.append({"run_id": run.run_id, "outcome": outcome, "status": status})
             bars.tell(act.done, number, len(runs))
 

@@ -39,6 +39,8 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "held": await store.views.list_held(limit=_ALL),
         "unread": await store.views.list_unread(limit=_ALL),
         "kept": await store.views.list_events(limit=_ALL),
+        "holds": await store.holds.list_holds(),
+        "hold_acts": await store.holds.list_acts(limit=_ALL),
         "owed": await store.outbox.list_owed(is_dead=False, limit=_ALL),
         "dead": await store.outbox.list_owed(is_dead=True, limit=_ALL),
     }

@@ -16,6 +16,7 @@ from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
+from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.progress import ProgressSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
@@ -59,6 +60,8 @@ class StoreSuite(
     LifecycleSuite,
     ResumeSuite,
     RetrySuite,
+    PauseSuite,
+    WorkflowPauseSuite,
     LeaseSuite,
     RescueSuite,
     FindSuite,

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from functools import partial
 from typing import Any, assert_never
 
-from stepwell.clock import Instant, to_datetime, to_timedelta
+from stepwell.clock import Instant, to_datetime
+from stepwell.engine.causes import (
+    CHILDREN_MAX,
+    DEPTH_MAX,
+    RUNS_MAX,
+    Around,
+    Cause,
+    causes_of,
+    hold_words,
+    is_mendable,
+    left_to_undo,
+    wait_words,
+    waited_children,
+    when,
+)
+from stepwell.engine.outbox import Surely
 from stepwell.engine.views import WaitView, progress_views, wait_views
-from stepwell.errors import PoisonError
+from stepwell.ids import RunId
 from stepwell.model.failures import FailureRecord, decode_failure
-from stepwell.model.locations import is_undoing, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
-from stepwell.model.workers import Worker
+from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
 
 
@@ -27,13 +41,47 @@ class Explanation:
     sentence: str
     next: str = ""  # the command or act that moves it on, if any is needed
     facts: dict[str, Any] = field(default_factory=dict)
+    chain: tuple[Cause, ...] = ()  # what is in its way, and in the way of that; empty once it has ended
 
 
-def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanation:
+async def explain_whole(store: Store, surely: Surely, detail: Detail) -> Explanation:
+    """Explain one run, and the children that it waits for."""
+    workers = await surely(lambda _: store.views.list_workers())
+    holds = await surely(lambda _: store.holds.list_holds())
+    around = Around(workers, holds, store.now())
+    return explain(detail, around, await _Descent(store, surely, around).look(detail, DEPTH_MAX))
+
+
+class _Descent:
+    """Looks at the children that runs wait for, and at theirs, but never at very many."""
+
+    def __init__(self, store: Store, surely: Surely, around: Around) -> None:
+        self._store = store
+        self._surely = surely
+        self._around = around
+        self._left = RUNS_MAX
+
+    async def look(self, detail: Detail, depth: int) -> dict[RunId, tuple[Cause, ...]]:
+        """What is in the way of each child that a run waits for."""
+        found: dict[RunId, tuple[Cause, ...]] = {}
+        for run_id in [one.run_id for one in waited_children(detail)][:CHILDREN_MAX] if depth > 0 else ():
+            self._left -= 1
+            if self._left < 0:
+                break
+            child = await self._surely(partial(self._read, run_id))
+            if child is not None:
+                found[run_id] = causes_of(child, self._around, await self.look(child, depth - 1))
+        return found
+
+    async def _read(self, run_id: RunId, _: bool) -> Detail | None:
+        return await self._store.views.detail(run_id)
+
+
+def explain(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause, ...]]) -> Explanation:
     """Explain one run from what is stored."""
     run = detail.run
     waits = wait_views(detail)
-    sentence, following = _why(detail, waits, workers, now)
+    sentence, following = _why(detail, waits, around)
     facts: dict[str, Any] = {
         "waits": [f"{wait.kind} at {wait.path}" for wait in waits],
         "owner": run.owner,
@@ -45,10 +93,11 @@ def explain(detail: Detail, workers: Sequence[Worker], now: Instant) -> Explanat
         "deadline_at": to_datetime(run.deadline_at) if run.deadline_at is not None else None,
         "progress": [f"{one.path}: {one.words}" for one in progress_views(detail)],
     }
-    return Explanation(run.run_id, run.status.value, f"{run.workflow} run {run.run_id} {sentence}", following, facts)
+    sentence = f"{run.workflow} run {run.run_id} {sentence}"
+    return Explanation(run.run_id, run.status.value, sentence, following, facts, causes_of(detail, around, below))
 
 
-def _why(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: Instant) -> tuple[str, str]:
+def _why(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str, str]:
     run = detail.run
     failure = decode_failure(run.failure) if run.failure else None
     cause = failure.summary if failure else "no cause was recorded"
@@ -65,19 +114,22 @@ def _why(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: 
             return "was cancelled" + (f": {run.reason}." if run.reason else "."), ""
         case RunStatus.CONTINUED:
             return f"goes on as run {run.successor}.", f"stepwell why {run.successor}"
+        case RunStatus.PAUSED if run.hold is not None:
+            besides = f"; before that it stopped{at}: {cause}" if failure else ""
+            return f"is {hold_words(run.hold)}{besides}.", resume
         case RunStatus.PAUSED:
-            if failure is not None and failure.code.startswith(("SW1", "SW20")) and failure.code != PoisonError.code:
+            if failure is not None and is_mendable(failure):
                 itself = "; it goes on by itself when a worker with code that fits it starts"
                 return f"is paused{at}: {cause}{_sides(failure)}{itself}.", f"deploy code that fits, or {resume}"
             return f"is paused{at}: {cause}.", f"mend the cause, then {resume}"
         case RunStatus.COMPENSATION_FAILED:
-            left = len(_left(detail))
+            left = len(left_to_undo(detail))
             return (
                 f"could not be undone{at}: {cause}; {left} effects are not undone.",
                 f"engine.resume_rollback({run.run_id!r})",
             )
         case RunStatus.PENDING | RunStatus.RUNNING | RunStatus.WAITING | RunStatus.CANCELLING | RunStatus.COMPENSATING:
-            return _moving(detail, waits, workers, now)
+            return _moving(detail, waits, around)
         case _:
             assert_never(run.status)
 
@@ -87,31 +139,22 @@ def _sides(failure: FailureRecord) -> str:
     return f" ({failure.why})" if failure.why.startswith("recorded: ") else ""
 
 
-def _left(detail: Detail) -> list[Any]:
-    done = {entry.location for entry in detail.history.entries}
-    return [
-        e
-        for e in detail.history.entries
-        if e.undo is not None
-        and e.seq > detail.run.undo_floor
-        and undo(e.location) not in done
-        and not is_undoing(e.location)
-    ]
-
-
-def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: Instant) -> tuple[str, str]:
-    run = detail.run
+def _moving(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str, str]:
+    run, now = detail.run, around.now
     doing = {RunStatus.CANCELLING: "is being cancelled", RunStatus.COMPENSATING: "is undoing what it did"}.get(
         run.status, ""
     )
-    live = [worker for worker in workers if worker.lease_until > now]
     if run.owner is not None:
-        holder = next((worker for worker in live if worker.incarnation == run.owner), None)
+        holder = around.owner_of(run)
         if holder is None:
             return "was held by a worker that died; another takes over as soon as one looks.", "stepwell worker MODULE"
-        return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}.", ""
+        asked = "" if run.hold is None else f"; it is {hold_words(run.hold)}, as soon as the steps under way have ended"
+        return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}{asked}.", ""
+    held = around.holds_of(run)
     if run.wake_at is not None and run.wake_at <= now:
-        serving = [worker for worker in live if run.definition in worker.definitions]
+        serving = around.serving(run)
+        if held:
+            return f"is ready, and waits: {held[0].sentence}.", held[0].next
         if serving:
             return (
                 f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it"
@@ -126,9 +169,9 @@ def _moving(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], no
         return f"begins when the run that has the key {run.key!r} has ended.", f"stepwell why {run.key}"
     if not waits:
         again = ", unless its start is asked for again" if run.debounced_until is not None else ""
-        return f"begins {_when(run.wake_at, now)}{again}.", ""
-    prefix, limit = f"{doing} and " if doing else "", _limit(run, now)
-    reasons = "; or ".join(_words(wait, detail, now) for wait in waits)
+        return f"begins {when(run.wake_at, now)}{again}.", ""
+    prefix, limit = f"{doing} and " if doing else "", _limit(run, now) + (f"; {held[0].sentence}" if held else "")
+    reasons = "; or ".join(wait_words(wait, detail, now) for wait in waits)
     return f"{prefix}waits for {reasons}{limit}.", _advice(run.run_id, waits)
 
 
@@ -136,51 +179,13 @@ def _limit(run: Run, now: Instant) -> str:
     """Until when, if it is not undoing already."""
     if run.deadline_at is None or run.status is RunStatus.COMPENSATING:
         return ""
-    return f"; it fails if it has not ended {_when(run.deadline_at, now)}"
+    return f"; it fails if it has not ended {when(run.deadline_at, now)}"
 
 
 def _progress(detail: Detail) -> str:
     """How far its long steps say they are."""
     lines = [f"{one.path} is at {one.words}" for one in progress_views(detail) if one.done is not None]
     return f"; {', '.join(lines)}" if lines else ""
-
-
-def _words(wait: WaitView, detail: Detail, now: Instant) -> str:
-    by = f", at the latest {_when_time(wait, now)}" if wait.due_at else ""
-    match wait.kind:
-        case "signal":
-            what = " or ".join(repr(name) for name in wait.names) or "any name"
-            return f"a signal {what} at {wait.path}{by}"
-        case "topic":
-            asked = f" with {', '.join(wait.where)}" if wait.where else ""
-            return f"an event of {wait.names[0]!r}{asked} at {wait.path}{by}"
-        case "child":
-            states = ", ".join(child.status.value for child in detail.children if child.ended_at is None)
-            return f"its child at {wait.path} ({states or 'ended'})"
-        case "retry":
-            failed = [a for a in detail.history.attempts if a.failure]
-            last = decode_failure(failed[-1].failure).summary if failed and failed[-1].failure else "an error"
-            return f"the next attempt at {wait.path} {_when_time(wait, now)} (after {last})"
-        case _:
-            return f"the timer {wait.path}, due {_when_time(wait, now)}"
-
-
-def _when_time(wait: WaitView, now: Instant) -> str:
-    assert wait.due_at is not None
-    left = wait.due_at - to_datetime(now)
-    return "now" if left <= timedelta(0) else f"in {_round(left)} ({wait.due_at:%Y-%m-%d %H:%M:%S} UTC)"
-
-
-def _when(instant: Instant | None, now: Instant) -> str:
-    return "when it is woken" if instant is None else f"in {_round(to_timedelta(instant - now))}"  # type: ignore[arg-type]
-
-
-def _round(left: timedelta) -> str:
-    seconds = left.total_seconds()
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size)} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def _advice(run_id: str, waits: list[WaitView]) -> str:

@@ -12,9 +12,10 @@ from stepwell.clock import Duration, Instant, Span, span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.events import Key, Publisher, check_published
-from stepwell.engine.explain import Explanation, explain
+from stepwell.engine.explain import Explanation, explain_whole
 from stepwell.engine.filters import parse_filter
 from stepwell.engine.handles import Handle
+from stepwell.engine.holds import HoldVerbs
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.results import Answers, Results
@@ -83,7 +84,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade(SignalVerbs, Overviews):
+class Facade(SignalVerbs, HoldVerbs, Overviews):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(
@@ -365,10 +366,8 @@ class Facade(SignalVerbs, Overviews):
         return detail
 
     async def explain(self, target: str) -> Explanation:
-        """Why a run is not moving: one sentence, and the data behind it."""
-        detail = await self.detail(target)
-        workers = await self._surely(lambda _: self._store.views.list_workers())
-        return explain(detail, workers, self._store.now())
+        """Why a run is not moving: one sentence, the data behind it, and the chain of causes."""
+        return await explain_whole(self._store, self._surely, await self.detail(target))
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
@@ -413,11 +412,6 @@ class Facade(SignalVerbs, Overviews):
         """
         run = await self._get(target)
         return await self._surely(lambda _: self._store.runs.retry(run.run_id, by=by))
-
-    async def resume(self, target: str, *, by: str = "") -> bool:
-        """Let a paused run go on, after its cause is mended. False if it is not paused."""
-        run = await self._get(target)
-        return await self._surely(lambda _: self._store.runs.resume(run.run_id, by=by))
 
     async def resume_rollback(self, target: str, *, by: str = "") -> bool:
         """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""

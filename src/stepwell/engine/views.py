@@ -11,6 +11,7 @@ from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
 from stepwell.model.entries import Progress
 from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path, undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
@@ -45,6 +46,16 @@ class ProgressView:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldView:
+    """Who paused a run, a workflow or all of them, why, and when."""
+
+    by: str
+    reason: str
+    at: datetime
+    workflow: str | None = None  # of a workflow that was paused; None also for all of them
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """One run."""
 
@@ -68,6 +79,7 @@ class RunView:
     tags: dict[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     replaced_by: str | None = None
+    hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
     progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
 
     @property
@@ -170,6 +182,11 @@ def progress_views(detail: Detail) -> list[ProgressView]:
     return [progress_view(format_path(one.location, names), one) for one in detail.history.progress]
 
 
+def hold_view(hold: Hold, workflow: str | None = None) -> HoldView:
+    """The view of a hold."""
+    return HoldView(hold.by, hold.reason, to_datetime(hold.at), workflow)
+
+
 def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
     """The view of a run's row."""
     return RunView(
@@ -193,6 +210,7 @@ def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
         tags=dict(run.tags),
         deadline_at=_time(run.deadline_at),
         replaced_by=run.replaced_by,
+        hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one) for one in progress),
     )
 

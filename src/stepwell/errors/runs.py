@@ -113,16 +113,17 @@ class RunCancelled(RunError):  # noqa: N818
 
 
 class RunPaused(RunError):  # noqa: N818
-    """The awaited run is paused because its code and its history disagree; it will not move by itself."""
+    """The awaited run is paused, by a person or because code and history disagree; it will not move by itself."""
 
     code = "SW458"
 
     def __init__(self, run_id: str, failure: FailureRecord | None) -> None:
+        mend = "mend the code, then " if failure else ""
         super().__init__(
             f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=(failure.fix if failure and failure.fix else f"mend the code, then engine.resume({run_id!r})"),
+            fix=(failure.fix if failure and failure.fix else f"{mend}engine.resume({run_id!r})"),
         )
         self.run_id = run_id
         self.failure = failure

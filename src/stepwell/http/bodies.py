@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from stepwell.engine.causes import Cause
 from stepwell.engine.explain import Explanation
-from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, SignalView, WaitView
+from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
 from stepwell.http.operations import Call
 from stepwell.model.failures import FailureRecord
 from stepwell.model.states import RunStatus
@@ -27,6 +28,14 @@ class FailureBody(msgspec.Struct):
     data: Any
     trace: Any
     causes: dict[str, FailureBody]
+
+
+class HoldBody(msgspec.Struct):
+    """Who paused something, why, and when."""
+
+    by: str
+    reason: str
+    at: datetime
 
 
 class RunBody(msgspec.Struct):
@@ -52,6 +61,7 @@ class RunBody(msgspec.Struct):
     tags: dict[str, str]
     deadline_at: datetime | None
     replaced_by: str | None
+    hold: HoldBody | None
 
 
 class RunPage(msgspec.Struct):
@@ -146,6 +156,16 @@ class TreeBody(msgspec.Struct):
     root: Node
 
 
+class CauseBody(msgspec.Struct):
+    """One thing in the way of a run, what removes it, and what is in the way of a child."""
+
+    kind: str
+    run_id: str
+    sentence: str
+    next: str
+    causes: list[CauseBody]
+
+
 class WhyBody(msgspec.Struct):
     """Why a run is where it is, and what moves it on."""
 
@@ -154,6 +174,7 @@ class WhyBody(msgspec.Struct):
     sentence: str
     next: str
     facts: dict[str, Any]
+    chain: list[CauseBody]
 
 
 class ResultBody(msgspec.Struct):
@@ -232,7 +253,13 @@ def run_body(call: Call, run: RunView) -> RunBody:
         run.tags,
         run.deadline_at,
         run.replaced_by,
+        hold_body(run.hold),
     )
+
+
+def hold_body(hold: HoldView | None) -> HoldBody | None:
+    """Who paused something."""
+    return None if hold is None else HoldBody(hold.by, hold.reason, hold.at)
 
 
 def entry_body(call: Call, entry: EntryView) -> EntryBody:
@@ -266,7 +293,14 @@ def progress_body(call: Call, one: ProgressView) -> ProgressBody:
 
 def why_body(found: Explanation) -> WhyBody:
     """An explanation."""
-    return WhyBody(found.run_id, RunStatus(found.status), found.sentence, found.next, found.facts)
+    chain = [cause_body(cause) for cause in found.chain]
+    return WhyBody(found.run_id, RunStatus(found.status), found.sentence, found.next, found.facts, chain)
+
+
+def cause_body(cause: Cause) -> CauseBody:
+    """A cause, with those below it."""
+    below = [cause_body(one) for one in cause.causes]
+    return CauseBody(cause.kind, cause.run_id, cause.sentence, cause.next, below)
 
 
 def signal_body(call: Call, view: SignalView) -> SignalBody:

@@ -30,6 +30,12 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     compensate: bool = True
 
 
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why; shown to whoever asks."""
+
+    reason: Text = ""
+
+
 class ActedBody(msgspec.Struct):
     """What a run is now; `changed` is false if it was so before."""
 
@@ -112,6 +118,8 @@ async def _act(
     impossible: str,
     needs: str,
     had_before: tuple[RunStatus, ...] = (),
+    *,
+    pauses: bool = False,
 ) -> Reply:
     engine, target = call.services.engine, call.path["run"]
     before = await engine.status(target)
@@ -123,7 +131,8 @@ async def _act(
     if view is None:
         raise NotFoundError("run", target)
     call.after = view.status
-    if not is_done and view.status not in had_before:
+    was_so = view.status in had_before or (pauses and view.hold is not None)
+    if not is_done and not was_so:
         raise InvalidMoveError(
             f"run {view.run_id} is {view.status} and cannot {impossible}",
             where=f"run {view.run_id}",
@@ -150,6 +159,19 @@ async def retry(call: Call) -> Reply:
     by = call.caller.name
     needs = "a failed run whose key no other active run has"
     return await _act(call, lambda engine, target: engine.retry(target, by=by), "be retried", needs)
+
+
+async def pause(call: Call) -> Reply:
+    """Have a run stand still until it is resumed."""
+    by, reason = call.caller.name, call.body.reason
+    return await _act(
+        call,
+        lambda engine, target: engine.pause(target, by=by, reason=reason),
+        "be paused",
+        "a run that has not ended and is not being cancelled or undone",
+        (RunStatus.PAUSED,),
+        pauses=True,
+    )
 
 
 async def resume(call: Call) -> Reply:
@@ -248,6 +270,7 @@ def _steer(path: str, name: str, handler: Any, summary: str, body: type[msgspec.
 OPERATIONS = (
     _steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", CancelBody),
     _steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on"),
+    _steer("/runs/{run}/pause", "pause_run", pause, "Have a run stand still", PauseBody),
     _steer("/runs/{run}/resume", "resume_run", resume, "Let a paused run go on"),
     _steer("/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback"),
     Operation(

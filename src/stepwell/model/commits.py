@@ -105,3 +105,4 @@ class Applied(NamedTuple):
     revision: int = 0
     is_awake: bool = False  # parked, and a wait is satisfied already
     claimed: tuple[Claimed, ...] = ()  # children claimed for the committer in the same transaction
+    held: bool = False  # applied, and a person has paused the run: it is to be given up between two steps

@@ -10,6 +10,7 @@ from stepwell.errors import InvalidKeyError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
+from stepwell.model.holds import Hold
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce
 from stepwell.model.signals import Signal
@@ -109,6 +110,7 @@ class Run(NamedTuple):
     max_suspend: Span | None = None  # how long one wait may take
     replaced_by: RunId | None = None  # the run that took over its key
     debounced_until: Instant | None = None  # not begun, and its input may change; begins at this instant at the latest
+    hold: Hold | None = None  # a person paused it; while it is still owned, its owner is to give it up
 
     @property
     def definition(self) -> str:

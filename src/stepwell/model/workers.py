@@ -48,3 +48,4 @@ class Renewed(NamedTuple):
 
     lease_until: Instant
     cancelling: tuple[RunId, ...] = ()
+    held: tuple[RunId, ...] = ()  # to be given up between two steps: they, or their workflow, were paused

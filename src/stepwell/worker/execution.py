@@ -220,12 +220,13 @@ class Execution(Transacting):
 
     def _answered(self, applied: Applied) -> None:
         commit, self._sent = self._sent, None
-        verdict, is_cancelling, _, _, claimed = applied
+        verdict, is_cancelling, _, _, claimed, is_held = applied
         if claimed:
             # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
             self._host.adopt(claimed)
         if self._is_over or commit is None:
             return
+        self._is_leaving |= is_held
         if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
             self._acknowledge()
             self._commit_or_start()

@@ -87,7 +87,9 @@ class Reviver:
         return is_full
 
     def _may_fit(self, run: Run) -> bool:
-        if run.failure is None or run.run_id in self._own or self._unfit.get(run.run_id) == run.revision:
+        if run.failure is None or run.hold is not None or run.run_id in self._own:
+            return False
+        if self._unfit.get(run.run_id) == run.revision:
             return False
         if self._registry.find(run.definition) is None or decode_failure(run.failure).code not in _MENDABLE:
             return False
@@ -112,5 +114,6 @@ class Reviver:
         # Workers with the old code may still be there, and park it again: each time it is left to them for longer.
         pause = SWEEPS * span(self._host.settings.sweep_every) << min(times, 6)
         self._tried[run.run_id] = times + 1, Instant(self._store.now() + pause)
-        if await self._store.runs.resume(run.run_id, by=f"worker {self._host.settings.name}: its code fits"):
+        by = f"worker {self._host.settings.name}: its code fits"
+        if await self._store.runs.resume(run.run_id, by=by, even_if_held=False):
             _LOG.info("run %s goes on: the code of this worker fits it", run.run_id)

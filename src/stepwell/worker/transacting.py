@@ -48,6 +48,7 @@ class Transacting(Keeping):
             assert recorded is not None
             self._sent = None
             self._acknowledge()
+            self._is_leaving |= applied.held
             self._journal.adopt(recorded.entry)
             if applied.cancelling and not self._is_stopping:
                 self._begin_stop()

@@ -16,6 +16,7 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import LeaseLostError, StepwellError, StoreSealedError, StoreUnavailableError
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.runs import Claimed, History
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Claimant, NewWorker
@@ -317,6 +318,8 @@ class Worker:
             execution.renewed()
         for run_id in renewed.cancelling:
             self._look_at(run_id)
+        for run_id in renewed.held:
+            self.evict(run_id)
         return True
 
     async def _sweep_loop(self) -> None:
@@ -443,7 +446,10 @@ class Worker:
                     self._look_at(run_id)
             case HintKind.OWED:
                 self._wake_relays()
+            case HintKind.HELD:
+                self._look_at_holds()
             case HintKind.CHANGED:
+                self._look_at_holds()
                 self._wake.set()
                 self._wake_relays()
                 for run_id in tuple(self._executions):
@@ -465,6 +471,17 @@ class Worker:
         if execution is not None and not execution.is_over:
             self.environment.executor.spawn(self.guarded(self._look(execution), otherwise=None), name="stepwell-mail")
 
+    def _look_at_holds(self) -> None:
+        if self._executions:
+            self.environment.executor.spawn(self.guarded(self._honour_holds(), otherwise=None), name="stepwell-holds")
+
+    async def _honour_holds(self) -> None:
+        """Give back the runs of workflows that were paused."""
+        held = {workflow or ALL_WORKFLOWS for workflow, _ in await self._store.holds.list_holds()}
+        for execution in tuple(self._executions.values()) if held else ():
+            if not held.isdisjoint((ALL_WORKFLOWS, execution.run.workflow)):
+                execution.leave()
+
     async def _look(self, execution: Execution) -> None:
         """Something outside may have changed an owned run: fetch its inbox, and see whether it is still ours."""
         run = await self._store.views.find(execution.run.run_id)
@@ -476,6 +493,8 @@ class Worker:
             self.doubt()  # it may be ours by a later claim that we never heard of
         elif run.status is RunStatus.CANCELLING:
             execution.cancel()
+        elif run.hold is not None:
+            execution.leave()
         else:
             inbox = await self._store.runs.inbox(run.run_id)
             execution.receive(inbox)

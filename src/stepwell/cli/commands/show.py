@@ -13,6 +13,7 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean
 from stepwell.cli.tree import render_tree
+from stepwell.cli.workflow_holds import hold_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,8 @@ def show(settings: Settings, run: str) -> None:
 
 def _words(seen: Seen, out: Output) -> Iterator[str]:
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+    if seen.run.hold is not None:
+        yield hold_line(seen.run.hold)
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepwell.cli.bodies import cause_body
 from stepwell.cli.client import Client, ask
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Output
@@ -14,15 +15,16 @@ from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from stepwell.engine.causes import Cause
     from stepwell.engine.explain import Explanation
 
 
 @command("why")
 @click.argument("run", shell_complete=complete_run)
 def why(settings: Settings, run: str) -> None:
-    """Say in one sentence why a run is not moving, and what moves it on.
+    """Say why a run is not moving: in one sentence, and as a chain of causes, each with what removes it.
 
     \b
     Example:
@@ -40,10 +42,12 @@ def why(settings: Settings, run: str) -> None:
         "sentence": found.sentence,
         "next": following,
         "facts": found.facts,
+        "chain": [cause_body(cause) for cause in found.chain],
     }
 
     def words() -> Iterator[str]:
         yield clean(found.sentence)
+        yield from _lines(found.chain, 1)
         if following:
             yield f"  next    {clean(following)}"
         if found.facts.get("pending_signals"):
@@ -51,3 +55,10 @@ def why(settings: Settings, run: str) -> None:
         yield f"  more    stepwell show {clean(found.run_id)}"
 
     Output(settings).one("stepwell.explanation/1", body, run_ids=[found.run_id], words=words)
+
+
+def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
+    """Each cause on a line, what is in the way of a child below it."""
+    for cause in causes:
+        yield f"{'  ' * depth}{clean(f'{cause.kind}: {cause.sentence}  ->  {in_commands(cause.next)}')}"
+        yield from _lines(cause.causes, depth + 1)

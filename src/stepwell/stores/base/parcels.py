@@ -16,6 +16,7 @@ import msgspec
 from stepwell.clock import Instant
 from stepwell.ids import EventId, RunId, SignalId
 from stepwell.model.events import Deliver
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -139,6 +140,9 @@ class Parcel(NamedTuple):
     owed: tuple[Owed, ...] = ()  # dead letters too; nobody has taken any
     given: Given = Given()  # by the store that packed it; the same in each of its parcels
     next: str = ""  # where the next parcel begins, which only the store that packed this one understands; "" at the end
+    # Which workflows are paused, and how that came: few, so all of it is in each parcel, and replaces what is there.
+    holds: tuple[WorkflowHold, ...] = ()
+    hold_acts: tuple[HoldAct, ...] = ()  # oldest first
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -38,7 +38,7 @@ class RunStore(Protocol):
 
     async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
         """Plan a run of a key that begins when nobody has called this for `quiet`, at the latest `max_wait` after the
-        first call; or change the input and definition of the one that is planned.
+        first call; or change the input and definition of the one that is planned (and its time, unless it is paused).
 
         The planned run is `pending` with `debounced_until`, and does not hold its key: other starts and signals do not
         see it. Its first claim clears that and takes the key; while another active run has it, the claim postpones it
@@ -50,6 +50,8 @@ class RunStore(Protocol):
 
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         """Own up to `limit` due runs (`wake_at` <= now) whose definition the claimant serves.
+
+        Here and wherever else a transition may claim: a claimant does not serve what `HoldStore.pause` has paused.
 
         Those of the highest priority come first, and among equals those with the oldest `wake_at`. If that leaves room,
         waiting runs that will be due within `ahead` follow in the same order: their code goes on when they are due,
@@ -82,6 +84,9 @@ class RunStore(Protocol):
         the run up or ended it (as long as nobody claimed it since).
         While the run is `running` and its deadline has passed: `End(completed)` and `End(continued)` answer EXPIRED and
         nothing is written.
+        While the run has a `hold`, every commit is applied as ever and answers `held` true; but Park, Release and Pause
+        leave it `paused` with `wake_at` None and is_awake false, a rollback or an end clears the hold, and the
+        successor of `continued` is created `paused` with the same hold.
         While the run is `cancelling`: a commit without a move is applied and answers `cancelling` true;
         `BeginRollback("cancelled")` and
         `End(cancelled)` are applied; `Release` is applied; any other move answers CANCELLING and nothing is written.
@@ -148,10 +153,20 @@ class RunStore(Protocol):
         """
         ...
 
-    async def resume(self, run_id: RunId, *, by: str) -> bool:
-        """A paused run becomes pending (compensating if it has a `cause`), `wake_at` = now, stalls 0, failure cleared
-        unless it has a cause.
-        Anything else: False. Audit row."""
+    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
+        """A person wants the run to stand still (`model.holds.may_be_held`): `hold` is stored.
+
+        Pending and waiting become paused at once, `wake_at` None, waits kept. A running one keeps its owner, who is
+        told by a hint (`MAIL`), by the answer of its next commit, and by `renew`; whatever takes the run from its owner
+        leaves it paused. A paused one stays so. Anything else: False. Audit row. A cancel clears the hold.
+        """
+        ...
+
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
+        """A paused run becomes pending (compensating if it has a `cause`), `wake_at` = now (of a planned one, at the
+        earliest `debounced_until`), stalls 0, `hold` cleared,
+        failure cleared unless it has a cause. A running one that has a `hold` loses it and stays as it is.
+        Anything else, or a `hold` unless `even_if_held`: False. Audit row."""
         ...
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
@@ -173,7 +188,7 @@ class RunStore(Protocol):
         """Free every owned run whose owner has no live lease by the store's clock; a missing worker row counts as dead.
 
         Freed: no owner, `wake_at` = now, running becomes pending, stalls + 1. At `stalls_max` stalls the run is
-        paused instead, with a `PoisonError` failure
+        paused instead (as is one with a `hold`, without a failure), with a `PoisonError` failure
         record whose path is the latest recorded place. Workers' rows whose lease is over are removed, and what they
         had taken from the outbox is due. A run that is in the hands of a transaction may be left for the next time.
         Returns the freed runs.

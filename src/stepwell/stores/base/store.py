@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.events import EventStore
+from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -40,6 +41,8 @@ class Store(Protocol):
     def outbox(self) -> OutboxStore: ...
     @property
     def workers(self) -> WorkerStore: ...
+    @property
+    def holds(self) -> HoldStore: ...
     @property
     def transactions(self) -> TransactionStore: ...
     @property

@@ -85,7 +85,7 @@ class Tally(NamedTuple):
 class Outlook(NamedTuple):
     """What a worker that has nothing to do wants to know."""
 
-    next_wake: Instant | None  # the earliest `wake_at` among the runs that it serves
+    next_wake: Instant | None  # the earliest `wake_at` among the runs that it serves and may claim
     has_stranded: bool  # whether `rescue` would find anything
     lapses_at: Instant | None  # when the first of the live leases is over, unless it is renewed
 
@@ -168,7 +168,9 @@ class ViewStore(Protocol):
         ...
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
-        """The earliest `wake_at` among runs of these definitions. One index look-up each; writes nothing."""
+        """The earliest `wake_at` among runs of these definitions, but those of workflows that are paused. One index
+        look-up each; writes nothing.
+        """
         ...
 
     async def has_stranded(self) -> bool:

@@ -15,7 +15,8 @@ class HintKind(Enum):
     READY = "ready"  # a run may be claimable now or at another time than known
     ENDED = "ended"  # runs ended or stopped moving
     OWED = "owed"  # a sink may be owed an event of these runs
-    MAIL = "mail"  # owned runs have something in their inbox, or a cancel to honour
+    MAIL = "mail"  # owned runs have something in their inbox, or a cancel or pause to honour
+    HELD = "held"  # a workflow was paused: owners of its runs give them up
     REPLIED = "replied"  # runs answered somebody who asked
     STREAM = "stream"  # runs appended to a stream
     CHANGED = "changed"  # another process wrote: look at everything

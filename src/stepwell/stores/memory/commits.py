@@ -9,6 +9,7 @@ from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.failures import key_taken
+from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun, Previous
@@ -17,6 +18,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.memory import events
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
+from stepwell.stores.memory.holds import stand_still
 from stepwell.stores.memory.live import append, publish
 from stepwell.stores.memory.outbox import announce_end, store_emits
 from stepwell.stores.memory.runs import Quota, ended_children, free, insert, insert_failed, wake
@@ -59,6 +61,7 @@ def _answer(tx: Transaction, row: RunRow, commit: Commit) -> Applied:
         cancelling=row.status is RunStatus.CANCELLING,
         revision=row.revision,
         is_awake=isinstance(commit.move, Park) and is_due,
+        held=row.hold is not None,
     )
 
 
@@ -152,6 +155,8 @@ def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota, announ
 
 def _move(tx: Transaction, row: RunRow, move: Move, announce: Announce | None) -> None:
     match move:
+        case Park() if row.hold is not None:
+            stand_still(tx, row)
         case Park(wake_at=wake_at):
             status = row.status if row.status is RunStatus.COMPENSATING else RunStatus.WAITING
             if row.deadline_at is not None and status is RunStatus.WAITING:
@@ -165,7 +170,7 @@ def _move(tx: Transaction, row: RunRow, move: Move, announce: Announce | None) -
             tx.change(row, status=RunStatus.PAUSED, owner=None, wake_at=None, failure=failure)
         case BeginRollback(cause=cause, failure=failure, undo_floor=floor):
             status = RunStatus.COMPENSATING
-            tx.change(row, status=status, cause=cause, failure=failure, undo_floor=floor, waits=())
+            tx.change(row, status=status, cause=cause, failure=failure, undo_floor=floor, waits=(), hold=None)
             cancel_tied(tx, row, announce)
         case End():
             _end(tx, row, move, announce)
@@ -178,24 +183,27 @@ def _end(tx: Transaction, row: RunRow, move: End, announce: Announce | None) -> 
         raise ValueError(f"{move.status.value} is no end")
     if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
         raise ValueError("a run that continues has a successor, and no other has one")
-    failure = row.failure if move.failure is None else move.failure
+    failure, hold = row.failure if move.failure is None else move.failure, row.hold
     end(tx, row, move.status, announce, output=move.output, failure=failure)
     if move.status in TERMINAL:
         cancel_tied(tx, row, announce)
     if move.successor is not None:
-        _continue(tx, row, move.successor)
+        _continue(tx, row, move.successor, hold)
 
 
-def _continue(tx: Transaction, row: RunRow, successor: NewRun) -> None:
+def _continue(tx: Transaction, row: RunRow, successor: NewRun, hold: Hold | None) -> None:
     if successor.run_id in tx.db.runs:
         raise ValueError(f"the successor's id {successor.run_id} is taken")
     started_at = row.created_at if row.started_at is None else row.started_at
-    insert(
+    heir = insert(
         tx,
         successor._replace(key=row.key, parent=row.parent),
         generation=row.generation + 1,
         previous=Previous(row.run_id, started_at, tx.now),
     )
+    if hold is not None:
+        tx.change(heir, hold=hold)
+        stand_still(tx, heir)
     tx.change(row, successor=successor.run_id)
     pass_on(tx, row.run_id, successor.run_id)
     events.pass_on(tx, row.run_id, successor.run_id)

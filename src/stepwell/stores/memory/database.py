@@ -11,6 +11,7 @@ from stepwell.clock import Instant, Span
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
+from stepwell.model.holds import Hold, HoldAct, WorkflowHold
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -69,6 +70,7 @@ class RunRow:
     replaced_by: RunId | None = None
     debounced_until: Instant | None = None
     discards: bool = False
+    hold: Hold | None = None
 
     @property
     def lane(self) -> Lane:
@@ -109,6 +111,7 @@ class RunRow:
             max_suspend=self.max_suspend,
             replaced_by=self.replaced_by,
             debounced_until=self.debounced_until,
+            hold=self.hold,
         )
 
 
@@ -222,6 +225,8 @@ class MemoryDatabase:
     audit: dict[RunId, tuple[Audit, ...]] = field(default_factory=dict)
     outbox: dict[int, OutboxRow] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)  # by the name of the workflow; see `ALL_WORKFLOWS`
+    hold_acts: dict[int, HoldAct] = field(default_factory=dict)
     # Indexes.
     queues: dict[tuple[RunId, str], tuple[int, ...]] = field(default_factory=dict)  # what a run owes a sink, in order
     active_keys: dict[str, RunRow] = field(default_factory=dict)
@@ -276,6 +281,10 @@ class MemoryDatabase:
             tuple(sorted(self.progress[run_id].values())),
         )
 
+    def list_holds(self) -> list[WorkflowHold]:
+        """The workflows that are paused, by name."""
+        return [WorkflowHold(name or None, hold) for name, hold in sorted(self.holds.items())]
+
     def pending(self, mailbox: Mailbox) -> list[SignalRow]:
         """The signals of a mailbox, oldest first."""
         box = self.mailboxes.get(mailbox)
@@ -329,6 +338,8 @@ class MemoryDatabase:
         return {
             "runs": runs,
             "workers": list(self.workers.values()),
+            "holds": self.list_holds(),
+            "hold_acts": list(reversed(self.hold_acts.values())),
             "held": self.held(),
             "unread": self.unread(),
             "kept": [row.freeze() for row in sorted(kept, key=lambda row: row.number)],

@@ -19,7 +19,8 @@ from stepwell.stores.memory.transaction import Transaction
 def end(tx: Transaction, row: RunRow, status: RunStatus, announce: Announce | None, **fields: Any) -> None:
     """Bring a run to its end, or to `compensation_failed`, which is none."""
     is_end = status is not RunStatus.COMPENSATION_FAILED
-    tx.change(row, status=status, ended_at=tx.now if is_end else None, owner=None, wake_at=None, waits=(), **fields)
+    ended_at = tx.now if is_end else None
+    tx.change(row, status=status, ended_at=ended_at, owner=None, wake_at=None, waits=(), hold=None, **fields)
     if status not in KEEPS_CURSORS:
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if row.discards and status in ENDS_FOR_GOOD:
@@ -89,7 +90,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, ann
             tx.drop_all(tx.db.progress[row.run_id], tx.db.progress[row.run_id])
         end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
     else:
-        tx.change(row, status=decided, reason=reason)
+        tx.change(row, status=decided, reason=reason, hold=None)
         if row.owner is None:
             wake(tx, row)
     return True

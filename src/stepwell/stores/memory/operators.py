@@ -28,16 +28,23 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
     return Cancelled(bool(changed), tuple(one.run_id for one in changed))
 
 
-def resume(tx: Transaction, run_id: RunId, by: str) -> bool:
-    """Let a paused run go on."""
-    row = _find(tx, run_id, RunStatus.PAUSED)
-    if row is None:
+def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bool:
+    """Let a paused run go on, or one that is to be given up stay."""
+    row = tx.db.runs.get(run_id)
+    if row is None or (row.hold is not None and not even_if_held):
         return False
-    if row.cause is None:
-        tx.change(row, status=RunStatus.PENDING, wake_at=tx.now, stalls=0, failure=None)
+    before = row.status
+    if before is RunStatus.RUNNING and row.hold is not None:
+        tx.change(row, hold=None)
+    elif before is not RunStatus.PAUSED:
+        return False
+    elif row.cause is None:
+        # A planned one must not begin before it was quiet for long enough: how long that is, is not known any more.
+        wake_at = max(tx.now, row.debounced_until or tx.now)
+        tx.change(row, status=RunStatus.PENDING, wake_at=wake_at, stalls=0, failure=None, hold=None)
     else:
-        tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, stalls=0)
-    _note(tx, row, "resume", by, RunStatus.PAUSED)
+        tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, stalls=0, hold=None)
+    _note(tx, row, "resume", by, before)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stepwell.ids import RunId
+from stepwell.model.holds import ALL_WORKFLOWS, HoldAct, WorkflowHold
 from stepwell.model.live import Append
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
@@ -20,6 +21,7 @@ from stepwell.stores.base.parcels import (
     PackedReply,
     PackedRun,
     PackedSignal,
+    Parcel,
     Shelf,
 )
 from stepwell.stores.base.transfers import Manifest
@@ -59,6 +61,16 @@ class Packer:
     def given(self) -> Given:
         """The highest numbers given."""
         return Given(self._db.receipts_given, self._db.counters.get("outbox", 0))
+
+    @property
+    def holds(self) -> tuple[WorkflowHold, ...]:
+        """The workflows that are paused."""
+        return tuple(self._db.list_holds())
+
+    @property
+    def hold_acts(self) -> tuple[HoldAct, ...]:
+        """How that came."""
+        return tuple(self._db.hold_acts.values())
 
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""
@@ -157,6 +169,16 @@ class Packer:
 
 
 # --- and back ---
+
+
+def unpack_holds(tx: Transaction, parcel: Parcel) -> None:
+    """Have the same workflows paused as there."""
+    tx.drop_all(tx.db.holds, tx.db.holds)
+    tx.drop_all(tx.db.hold_acts, tx.db.hold_acts)
+    for workflow, hold in parcel.holds:
+        tx.put(tx.db.holds, workflow or ALL_WORKFLOWS, hold)
+    for number, act in enumerate(parcel.hold_acts, 1):
+        tx.put(tx.db.hold_acts, number, act)
 
 
 def unpack_event(tx: Transaction, packed: PackedEvent) -> None:

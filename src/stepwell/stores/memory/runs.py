@@ -16,6 +16,7 @@ from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
+from stepwell.stores.memory.holds import served, stand_still
 from stepwell.stores.memory.signals import take_over_held
 from stepwell.stores.memory.transaction import Transaction
 from stepwell.stores.memory.workers import is_live
@@ -29,6 +30,7 @@ class Quota:
     def __init__(self, tx: Transaction, claimant: Claimant | None) -> None:
         self._claimant = claimant
         self._left = claimant.limit if claimant and is_live(tx.db, claimant.incarnation, tx.now) else 0
+        self._served = served(tx.db, claimant.definitions) if claimant else ()
 
     def take_new(self, tx: Transaction, row: RunRow, new: NewRun) -> Claimed | None:
         """Claim a run that was just added, unless it is to begin later, be its deadline over already or not."""
@@ -37,9 +39,9 @@ class Quota:
     def take(self, tx: Transaction, row: RunRow) -> Claimed | None:
         """Claim the run, if it is due, served and the limit allows."""
         is_due = row.wake_at is not None and row.wake_at <= tx.now
-        if self._claimant is None or self._left <= 0 or not is_due or row.definition not in self._claimant.definitions:
+        if self._claimant is None or self._left <= 0 or not is_due or row.definition not in self._served:
             return None
-        if _most_urgent(tx.db, self._claimant.definitions, tx.now) > row.priority:
+        if _most_urgent(tx.db, self._served, tx.now) > row.priority:
             return None
         self._left -= 1
         tx.unhint(HintKind.READY, row.run_id)  # nobody need look for it
@@ -92,6 +94,7 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
     """Own what is most urgent, and among equals what has been due longest."""
     if not is_live(tx.db, claimant.incarnation, tx.now):
         raise LeaseLostError(f"worker {claimant.incarnation} has no live lease")
+    claimant = claimant._replace(definitions=served(tx.db, claimant.definitions))
     claimed: list[Claimed] = []
     while len(claimed) < claimant.limit:
         row = _longest_due(tx.db, claimant.definitions, tx.now)
@@ -164,7 +167,11 @@ def own(tx: Transaction, row: RunRow, claimant: Claimant) -> Claimed:
 
 
 def free(tx: Transaction, row: RunRow, **fields: Any) -> None:
-    """Take a run from its owner; anybody may claim it at once."""
+    """Take a run from its owner; anybody may claim it at once, unless it is paused."""
+    if row.hold is not None:
+        tx.change(row, **fields)
+        stand_still(tx, row)
+        return
     status = RunStatus.PENDING if row.status is RunStatus.RUNNING else row.status
     tx.change(row, status=status, owner=None, wake_at=tx.now, **fields)
 

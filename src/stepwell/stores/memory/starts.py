@@ -71,5 +71,6 @@ def debounce(tx: Transaction, new: NewRun, quiet: Span, max_wait: Span) -> Debou
         return Debounced(row.run_id, False, is_stale=True)
     assert row.debounced_until is not None
     names = {"workflow": new.workflow, "version": new.version, "definition": new.definition, "priority": new.priority}
-    tx.change(row, input=new.input, wake_at=min(Instant(tx.now + quiet), row.debounced_until), **names)
+    wake_at = None if row.status is RunStatus.PAUSED else min(Instant(tx.now + quiet), row.debounced_until)
+    tx.change(row, input=new.input, wake_at=wake_at, **names)
     return Debounced(row.run_id, False)

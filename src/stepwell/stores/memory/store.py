@@ -13,6 +13,7 @@ from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -26,6 +27,7 @@ from stepwell.stores.memory import outbox
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver, deliver_or_create, redeliver
+from stepwell.stores.memory.holds import pause, pause_workflow, resume_workflow
 from stepwell.stores.memory.operators import cancel, resume, resume_rollback, retry
 from stepwell.stores.memory.publishing import publish
 from stepwell.stores.memory.rescues import relinquish, rescue, retire
@@ -53,6 +55,7 @@ class MemoryStore:
         self.events = MemoryEvents(self)
         self.outbox = MemoryOutbox(self)
         self.workers = MemoryWorkers(self)
+        self.holds = MemoryHolds(self)
         self.transactions = NoTransactions("memory")
         self.transfers = MemoryTransfers(self)
         self.views = MemoryViews(self.database, self.now)
@@ -124,8 +127,11 @@ class MemoryRuns:
             lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
         )
 
-    async def resume(self, run_id: RunId, *, by: str) -> bool:
-        return self._store.transact(lambda tx: resume(tx, run_id, by))
+    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
+        return self._store.transact(lambda tx: pause(tx, run_id, by, reason))
+
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
+        return self._store.transact(lambda tx: resume(tx, run_id, by, even_if_held=even_if_held))
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
         return self._store.transact(lambda tx: resume_rollback(tx, run_id, by))
@@ -227,6 +233,25 @@ class MemoryOutbox:
 
     async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
         return self._store.transact(lambda tx: outbox.drop(tx, event_id, sink, by))
+
+
+class MemoryHolds:
+    """`HoldStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
+        return self._store.transact(lambda tx: pause_workflow(tx, workflow, by, reason))
+
+    async def resume(self, workflow: str | None, *, by: str) -> bool:
+        return self._store.transact(lambda tx: resume_workflow(tx, workflow, by))
+
+    async def list_holds(self) -> list[WorkflowHold]:
+        return self._store.database.list_holds()
+
+    async def list_acts(self, *, limit: int) -> list[HoldAct]:
+        return list(reversed(self._store.database.hold_acts.values()))[:limit]
 
 
 class MemoryWorkers:

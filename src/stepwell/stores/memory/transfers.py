@@ -38,6 +38,7 @@ from stepwell.stores.memory.packing import (
     manifest,
     unpack_chunk,
     unpack_event,
+    unpack_holds,
     unpack_owed,
     unpack_run,
     unpack_signal,
@@ -105,6 +106,7 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
         raise not_sealed(transfer_id)
     db.receipts_given = max(db.receipts_given, parcel.given.receipts)
     tx.put(db.counters, "outbox", max(db.counters.get("outbox", 0), parcel.given.owed))
+    unpack_holds(tx, parcel)
     taken = {
         PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
         PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
@@ -205,7 +207,8 @@ class MemoryTransfers:
         if self._store.database.seal is None:
             raise not_sealed("")
         packer = Packer(self._store.database)
-        return fill(after, limit, packer.shelf)._replace(given=packer.given)
+        parcel = fill(after, limit, packer.shelf)
+        return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
 
     async def release(self, transfer_id: str) -> Seal:
         return self._store.transfer(lambda tx: release(tx, transfer_id))

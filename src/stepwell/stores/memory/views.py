@@ -28,6 +28,7 @@ from stepwell.stores.base.views import (
 )
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import kept
+from stepwell.stores.memory.holds import served
 from stepwell.stores.memory.live import read_stream
 from stepwell.stores.memory.rescues import has_stranded
 from stepwell.stores.memory.runs import is_parked, read_events
@@ -127,7 +128,7 @@ class MemoryViews:
         return [Tally(*named, *counted) for named, counted in sorted(counts.items())]
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
-        lanes = [(one, priority) for one in definitions for priority in self._db.ready[one]]
+        lanes = [(one, priority) for one in served(self._db, definitions) for priority in self._db.ready[one]]
         firsts = [first[0] for lane in lanes if (first := self._db.first_due(*lane)) is not None]
         return min(firsts, default=None)
 

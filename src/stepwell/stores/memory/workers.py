@@ -8,6 +8,7 @@ from stepwell.ids import Incarnation
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import NewWorker, Renewed, Worker
 from stepwell.stores.memory.database import MemoryDatabase
+from stepwell.stores.memory.holds import is_held
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -35,7 +36,8 @@ def renew(tx: Transaction, incarnation: Incarnation, lease: int) -> Renewed:
     until = Instant(tx.now + lease)
     tx.put(tx.db.workers, incarnation, tx.db.workers[incarnation]._replace(lease_until=until))
     owned = tx.db.owned[incarnation].values()
-    return Renewed(until, tuple(row.run_id for row in owned if row.status is RunStatus.CANCELLING))
+    cancelling = tuple(row.run_id for row in owned if row.status is RunStatus.CANCELLING)
+    return Renewed(until, cancelling, tuple(row.run_id for row in owned if is_held(tx.db, row)))
 
 
 def _lost(incarnation: Incarnation) -> LeaseLostError:

@@ -15,6 +15,7 @@ from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Pa
 from stepwell.model.events import KeptEvent
 from stepwell.model.events import Published as Publication
 from stepwell.model.failures import key_taken
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
@@ -129,9 +130,12 @@ ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[
 ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
 CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text jsonb", Cancelled)
-RESUME: Transition[bool] = transition("resume", "text text", bool)
+PAUSE: Transition[bool] = transition("pause", "text text text", bool)
+RESUME: Transition[bool] = transition("resume", "text text boolean", bool)
 RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", bool)
 RETRY: Transition[bool] = transition("retry", "text text", bool)
+PAUSE_WORKFLOW: Transition[bool] = transition("pause_workflow", "text text text", bool)
+RESUME_WORKFLOW: Transition[bool] = transition("resume_workflow", "text text", bool)
 RESCUE: Transition[Rescued] = transition("rescue", "bigint", Rescued)
 QUARANTINE: Transition[bool] = transition("quarantine", "text bigint bigint text", bool)
 RELINQUISH: Transition[list[RunId]] = transition("relinquish", "text jsonb", list[RunId])
@@ -156,6 +160,8 @@ UNPACK: Transition[None] = transition("unpack", "text jsonb", None)
 
 LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
 INBOX: Call[Inbox] = reading("inbox", "text", Inbox)
+LIST_HOLDS: Call[list[WorkflowHold]] = reading("list_holds", "", list[WorkflowHold])
+LIST_HOLD_ACTS: Call[list[HoldAct]] = reading("list_hold_acts", "bigint", list[HoldAct])
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)

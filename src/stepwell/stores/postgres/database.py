@@ -114,7 +114,9 @@ class PostgresDatabase:
         """Tell what may have changed, each kind once."""
         kinds: dict[HintKind, dict[RunId, None]] = {}
         for kind, run_id in hints:
-            kinds.setdefault(kind, {})[run_id] = None
+            runs = kinds.setdefault(kind, {})
+            if run_id:  # else it is about none in particular
+                runs[run_id] = None
         for kind, runs in kinds.items():
             hint = Hint(kind, tuple(runs))
             for tell in tuple(self.caller.listeners):

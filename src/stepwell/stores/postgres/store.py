@@ -14,6 +14,7 @@ from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
 from stepwell.model.failures import poisoned
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -62,6 +63,7 @@ class PostgresStore:
         self.events = PostgresEvents(self._database)
         self.outbox = PostgresOutbox(self._database)
         self.workers = PostgresWorkers(self._database)
+        self.holds = PostgresHolds(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
         self.views = PostgresViews(self._database)
@@ -128,8 +130,11 @@ class PostgresRuns:
     ) -> Cancelled:
         return await self._write(calls.CANCEL, run_id, compensate, reason, announce)
 
-    async def resume(self, run_id: RunId, *, by: str) -> bool:
-        return await self._write(calls.RESUME, run_id, by)
+    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
+        return await self._write(calls.PAUSE, run_id, by, reason)
+
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
+        return await self._write(calls.RESUME, run_id, by, even_if_held)
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
         return await self._write(calls.RESUME_ROLLBACK, run_id, by)
@@ -209,6 +214,26 @@ class PostgresOutbox:
 
     async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
         return await self._write(calls.DROP, event_id, sink, by)
+
+
+class PostgresHolds:
+    """`HoldStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+        self._read = database.read
+
+    async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
+        return await self._write(calls.PAUSE_WORKFLOW, workflow, by, reason)
+
+    async def resume(self, workflow: str | None, *, by: str) -> bool:
+        return await self._write(calls.RESUME_WORKFLOW, workflow, by)
+
+    async def list_holds(self) -> list[WorkflowHold]:
+        return await self._read(calls.LIST_HOLDS)
+
+    async def list_acts(self, *, limit: int) -> list[HoldAct]:
+        return await self._read(calls.LIST_HOLD_ACTS, limit)
 
 
 class PostgresWorkers:

@@ -27,6 +27,7 @@ _ORDER: Final = (
     "deliveries",
     "leases",
     "operators",
+    "holds",
     "views",
     "listings",
     "blobs",

@@ -8,6 +8,7 @@ import apsw
 import msgspec
 
 from stepwell.ids import RunId
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -30,6 +31,7 @@ from stepwell.stores.sqlite.histories import read_history
 from stepwell.stores.sqlite.rows import decode_texts, to_owed, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
+from stepwell.stores.sqlite.transitions.holds import list_acts, list_holds
 
 
 def manifest(connection: apsw.Connection) -> Manifest:
@@ -51,6 +53,16 @@ class Packer:
         row = row_of(self._connection, "transfers.find_given")
         assert row is not None
         return Given._make(row)
+
+    @property
+    def holds(self) -> tuple[WorkflowHold, ...]:
+        """The workflows that are paused."""
+        return tuple(list_holds(self._connection))
+
+    @property
+    def hold_acts(self) -> tuple[HoldAct, ...]:
+        """How that came."""
+        return tuple(reversed(list_acts(self._connection, -1)))
 
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""

@@ -8,6 +8,7 @@ import msgspec
 
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
+from stepwell.model.holds import Hold
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
@@ -25,6 +26,7 @@ _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TAGS = msgspec.json.Decoder(Tags)
+_HOLD = msgspec.json.Decoder(Hold)
 
 
 def encode_texts(texts: tuple[str, ...] | list[str]) -> str:
@@ -42,13 +44,23 @@ def to_status(stored: str) -> RunStatus:
     return _STATUSES[stored]
 
 
+def encode_hold(hold: Hold | None) -> str | None:
+    """A hold as JSON."""
+    return None if hold is None else msgspec.json.encode(hold).decode()
+
+
+def decode_hold(stored: str | None) -> Hold | None:
+    """A hold from JSON."""
+    return None if stored is None else _HOLD.decode(stored)
+
+
 def to_run(row: Row) -> Run:
     """A run from a row of `stepwell_run_rows`."""
     (_, run_id, workflow, version, status, key, epoch, owner, revision, last_seq, created_at, started_at) = row[:12]
     (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
         12:22
     ]
-    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36])
+    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36], decode_hold(row[37]))
     return Run(
         run_id,
         workflow,

@@ -40,7 +40,8 @@ create table stepwell_workers (
 ) strict;
 
 -- The hot row: every commit rewrites it, so it is narrow, payloads are apart, and no index has a column that each step changes.
--- `number` is that of the last commit applied in this epoch, `owner` the id of a worker.
+-- `number` is that of the last commit applied in this epoch, `owner` the id of a worker. `hold`: a person paused it; a JSON list
+-- of who, why and when. With an owner, it is to be given up.
 create table stepwell_runs (
     id integer primary key,
     run_id text not null unique,
@@ -79,6 +80,7 @@ create table stepwell_runs (
     max_suspend integer,
     replaced_by text,
     debounced_until integer,
+    hold text,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 ) strict;
@@ -274,18 +276,30 @@ create table stepwell_replies (
     at integer not null
 ) strict;
 
+-- Workflows that are paused: nobody claims their runs. The empty name stands for all.
+create table stepwell_holds (
+    workflow text not null primary key,
+    by text not null,
+    reason text not null,
+    at integer not null
+) without rowid, strict;
+
+-- What operators did to a run, or to the runs of a workflow (which has no name if it was to all).
 create table stepwell_audit (
     id integer primary key,
-    run integer not null,
+    run integer,
+    workflow text,
     at integer not null,
     verb text not null,
     by text not null,
     before text not null,
     after text not null,
-    reason text not null
+    reason text not null,
+    check ((run is null) <> (workflow is null))
 ) strict;
 
-create index stepwell_audit_run on stepwell_audit (run);
+create index stepwell_audit_run on stepwell_audit (run) where run is not null;
+create index stepwell_audit_workflow on stepwell_audit (id) where workflow is not null;
 
 -- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
 -- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
@@ -351,7 +365,8 @@ select
     r.max_suspend,
     r.replaced_by,
     r.debounced_until,
-    r.tied
+    r.tied,
+    r.hold
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 cross join stepwell_payloads as p on p.run = r.id

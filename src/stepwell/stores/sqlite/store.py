@@ -15,6 +15,7 @@ from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
+from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -35,6 +36,7 @@ from stepwell.stores.sqlite.transfers import SqliteTransfers
 from stepwell.stores.sqlite.transitions import (
     claims,
     deliveries,
+    holds,
     leases,
     operators,
     outbox,
@@ -82,6 +84,7 @@ class SqliteStore:
         self.events = SqliteEvents(runner)
         self.outbox = SqliteOutbox(runner)
         self.workers = SqliteWorkers(runner)
+        self.holds = SqliteHolds(runner)
         self.transactions = SqliteTransactions(runner, self._clock)
         self.transfers = SqliteTransfers(runner)
         self.views = SqliteViews(runner, self.now)
@@ -136,8 +139,11 @@ class SqliteRuns:
             lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
         )
 
-    async def resume(self, run_id: RunId, *, by: str) -> bool:
-        return await self._runner.write(lambda tx: operators.resume(tx, run_id, by))
+    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
+        return await self._runner.write(lambda tx: holds.pause(tx, run_id, by, reason))
+
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
+        return await self._runner.write(lambda tx: operators.resume(tx, run_id, by, even_if_held=even_if_held))
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
         return await self._runner.write(lambda tx: operators.resume_rollback(tx, run_id, by))
@@ -215,6 +221,25 @@ class SqliteOutbox:
 
     async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
         return await self._runner.write(lambda tx: outbox.drop(tx, event_id, sink, by))
+
+
+class SqliteHolds:
+    """`HoldStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
+        return await self._runner.write(lambda tx: holds.pause_workflow(tx, workflow, by, reason))
+
+    async def resume(self, workflow: str | None, *, by: str) -> bool:
+        return await self._runner.write(lambda tx: holds.resume_workflow(tx, workflow, by))
+
+    async def list_holds(self) -> list[WorkflowHold]:
+        return await self._runner.read(holds.list_holds)
+
+    async def list_acts(self, *, limit: int) -> list[HoldAct]:
+        return await self._runner.read(lambda c: holds.list_acts(c, limit))
 
 
 class SqliteWorkers:

@@ -69,6 +69,10 @@ class Transaction:
         if not runs:
             self._hints.pop(kind, None)
 
+    def announce(self, kind: HintKind) -> None:
+        """Note what to tell that is about no run in particular."""
+        self._hints.setdefault(kind, {})
+
     def hints(self) -> list[Hint]:
         """What to tell."""
         return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()] if self._hints else []

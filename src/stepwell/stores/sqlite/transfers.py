@@ -44,7 +44,8 @@ class SqliteTransfers:
             if _find_seal(connection) is None:
                 raise not_sealed("")
             packer = Packer(connection)
-            return fill(after, limit, packer.shelf)._replace(given=packer.given)
+            parcel = fill(after, limit, packer.shelf)
+            return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
 
         return await self._runner.read(lambda c: in_snapshot(c, lambda: query(c)), is_large=True)
 

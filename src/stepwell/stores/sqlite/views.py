@@ -41,6 +41,7 @@ from stepwell.stores.sqlite.rows import (
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
+from stepwell.stores.sqlite.transitions.holds import served
 
 T = TypeVar("T")
 
@@ -250,7 +251,7 @@ def _list_definitions(connection: apsw.Connection) -> list[str]:
 
 def _next_wake(connection: apsw.Connection, definitions: Collection[str]) -> Instant | None:
     earliest: Instant | None = None
-    for definition in definitions:
+    for definition in served(connection, tuple(definitions)):
         workflow, _, version = definition.rpartition("@")
         if not version.isdecimal():
             continue

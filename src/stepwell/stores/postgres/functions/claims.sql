@@ -1,12 +1,27 @@
 -- How much a claimant may still take within one transition; without a live lease, nothing.
 create type {f}.quota as (owner bigint, room int, served text[], is_ranked boolean);
 
+-- The definitions whose runs may be claimed now: not those of workflows that are paused.
+create function {f}.not_held(p_definitions text[]) returns text[] language plpgsql stable as $$
+begin
+    if not exists (select 1 from {t}.holds) then
+        return p_definitions;
+    end if;
+    return array(
+        select d
+        from unnest(p_definitions) as d
+        where not exists (
+            select 1 from {t}.holds as h where h.workflow in ('', left(d, length(d) - position('@' in reverse(d))))
+        )
+    );
+end $$;
+
 create function {f}.offer(p_now bigint, p_claimant jsonb) returns {f}.quota language plpgsql stable as $$
 declare
     q {f}.quota;
 begin
     if jsonb_typeof(p_claimant) = 'array' then
-        select w.id, (p_claimant->>1)::int, {f}.texts(p_claimant->2),
+        select w.id, (p_claimant->>1)::int, {f}.not_held({f}.texts(p_claimant->2)),
             exists (select 1 from {t}.definitions where priority <> 0)
         into q
         from {t}.workers as w
@@ -132,7 +147,7 @@ declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
     v_owner bigint;
     v_left int := (p_claimant->>1)::int;
-    v_served text[] := {f}.texts(p_claimant->2);
+    v_served text[] := {f}.not_held({f}.texts(p_claimant->2));
     v_until bigint := v_now + (p_claimant->>3)::bigint;
     v_lane record;
     v_due record;
@@ -205,14 +220,18 @@ begin
     return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
 end $$;
 
--- Take a run from its owner; anybody may claim it at once.
+-- Take a run from its owner; anybody may claim it at once, unless it is paused.
 create function {f}.free(p_now bigint, p_run bigint, p_run_id text) returns void
 language plpgsql volatile as $$
+declare
+    v_status text;
 begin
     update {t}.runs
-    set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
-    where id = p_run;
-    perform {f}.hint('ready', p_run_id);
+    set status = case when hold is not null then 'paused' when status = 'running' then 'pending' else status end,
+        owner = null, wake_at = case when hold is null then p_now end
+    where id = p_run
+    returning status into v_status;
+    perform {f}.hint(case when v_status = 'paused' then 'ended' else 'ready' end, p_run_id);
 end $$;
 
 -- Make a run due now; one that is due already keeps its place.

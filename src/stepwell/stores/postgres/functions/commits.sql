@@ -307,7 +307,7 @@ end $$;
 -- Whether a commit may be applied; else what is answered instead of it.
 create function {f}.judge(
     p_now bigint, c jsonb, p_status text, p_owner text, p_epoch bigint, p_number bigint, p_revision bigint,
-    p_wake_at bigint, p_deadline_at bigint
+    p_wake_at bigint, p_deadline_at bigint, p_is_held boolean
 ) returns text language plpgsql immutable as $$
 declare
     v_number bigint := (c->>2)::bigint;
@@ -318,7 +318,7 @@ begin
     end if;
     if v_number = p_number then
         return '["applied",' || (p_status = 'cancelling')::text || ',' || p_revision || ','
-            || coalesce(v_move = 'park' and p_wake_at <= p_now, false)::text || ',[]]';
+            || coalesce(v_move = 'park' and p_wake_at <= p_now, false)::text || ',[],' || p_is_held::text || ']';
     end if;
     if p_owner is distinct from c->1->>0 or v_number <> p_number + 1 then
         return '["fenced"]';
@@ -356,7 +356,7 @@ begin
         cross join lateral (
             select 1
             from {t}.runs as r
-            where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating')
+            where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating') and r.hold is null
                 and r.owner + 0 = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
             for no key update
         ) as locked
@@ -422,7 +422,8 @@ begin
         q := {f}.offer(v_now, p_claimant);
     end if;
     for c in select one from jsonb_array_elements(p_commits || v_missing) as one loop
-        select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision, h.last_seq, run.wake_at, run.deadline_at
+        select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision, h.last_seq, run.wake_at, run.deadline_at,
+            run.hold is not null as is_held
         into r
         from {t}.runs as run
         join {t}.heads as h on h.run = run.id
@@ -431,7 +432,7 @@ begin
         for no key update of run, h;
         v_answer := case
             when found then {f}.judge(
-                v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, r.wake_at, r.deadline_at
+                v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, r.wake_at, r.deadline_at, r.is_held
             )
             else '["fenced"]'
         end;
@@ -463,10 +464,11 @@ begin
             stalls = case when v_has_progress or v_move <> 'release' then 0 else stalls end
         where run = r.id;
         v_is_awake := v_move is not null
-            and {f}.move_run(v_now, r.id, c, case when r.status = 'running' then r.deadline_at end);
+            and {f}.move_run(v_now, r.id, c, case when r.status = 'running' then r.deadline_at end, r.is_held);
         v_applied := v_applied || '["applied",'
             || (r.status = 'cancelling' and coalesce(v_move, 'release') = 'release')::text || ',' || (r.revision + 1) || ','
-            || v_is_awake::text || ',' || v_claimed || '],';
+            || v_is_awake::text || ',' || v_claimed || ','
+            || (r.is_held and coalesce(v_move, '') not in ('rollback', 'end'))::text || '],';
     end loop;
     return {f}.answer(v_now, '[' || v_advanced || ',[' || rtrim(v_applied, ',') || ']]');
 end $$;
@@ -478,7 +480,7 @@ declare
     r record;
     v_answer text;
 begin
-    select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision into r
+    select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision, run.hold is not null as is_held into r
     from {t}.runs as run
     join {t}.heads as h on h.run = run.id
     left join {t}.workers as w on w.id = run.owner
@@ -488,7 +490,7 @@ begin
     if r.id is null then
         return {f}.answer(v_now, '["fenced"]');
     end if;
-    v_answer := {f}.judge(v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, null, null);
+    v_answer := {f}.judge(v_now, c, r.status, r.incarnation, r.epoch, r.number, r.revision, null, null, r.is_held);
     if v_answer is null and r.status = 'cancelling' then
         v_answer := '["cancelling"]';
     end if;

@@ -55,7 +55,7 @@ begin
     if p_compensate and (
         r.owner is not null or exists (select 1 from {t}.entries where run = p_run and undo is not null)
     ) then
-        update {t}.runs set status = 'cancelling', reason = p_reason where id = p_run;
+        update {t}.runs set status = 'cancelling', reason = p_reason, hold = null where id = p_run;
         if r.owner is null then
             perform {f}.wake(p_now, p_run, r.run_id);
         end if;
@@ -63,7 +63,8 @@ begin
     end if;
     -- The raised epoch fences a worker that is in the middle of a turn.
     update {t}.runs
-    set status = 'cancelled', reason = p_reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = p_now
+    set status = 'cancelled', reason = p_reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = p_now,
+        hold = null
     where id = p_run;
     delete from {t}.waits where run = p_run;
     delete from {t}.cursors where run = p_run;

@@ -40,6 +40,17 @@ begin
         (
             select coalesce(json_agg(run_id order by id), '[]')
             from {t}.runs where owner = v_worker and status = 'cancelling'
+        ),
+        (
+            select coalesce(json_agg(r.run_id order by r.id), '[]')
+            from {t}.runs as r
+            where r.owner = v_worker and (
+                r.hold is not null
+                or exists (
+                    select 1 from {t}.holds as h join {t}.definitions as d on h.workflow in ('', d.workflow)
+                    where d.id = r.definition
+                )
+            )
         )
     )::text);
 end $$;

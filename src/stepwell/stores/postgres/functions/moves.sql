@@ -54,13 +54,15 @@ declare
     v_heir jsonb := c->12->4;
     v_heir_run bigint;
 begin
-    select parent, parent_location, detached, tied, key, generation, coalesce(started_at, created_at) as began_at, discards
+    select parent, parent_location, detached, tied, key, generation, coalesce(started_at, created_at) as began_at, discards,
+        hold
     into strict r from {t}.runs where id = p_run;
     if v_heir->>0 is not null and exists (select 1 from {t}.runs where run_id = v_heir->>0) then
         perform {f}.refuse_value('the successor''s id ' || (v_heir->>0) || ' is taken');
     end if;
     update {t}.runs
-    set status = v_status, ended_at = case when v_is_end then p_now end, owner = null, wake_at = null, successor = v_heir->>0
+    set status = v_status, ended_at = case when v_is_end then p_now end, owner = null, wake_at = null,
+        successor = v_heir->>0, hold = null
     where id = p_run;
     if c->12->>2 is not null or c->12->>3 is not null then
         -- An end without a failure keeps the one that is stored: of a rollback, its cause.
@@ -93,6 +95,10 @@ begin
                 p_now, v_heir, {f}.offer(p_now, null), r.generation + 1, v_run_id, r.began_at
             ) as made
         );
+        if r.hold is not null then
+            update {t}.runs set status = 'paused', wake_at = null, hold = r.hold where id = v_heir_run;
+            perform {f}.hint('ended', v_heir->>0);
+        end if;
         update {t}.signals set run = v_heir_run where run = p_run and payload is not null and refused is null;
         -- No wait of the successor is at those places.
         update {t}.receipts set run = v_heir_run, locations = '{}' where run = p_run;
@@ -108,7 +114,8 @@ begin
 end $$;
 
 -- Carry out a move that is allowed; whether the run is parked and due already.
-create function {f}.move_run(p_now bigint, p_run bigint, c jsonb, p_deadline_at bigint) returns boolean language plpgsql volatile as $$
+create function {f}.move_run(p_now bigint, p_run bigint, c jsonb, p_deadline_at bigint, p_is_held boolean) returns boolean
+language plpgsql volatile as $$
 declare
     v_run_id text := c->>0;
     m jsonb := c->12;
@@ -118,6 +125,11 @@ begin
         when 'end' then
             perform {f}.end_run(p_now, p_run, c);
         when 'park' then
+            if p_is_held then
+                update {t}.runs set status = 'paused', owner = null, wake_at = null where id = p_run;
+                perform {f}.hint('ended', v_run_id);
+                return false;
+            end if;
             v_wake_at := least((m->>1)::bigint, p_deadline_at);
             if (v_wake_at is null or v_wake_at > p_now) and {f}.is_satisfied(p_run, v_run_id) then
                 v_wake_at := p_now;
@@ -130,17 +142,14 @@ begin
                 return v_wake_at <= p_now;
             end if;
         when 'release' then
-            update {t}.runs
-            set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = p_now
-            where id = p_run;
-            perform {f}.hint('ready', v_run_id);
+            perform {f}.free(p_now, p_run, v_run_id);
         when 'pause' then
             update {t}.runs set status = 'paused', owner = null, wake_at = null where id = p_run;
             update {t}.payloads set failure = {f}.unb64(m->>1) where run = p_run;
             perform {f}.hint('ended', v_run_id);
         when 'rollback' then
             update {t}.runs
-            set status = 'compensating', cause = m->>1, undo_floor = (m->>3)::bigint
+            set status = 'compensating', cause = m->>1, undo_floor = (m->>3)::bigint, hold = null
             where id = p_run;
             update {t}.payloads set failure = {f}.unb64(m->>2) where run = p_run;
             delete from {t}.waits where run = p_run;

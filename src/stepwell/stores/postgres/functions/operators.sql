@@ -21,18 +21,30 @@ begin
     return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
 end $$;
 
-create function {f}.resume(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text language plpgsql volatile as $$
+create function {f}.resume(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_even_if_held boolean) returns text
+language plpgsql volatile as $$
 declare
     v_now bigint;
     r record;
 begin
-    select id, cause into r from {t}.runs where run_id = p_run_id and status = 'paused' for no key update;
+    select id, status, cause into r
+    from {t}.runs
+    where run_id = p_run_id and (status = 'paused' or status = 'running' and hold is not null)
+        and (hold is null or p_even_if_held)
+    for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
     if r.id is null then
         return {f}.answer(v_now, 'false');
     end if;
+    if r.status = 'running' then
+        -- It was to be given up, and stays with its owner.
+        update {t}.runs set hold = null where id = r.id;
+        perform {f}.note(v_now, r.id, 'resume', p_by, 'running', '');
+        return {f}.answer(v_now, 'true');
+    end if;
     update {t}.runs
-    set status = case when r.cause is null then 'pending' else 'compensating' end, wake_at = v_now
+    set status = case when r.cause is null then 'pending' else 'compensating' end, hold = null,
+        wake_at = greatest(v_now, debounced_until)  -- a planned one must not begin before it was quiet for long enough
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
     if r.cause is null then

@@ -201,7 +201,7 @@ begin
     end if;
     update {t}.runs
     set definition = {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
-        wake_at = least(v_now + p_quiet, v_planned.debounced_until)
+        wake_at = case when status <> 'paused' then least(v_now + p_quiet, v_planned.debounced_until) end
     where id = v_planned.id;
     update {t}.payloads set input = {f}.unb64(p_new->>3) where run = v_planned.id;
     perform {f}.hint('ready', v_planned.run_id);

@@ -165,10 +165,11 @@ create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.signals;
     delete from {t}.replies;
     delete from {t}.audit;
+    delete from {t}.holds;
     delete from {t}.outbox
 $$;
 
--- A parcel: [blobs, events, runs, chunks, signals, owed, given, next]. A mark is the kind, a colon, and the mark of the last thing.
+-- A parcel: [blobs, events, runs, chunks, signals, owed, given, next, holds, hold_acts]. A mark is the kind, a colon, and the mark of the last thing.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -199,7 +200,11 @@ begin
     end loop;
     return '[' || array_to_string(v_contents, ',') || ','
         || json_build_array({f}.last_given({f}.numbers_of('receipts')), {f}.last_given({f}.numbers_of('outbox')))::text
-        || ',' || to_json(v_next)::text || ']';
+        || ',' || to_json(v_next)::text || ',' || {f}.read_holds()::text || ','
+        || (
+            select coalesce(json_agg(act order by place desc), '[]')::text
+            from json_array_elements({f}.list_hold_acts(p_now, p_seen, null)::json) with ordinality as x (act, place)
+        ) || ']';
 end $$;
 
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
@@ -226,6 +231,7 @@ begin
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
+    perform {f}.replace_holds(p_parcel->8, p_parcel->9);
     -- Also the numbers of what is gone are not given again.
     perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->6->>0)::bigint);
     perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->6->>1)::bigint);

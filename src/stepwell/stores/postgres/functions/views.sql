@@ -226,7 +226,7 @@ create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) 
         min((select min(r.wake_at) from {t}.runs as r where r.definition = d.id and r.wake_at is not null))::text, 'null'
     )
     from {t}.definitions as d
-    where d.workflow || '@' || d.version = any ({f}.texts(p_definitions))
+    where d.workflow || '@' || d.version = any ({f}.not_held({f}.texts(p_definitions)))
 $$;
 
 create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$

@@ -38,7 +38,8 @@ create table {t}.workers (
 with (fillfactor = 50);
 
 -- What a run is: it changes when the run is claimed, parked or ended, not with every step. Half of each page is left free, so
--- that the new version of a row finds room beside the old one. `owner` is the id of a worker. `shard` spreads runs evenly and
+-- that the new version of a row finds room beside the old one. `hold`: a person paused it; a list of who, why and when. With an
+-- owner, it is to be given up. `owner` is the id of a worker. `shard` spreads runs evenly and
 -- never changes: all rows of a run can be put where its shard is.
 create table {t}.runs (
     id bigint generated always as identity primary key,
@@ -76,6 +77,7 @@ create table {t}.runs (
     replaced_by text,
     debounced_until bigint,
     discards boolean not null,
+    hold json,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 )
@@ -275,18 +277,30 @@ create table {t}.replies (
     at bigint not null
 );
 
+-- Workflows that are paused: nobody claims their runs. The empty name stands for all.
+create table {t}.holds (
+    workflow text collate "C" not null primary key,
+    by text not null,
+    reason text not null,
+    at bigint not null
+);
+
+-- What operators did to a run, or to the runs of a workflow (which has no name if it was to all).
 create table {t}.audit (
     id bigint generated always as identity primary key,
-    run bigint not null,
+    run bigint,
+    workflow text,
     at bigint not null,
     verb text not null,
     by text not null,
     before text not null,
     after text not null,
-    reason text not null
+    reason text not null,
+    check ((run is null) <> (workflow is null))
 );
 
-create index audit_run on {t}.audit (run);
+create index audit_run on {t}.audit (run) where run is not null;
+create index audit_workflow on {t}.audit (id) where workflow is not null;
 
 -- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
 -- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.

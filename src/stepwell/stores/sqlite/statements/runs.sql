@@ -1,6 +1,6 @@
 -- name: find_for_commit
 -- What a commit is judged by. Parameters of the hot statements are bound by position, in the order they first appear.
-select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at, r.deadline_at
+select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at, r.deadline_at, r.hold
 from stepwell_runs as r
 left join stepwell_workers as w on w.id = r.owner
 where r.run_id = :run_id;
@@ -10,7 +10,7 @@ where r.run_id = :run_id;
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0
 where id = :id and run_id = :run_id and revision = :revision - 1 and number = :number - 1 and last_seq = :before
-    and epoch = :epoch and status <> 'cancelling'
+    and epoch = :epoch and status <> 'cancelling' and hold is null
     and owner = (select id from stepwell_workers where incarnation = :incarnation);
 
 -- name: advance
@@ -40,20 +40,21 @@ where id = :id;
 -- name: begin_rollback
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
-    status = 'compensating', cause = :cause, undo_floor = :undo_floor
+    status = 'compensating', cause = :cause, undo_floor = :undo_floor, hold = null
 where id = :id;
 
 -- name: finish
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
-    status = :status, ended_at = :ended_at, owner = null, wake_at = null, successor = :successor
+    status = :status, ended_at = :ended_at, owner = null, wake_at = null, successor = :successor, hold = null
 where id = :id;
 
 -- name: release
 -- Whether there was progress is the caller's word.
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = case when :has_progress then 0 else stalls end,
-    status = case status when 'running' then 'pending' else status end, owner = null, wake_at = :now
+    status = case when hold is not null then 'paused' when status = 'running' then 'pending' else status end,
+    owner = null, wake_at = iif(hold is null, :now, null)
 where id = :id;
 
 -- name: insert
@@ -120,7 +121,9 @@ update stepwell_runs set wake_at = :wake_at where id = :id;
 select run_id, id, debounced_until from stepwell_runs where key = :key and debounced_until is not null and ended_at is null;
 
 -- name: debounce
-update stepwell_runs set definition = :definition, wake_at = :wake_at where id = :id;
+update stepwell_runs
+set definition = :definition, wake_at = iif(status = 'paused', null, :wake_at)
+where id = :id;
 
 -- name: claim
 update stepwell_runs
@@ -146,15 +149,35 @@ where key = :key and ended_at is null and replaced_by is null and debounced_unti
 update stepwell_runs set wake_at = :now where id = :id and (wake_at is null or wake_at > :now);
 
 -- name: list_owned
-select id, run_id, status, stalls, cause from stepwell_runs where owner = :owner order by id;
+select id, run_id, status, stalls, cause, hold from stepwell_runs where owner = :owner order by id;
 
 -- name: list_cancelling
 select run_id from stepwell_runs where owner = :owner and status = 'cancelling' order by id;
 
+-- name: list_held
+-- They, or their workflow, were paused.
+select r.run_id
+from stepwell_runs as r
+where r.owner = :owner and (
+    r.hold is not null
+    or exists (
+        select 1 from stepwell_holds as h join stepwell_definitions as d on h.workflow in ('', d.workflow)
+        where d.id = r.definition
+    )
+)
+order by r.id;
+
 -- name: free
 update stepwell_runs
-set status = case status when 'running' then 'pending' else status end, owner = null, wake_at = :now, stalls = :stalls
+set status = case when hold is not null then 'paused' when status = 'running' then 'pending' else status end,
+    owner = null, wake_at = iif(hold is null, :now, null), stalls = :stalls
 where id = :id;
+
+-- name: stand_still
+update stepwell_runs set status = 'paused', wake_at = null, hold = :hold where id = :id;
+
+-- name: mark_held
+update stepwell_runs set hold = :hold where id = :id;
 
 -- name: quarantine
 update stepwell_runs
@@ -188,19 +211,22 @@ where parent = :parent and parent_location >= :low and parent_location < :high a
 order by id;
 
 -- name: mark_cancelling
-update stepwell_runs set status = 'cancelling', reason = :reason where id = :id;
+update stepwell_runs set status = 'cancelling', reason = :reason, hold = null where id = :id;
 
 -- name: cancel
 -- The raised epoch fences a worker that is in the middle of a turn.
 update stepwell_runs
-set status = 'cancelled', reason = :reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = :now
+set status = 'cancelled', reason = :reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = :now, hold = null
 where id = :id;
 
 -- name: find_for_operator
-select id, status, key, cause from stepwell_runs where run_id = :run_id;
+select id, status, key, cause, hold, owner from stepwell_runs where run_id = :run_id;
 
 -- name: resume
-update stepwell_runs set status = :status, wake_at = :now, stalls = 0 where id = :id;
+-- A planned one must not begin before it was quiet for long enough: how long that is, is not known any more.
+update stepwell_runs
+set status = :status, wake_at = max(:now, coalesce(debounced_until, :now)), stalls = 0, hold = null
+where id = :id;
 
 -- name: resume_rollback
 update stepwell_runs set status = 'compensating', wake_at = :now, retried_at = :now where id = :id;

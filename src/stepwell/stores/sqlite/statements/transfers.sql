@@ -59,6 +59,7 @@ delete from stepwell_signals;
 delete from stepwell_discards;
 delete from stepwell_replies;
 delete from stepwell_audit;
+delete from stepwell_holds;
 delete from stepwell_outbox;
 
 -- name: list_blobs
@@ -98,11 +99,12 @@ where r.id = :run;
 insert into stepwell_runs (
     run_id, definition, status, epoch, number, revision, last_seq, stalls, wake_at, created_at, started_at, ended_at,
     key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
-    successor, cause, reason, undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until
+    successor, cause, reason, undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until, hold
 ) values (
     :run_id, :definition, :status, :epoch, :number, :revision, :last_seq, :stalls, :wake_at, :created_at, :started_at, :ended_at,
     :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
-    :successor, :cause, :reason, :undo_floor, :retried_at, :deadline_at, :max_suspend, :replaced_by, :debounced_until
+    :successor, :cause, :reason, :undo_floor, :retried_at, :deadline_at, :max_suspend, :replaced_by, :debounced_until,
+    :hold
 ) returning id;
 
 -- name: add_payloads

@@ -2,8 +2,9 @@
 select id, incarnation, name, started_at, lease_until, definitions from stepwell_workers where incarnation = :incarnation;
 
 -- name: find_live
--- Beside its number, whether priorities are used at all: definitions are few, and without them no claim need ask.
-select id, exists (select 1 from stepwell_definitions where priority <> 0)
+-- Beside its number, whether priorities are used at all: definitions are few, and without them no claim need ask. And whether
+-- any workflow is paused: then the claim asks which.
+select id, exists (select 1 from stepwell_definitions where priority <> 0), exists (select 1 from stepwell_holds where workflow >= '')
 from stepwell_workers
 where incarnation = :incarnation and lease_until > :now;
 

@@ -14,6 +14,7 @@ from stepwell.stores.sqlite.histories import read_inbox, read_signals
 from stepwell.stores.sqlite.rows import encode_texts, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.holds import served
 
 _FIND_LIVE = SQL["workers.find_live"]
 _CLAIM = SQL["runs.claim"]
@@ -33,6 +34,8 @@ class Quota:
         self._has_priorities = found is not None and bool(found[1])
         self._left = 0 if claimant is None or self._owner is None else claimant.limit
         self._definitions = () if claimant is None else claimant.definitions
+        if found is not None and found[2]:
+            self._definitions = served(tx.connection, self._definitions)
 
     def reserve(self, definition: str, priority: int) -> int | None:
         """The worker's number, if it may take another run of this definition and no run that is due is more urgent."""
@@ -86,9 +89,12 @@ def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
     """Own what is most urgent, and among equals what has been due longest."""
-    owner = find_live(tx, claimant.incarnation)
-    if owner is None:
+    found = tx.execute(_FIND_LIVE, (claimant.incarnation, tx.now)).fetchone()
+    if found is None:
         raise lease_lost(claimant.incarnation)
+    owner, _, are_any_held = found
+    if are_any_held:
+        claimant = claimant._replace(definitions=served(tx.connection, claimant.definitions))
     claimed: list[Claimed] = []
     lanes = _find_lanes(tx, claimant)
     for priority in sorted({one for one, _ in lanes}, reverse=True):
@@ -159,10 +165,10 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
     return Claimed(claimed, inbox, is_fresh)
 
 
-def free(tx: Transaction, run: int, run_id: RunId, stalls: int) -> None:
-    """Take a run from its owner; anybody may claim it at once."""
+def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:
+    """Take a run from its owner; anybody may claim it at once, unless it is paused."""
     tx.run("runs.free", id=run, now=tx.now, stalls=stalls)
-    tx.hint(HintKind.READY, run_id)
+    tx.hint(HintKind.ENDED if is_held else HintKind.READY, run_id)
 
 
 def is_parked(status: str, owner: int | None) -> bool:

@@ -20,7 +20,7 @@ from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
-from stepwell.stores.sqlite.rows import encode_texts, to_status
+from stepwell.stores.sqlite.rows import decode_hold, encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
@@ -75,13 +75,15 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     found = tx.execute(_FIND, (commit.run_id,)).fetchone()
     if found is None:
         return _FENCED
-    run, status, owner, epoch, number, revision, last_seq, wake_at, deadline_at = found
+    run, status, owner, epoch, number, revision, last_seq, wake_at, deadline_at, stored = found
+    hold = decode_hold(stored)
     move = commit.move
     if epoch != commit.fence.epoch or commit.number < 1:
         return _FENCED
     if commit.number == number:
         is_due = wake_at is not None and wake_at <= tx.now
-        return Applied(Verdict.APPLIED, status == _CANCELLING, revision, isinstance(move, Park) and is_due)
+        is_awake = isinstance(move, Park) and is_due
+        return Applied(Verdict.APPLIED, status == _CANCELLING, revision, is_awake, held=hold is not None)
     if owner != commit.fence.incarnation or commit.number != number + 1:
         return _FENCED
     if status == _CANCELLING and not may_follow_cancel(move):
@@ -101,11 +103,11 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
         tx.left.pop(commit.run_id, None)
-        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at)
+        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at, hold)
         is_awake = move_run(tx, step, move, commit.announce)
-        return Applied(
-            Verdict.APPLIED, status == _CANCELLING and isinstance(move, Release), revision, is_awake, claimed
-        )
+        is_cancelling = status == _CANCELLING and isinstance(move, Release)
+        is_held = hold is not None and not isinstance(move, (BeginRollback, End))
+        return Applied(Verdict.APPLIED, is_cancelling, revision, is_awake, claimed, is_held)
     if has_progress:
         tx.execute(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
@@ -113,7 +115,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     if len(tx.left) >= _LEFT_MAX:
         tx.left.clear()
     tx.left[commit.run_id] = run, revision
-    return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed)
+    return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed, hold is not None)
 
 
 def _check_entries(commit: Commit, last_seq: int) -> int:

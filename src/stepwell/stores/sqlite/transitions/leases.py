@@ -36,4 +36,5 @@ def renew(tx: Transaction, incarnation: Incarnation, lease: int) -> Renewed:
         raise lease_lost(incarnation)
     until = Instant(tx.now + lease)
     tx.run("workers.renew", id=worker, lease_until=until)
-    return Renewed(until, tuple(run_id for (run_id,) in tx.rows("runs.list_cancelling", owner=worker)))
+    cancelling = tuple(run_id for (run_id,) in tx.rows("runs.list_cancelling", owner=worker))
+    return Renewed(until, cancelling, tuple(run_id for (run_id,) in tx.rows("runs.list_held", owner=worker)))

@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.holds import Hold
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import NewRun, Parent, Previous
 from stepwell.model.states import ENDS_FOR_GOOD, KEEPS_CURSORS, TERMINAL
@@ -18,6 +19,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_tied, forget_plans, tell_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
+from stepwell.stores.sqlite.transitions.holds import stand_still
 from stepwell.stores.sqlite.transitions.outbox import announce_end
 from stepwell.stores.sqlite.transitions.starts import insert
 
@@ -36,17 +38,21 @@ class Step(NamedTuple):
     last_seq: int
     has_progress: bool
     deadline_at: Instant | None  # that still counts
+    hold: Hold | None = None
 
 
 def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None = None) -> bool:
     """Carry out a move that is allowed; whether the run is parked and due already."""
     counters = (step.number, step.revision, step.last_seq)
     match move:
+        case Park() if step.hold is not None:
+            tx.execute(_PAUSE, (*counters, step.run))
+            tx.hint(HintKind.ENDED, step.run_id)
         case Park():
             return _park(tx, step, move)
         case Release():
             tx.execute(_RELEASE, (*counters, step.has_progress, tx.now, step.run))
-            tx.hint(HintKind.READY, step.run_id)
+            tx.hint(HintKind.READY if step.hold is None else HintKind.ENDED, step.run_id)
         case Pause():
             tx.execute(_PAUSE, (*counters, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
@@ -139,5 +145,7 @@ def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previo
     insert(tx, heir, Quota(tx, None), None, generation=generation, previous=previous)
     found = tx.find("runs.find_for_cancel", run_id=heir.run_id)
     assert found is not None
+    if step.hold is not None:
+        stand_still(tx, found[0], heir.run_id, step.hold)
     tx.run("signals.pass_on", run=step.run, successor=found[0])
     return int(found[0])

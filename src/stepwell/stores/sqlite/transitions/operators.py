@@ -13,6 +13,7 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.ends import cancel_family
+from stepwell.stores.sqlite.transitions.holds import withdraw
 
 
 def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
@@ -26,12 +27,17 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
     return Cancelled(bool(changed), tuple(changed))
 
 
-def resume(tx: Transaction, run_id: RunId, by: str) -> bool:
-    """Let a paused run go on."""
-    found = _find(tx, run_id, RunStatus.PAUSED)
-    if found is None:
+def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bool:
+    """Let a paused run go on, or one that is to be given up stay."""
+    found = tx.find("runs.find_for_operator", run_id=run_id)
+    if found is None or (found[4] is not None and not even_if_held):
         return False
-    run, _, _, cause = found
+    run, before, _, cause, hold, _ = found
+    if before == RunStatus.RUNNING.value and hold is not None:
+        withdraw(tx, run, by)
+        return True
+    if before != RunStatus.PAUSED.value:
+        return False
     status = RunStatus.PENDING if cause is None else RunStatus.COMPENSATING
     tx.run("runs.resume", id=run, status=status.value, now=tx.now)
     if cause is None:
@@ -57,7 +63,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     found = _find(tx, run_id, RunStatus.FAILED)
     if found is None:
         return False
-    run, _, key, _ = found
+    run, _, key, *_ = found
     if key is not None and tx.find("runs.find_active_of_key", key=key) is not None:
         return False
     failed_at = _forget_failed_entries(tx, run)

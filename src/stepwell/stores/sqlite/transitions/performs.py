@@ -52,12 +52,12 @@ def _find_refusal(tx: Transaction, commit: Commit) -> Applied | None:
     found = tx.execute(_FIND, (commit.run_id,)).fetchone()
     if found is None:
         return Applied(Verdict.FENCED)
-    _, status, owner, epoch, number, revision, *_ = found
+    _, status, owner, epoch, number, revision, *_, hold = found
     if epoch != commit.fence.epoch or commit.number < 1:
         return Applied(Verdict.FENCED)
     is_cancelling = status == RunStatus.CANCELLING.value
     if commit.number == number:
-        return Applied(Verdict.APPLIED, is_cancelling, revision)
+        return Applied(Verdict.APPLIED, is_cancelling, revision, held=hold is not None)
     if owner != commit.fence.incarnation or commit.number != number + 1:
         return Applied(Verdict.FENCED)
     return Applied(Verdict.CANCELLING) if is_cancelling else None

@@ -29,10 +29,10 @@ def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
 
 
 def _free_stalled(tx: Transaction, row: Row, stalls_max: int) -> None:
-    run, run_id, status, stalls, cause = row
+    run, run_id, status, stalls, cause, hold = row
     stalls += 1
     if stalls < stalls_max:
-        free(tx, run, run_id, stalls)
+        free(tx, run, run_id, stalls, is_held=hold is not None)
         return
     own = tx.find("payloads.read_failure", run=run) if cause is not None else None
     # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
@@ -56,9 +56,9 @@ def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId
         return []
     kept = frozenset(keep)
     freed: list[RunId] = []
-    for run, run_id, _, stalls, _ in tx.rows("runs.list_owned", owner=worker[0]):
+    for run, run_id, _, stalls, _, hold in tx.rows("runs.list_owned", owner=worker[0]):
         if run_id not in kept:
-            free(tx, run, run_id, stalls)
+            free(tx, run, run_id, stalls, is_held=hold is not None)
             freed.append(run_id)
     return freed
 

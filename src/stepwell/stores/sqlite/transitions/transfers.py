@@ -10,6 +10,7 @@ import apsw
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import DamagedBlobError
+from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
@@ -36,8 +37,9 @@ from stepwell.stores.base.transfers import (
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.packing import Packer, manifest
-from stepwell.stores.sqlite.rows import encode_locations, encode_tags, encode_texts, to_worker
+from stepwell.stores.sqlite.rows import encode_hold, encode_locations, encode_tags, encode_texts, to_worker
 from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.holds import add_act
 from stepwell.stores.sqlite.transitions.rescues import rescue
 
 _COPIED = (
@@ -116,6 +118,7 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
         raise not_sealed(transfer_id)
     tx.run("meta.pass", name="receipts", value=parcel.given.receipts)
     tx.run("transfers.pass_owed", owed=parcel.given.owed)
+    _replace_holds(tx, parcel)
     packer = Packer(tx.connection)
     for item in parcel.items:
         there = _find(tx, packer, item)
@@ -180,6 +183,15 @@ def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
         raise homeless(item)
 
 
+def _replace_holds(tx: Transaction, parcel: Parcel) -> None:
+    """Have the same workflows paused as there."""
+    tx.run("holds.forget_all")
+    for workflow, hold in parcel.holds:
+        tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
+    for act in parcel.hold_acts:
+        add_act(tx, act)
+
+
 def _add_signal(tx: Transaction, item: PackedSignal) -> None:
     if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
         raise homeless(item)
@@ -225,6 +237,7 @@ def _add_row(tx: Transaction, run: Run, applied: int) -> int:
     row = tx.find(
         "transfers.add_run",
         **{name: getattr(run, name) for name in _COPIED},
+        hold=encode_hold(run.hold),
         definition=tx.definition(run.workflow, run.version, run.priority),
         status=run.status.value,
         number=applied,

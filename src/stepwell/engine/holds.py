@@ -1,0 +1,71 @@
+"""Pausing and resuming: one run, the runs of a workflow, or all."""
+
+from __future__ import annotations
+
+from stepwell.engine.live import LiveReads
+from stepwell.engine.views import HoldView, hold_view
+from stepwell.errors import UnknownWorkflowError
+from stepwell.model.holds import workflow_of
+from stepwell.nearest import nearest
+from stepwell.redaction import redact
+from stepwell.replay.definition import Registry
+
+
+class HoldVerbs(LiveReads):
+    """The verbs of an engine that have something stand still, and let it go on."""
+
+    _registry: Registry
+
+    async def pause(self, target: str, *, by: str = "", reason: str = "") -> bool:
+        """Have a run stand still until `resume`. Signals and events are kept for it, and its timers do not wake it.
+
+        One that is being executed goes on to the end of the steps under way, whose results are kept. False if it is
+        paused already, being cancelled or undone, or has ended. A run that was continued stands for the one that
+        continues it.
+        """
+        run = await self._get(target)
+        while run.successor is not None:
+            run = await self._get(run.successor)
+        said = redact(reason)
+        return await self._surely(lambda _: self._store.runs.pause(run.run_id, by=by, reason=said))
+
+    async def resume(self, target: str, *, by: str = "") -> bool:
+        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is mended. One that
+        has not stopped yet simply goes on. False if it is not paused.
+        """
+        run = await self._get(target)
+        return await self._surely(lambda _: self._store.runs.resume(run.run_id, by=by))
+
+    async def pause_workflow(self, workflow: str | None, *, by: str = "", reason: str = "") -> bool:
+        """Let no worker begin or go on with runs of this workflow, in any version, or of any (None). Those that are
+        being executed are given back between two steps.
+
+        Runs are started and get signals as before; timers that are due wait. False if it is paused already. Raises
+        `UnknownWorkflowError` for a name that neither this engine nor the store knows.
+        """
+        await self._check_workflow(workflow)
+        said = redact(reason)
+        return await self._surely(lambda _: self._store.holds.pause(workflow, by=by, reason=said))
+
+    async def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
+        """Let runs of the workflow, or of all (None), go on: what is due is taken at once. False if it is not paused.
+
+        Resuming all does not resume a workflow that was paused by its name.
+        """
+        is_done = await self._surely(lambda _: self._store.holds.resume(workflow, by=by))
+        if not is_done:
+            await self._check_workflow(workflow)
+        return is_done
+
+    async def list_holds(self) -> list[HoldView]:
+        """The workflows that are paused: all of them first, then by name."""
+        found = await self._surely(lambda _: self._store.holds.list_holds())
+        return [hold_view(hold, workflow) for workflow, hold in found]
+
+    async def _check_workflow(self, workflow: str | None) -> None:
+        if workflow is None:
+            return
+        definitions = [*self._registry.definitions, *await self._surely(lambda _: self._store.views.list_definitions())]
+        known = sorted({workflow_of(definition) for definition in definitions})
+        if workflow not in known:
+            raise UnknownWorkflowError("workflow", workflow, near=nearest(workflow, known))

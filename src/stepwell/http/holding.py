@@ -1,0 +1,79 @@
+"""Operations that pause workflows, or all of them, and let them go on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stepwell.http.operations import Call, Operation, Reply, look
+from stepwell.http.roles import Permission
+from stepwell.http.steering import PauseBody
+
+
+class WorkflowHoldBody(msgspec.Struct):
+    """A workflow that is paused, or all of them (`workflow` is null): who, why, and when."""
+
+    workflow: str | None
+    by: str
+    reason: str
+    at: datetime
+
+
+class HoldList(msgspec.Struct):
+    """What is paused: all workflows first, then by name."""
+
+    holds: list[WorkflowHoldBody]
+
+
+class HeldBody(msgspec.Struct):
+    """Whether a workflow, or all of them (null), is paused now; `changed` is false if it was so before."""
+
+    workflow: str | None
+    is_paused: bool
+    changed: bool
+
+
+async def list_holds(call: Call) -> Reply:
+    """The workflows that are paused."""
+    found = await call.services.engine.list_holds()
+    return Reply(HoldList([WorkflowHoldBody(one.workflow, one.by, one.reason, one.at) for one in found]))
+
+
+async def pause(call: Call) -> Reply:
+    """Let no worker begin or go on with runs of a workflow, or of any."""
+    name = call.path.get("workflow")
+    changed = await call.services.engine.pause_workflow(name, by=call.caller.name, reason=call.body.reason)
+    call.before, call.after = "" if changed else "paused", "paused"
+    return Reply(HeldBody(name, True, changed))
+
+
+async def resume(call: Call) -> Reply:
+    """Let runs of a workflow, or of all, go on."""
+    name = call.path.get("workflow")
+    changed = await call.services.engine.resume_workflow(name, by=call.caller.name)
+    call.before = "paused" if changed else ""
+    return Reply(HeldBody(name, False, changed))
+
+
+def _act(path: str, name: str, handler: Any, summary: str, body: type[msgspec.Struct] | None = None) -> Operation:
+    return Operation(
+        method="POST",
+        path=path,
+        name=name,
+        permission=Permission.STEER,
+        handler=handler,
+        summary=summary,
+        answers={200: HeldBody},
+        body=body,
+    )
+
+
+OPERATIONS = (
+    look("/holds", "list_holds", list_holds, "Workflows that are paused", {200: HoldList}),
+    _act("/holds/pause", "pause_all", pause, "Pause every workflow", PauseBody),
+    _act("/holds/resume", "resume_all", resume, "Let what was paused by that go on"),
+    _act("/workflows/{workflow}/pause", "pause_workflow", pause, "Pause a workflow", PauseBody),
+    _act("/workflows/{workflow}/resume", "resume_workflow", resume, "Let a paused workflow go on"),
+)

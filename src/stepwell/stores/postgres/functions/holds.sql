@@ -1,0 +1,92 @@
+-- Pausing runs and workflows.
+
+create function {f}.pause(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_reason text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    r record;
+begin
+    select id, status, owner, cause, hold into r from {t}.runs where run_id = p_run_id for no key update;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if r.id is null or r.status not in ('pending', 'running', 'waiting', 'paused') or r.cause is not null
+        or r.hold is not null
+    then
+        return {f}.answer(v_now, 'false');
+    end if;
+    update {t}.runs set hold = json_build_array(p_by, p_reason, v_now) where id = r.id;
+    if r.owner is null then
+        update {t}.runs set status = 'paused', wake_at = null where id = r.id;
+        perform {f}.hint('ended', p_run_id);
+    else
+        perform {f}.hint('mail', p_run_id);
+    end if;
+    perform {f}.note(v_now, r.id, 'pause', p_by, r.status, p_reason);
+    return {f}.answer(v_now, 'true');
+end $$;
+
+create function {f}.note_hold(p_now bigint, p_workflow text, p_verb text, p_by text, p_reason text) returns void
+language sql volatile as $$
+    insert into {t}.audit (workflow, at, verb, by, before, after, reason)
+    values (p_workflow, p_now, p_verb, p_by, '', '', p_reason)
+$$;
+
+-- A claim that is under way is not waited for: its worker is told, by the hint or by `renew`.
+create function {f}.pause_workflow(p_now bigint, p_seen bigint, p_workflow text, p_by text, p_reason text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+begin
+    insert into {t}.holds (workflow, by, reason, at) values (coalesce(p_workflow, ''), p_by, p_reason, v_now)
+    on conflict (workflow) do nothing;
+    if not found then
+        return {f}.answer(v_now, 'false');
+    end if;
+    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'pause', p_by, p_reason);
+    perform {f}.hint('held', '');
+    return {f}.answer(v_now, 'true');
+end $$;
+
+create function {f}.resume_workflow(p_now bigint, p_seen bigint, p_workflow text, p_by text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+begin
+    delete from {t}.holds where workflow = coalesce(p_workflow, '');
+    if not found then
+        return {f}.answer(v_now, 'false');
+    end if;
+    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'resume', p_by, '');
+    perform {f}.hint('ready', '');
+    return {f}.answer(v_now, 'true');
+end $$;
+
+create function {f}.read_holds() returns json language sql stable as $$
+    select coalesce(
+        json_agg(json_build_array(nullif(workflow, ''), json_build_array(by, reason, at)) order by workflow), '[]'
+    )
+    from {t}.holds
+$$;
+
+create function {f}.list_holds(p_now bigint, p_seen bigint) returns text language sql stable as $$
+    select {f}.read_holds()::text
+$$;
+
+-- The latest ones (null: all), newest first.
+create function {f}.list_hold_acts(p_now bigint, p_seen bigint, p_limit bigint) returns text language sql stable as $$
+    select coalesce(
+        json_agg(json_build_array(at, nullif(workflow, ''), verb, by, reason) order by id desc), '[]'
+    )::text
+    from (select * from {t}.audit where workflow is not null order by id desc limit p_limit) as acts
+$$;
+
+-- Have the same workflows paused as in the store that a parcel comes from.
+create function {f}.replace_holds(p_holds jsonb, p_acts jsonb) returns void language sql volatile as $$
+    delete from {t}.holds;
+    delete from {t}.audit where workflow is not null;
+    insert into {t}.holds (workflow, by, reason, at)
+    select coalesce(h->>0, ''), h->1->>0, h->1->>1, (h->1->>2)::bigint from jsonb_array_elements(p_holds) as h;
+    insert into {t}.audit (workflow, at, verb, by, before, after, reason)
+    select coalesce(a->>1, ''), (a->>0)::bigint, a->>2, a->>3, '', '', a->>4
+    from jsonb_array_elements(p_acts) with ordinality as x (a, place)
+    order by place
+$$;

@@ -1,0 +1,88 @@
+"""Pausing runs and workflows."""
+
+from __future__ import annotations
+
+import apsw
+
+from stepwell.ids import RunId
+from stepwell.model.holds import ALL_WORKFLOWS, Hold, HoldAct, WorkflowHold, may_be_held, not_held
+from stepwell.model.states import RunStatus
+from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.rows import decode_hold, encode_hold, to_status
+from stepwell.stores.sqlite.texts import SQL
+from stepwell.stores.sqlite.transaction import Transaction, rows_of
+
+_LIST_WORKFLOWS = SQL["holds.list_workflows"]
+
+
+def pause(tx: Transaction, run_id: RunId, by: str, reason: str) -> bool:
+    """Have a run stand still, as soon as nobody owns it."""
+    found = tx.find("runs.find_for_operator", run_id=run_id)
+    if found is None:
+        return False
+    run, status, _, cause, stored, owner = found
+    if not may_be_held(to_status(status), cause, decode_hold(stored)):
+        return False
+    hold = Hold(by, reason, tx.now)
+    if owner is None:
+        stand_still(tx, run, run_id, hold)
+    else:
+        tx.run("runs.mark_held", id=run, hold=encode_hold(hold))
+        tx.hint(HintKind.MAIL, run_id)
+    tx.run("audit.note", run=run, now=tx.now, verb="pause", by=by, before=status, reason=reason)
+    return True
+
+
+def stand_still(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
+    """Pause a run that nobody owns."""
+    tx.run("runs.stand_still", id=run, hold=encode_hold(hold))
+    tx.hint(HintKind.ENDED, run_id)
+
+
+def withdraw(tx: Transaction, run: int, by: str) -> None:
+    """A run that is to be given up stays with its owner."""
+    tx.run("runs.mark_held", id=run, hold=None)
+    tx.run("audit.note", run=run, now=tx.now, verb="resume", by=by, before=RunStatus.RUNNING.value, reason="")
+
+
+def pause_workflow(tx: Transaction, workflow: str | None, by: str, reason: str) -> bool:
+    """Let nobody claim runs of a workflow, or of any."""
+    hold = Hold(by, reason, tx.now)
+    tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
+    if tx.connection.changes() != 1:
+        return False
+    add_act(tx, HoldAct(tx.now, workflow, "pause", by, reason))
+    tx.announce(HintKind.HELD)
+    return True
+
+
+def resume_workflow(tx: Transaction, workflow: str | None, by: str) -> bool:
+    """Let them be claimed again."""
+    tx.run("holds.remove", workflow=workflow or ALL_WORKFLOWS)
+    if tx.connection.changes() != 1:
+        return False
+    add_act(tx, HoldAct(tx.now, workflow, "resume", by, ""))
+    tx.announce(HintKind.READY)
+    return True
+
+
+def add_act(tx: Transaction, act: HoldAct) -> None:
+    """Add a line to the audit."""
+    tx.run("holds.note", **act._replace(workflow=act.workflow or ALL_WORKFLOWS)._asdict())
+
+
+def served(connection: apsw.Connection, definitions: tuple[str, ...]) -> tuple[str, ...]:
+    """The definitions whose runs may be claimed now."""
+    held = [workflow for (workflow,) in connection.execute(_LIST_WORKFLOWS)]
+    return not_held(definitions, held)
+
+
+def list_holds(connection: apsw.Connection) -> list[WorkflowHold]:
+    """The workflows that are paused, by name."""
+    return [WorkflowHold(workflow or None, Hold._make(hold)) for workflow, *hold in rows_of(connection, "holds.list")]
+
+
+def list_acts(connection: apsw.Connection, limit: int) -> list[HoldAct]:
+    """The latest acts, newest first."""
+    rows = rows_of(connection, "holds.list_acts", limit=limit)
+    return [HoldAct(at, workflow or None, *act) for at, workflow, *act in rows]
