@@ -10,12 +10,15 @@ SEEDS ?= 200
 FIRST_SEED ?= 1
 OPS ?= 20000
 JOBS ?= auto
+PEERS ?=
+WORKLOADS ?=
+ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check fmt docs sim differential bench storm lock wheel clean
+.PHONY: help setup demo test check fmt docs sim differential bench bench-peers scale-sim storm lock wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 setup: $(STAMP) ## make .venv from the locked requirements and install the package into it
 
@@ -52,6 +55,12 @@ differential: setup ## run OPS operations through all stores, and compare, from 
 
 bench: setup ## measure both stores, and print the figures beside the raw limit
 	$(BIN)/python -m bench $(ARGS)
+
+bench-peers: setup ## the same work through stepwell and its peers; PEERS=dbos,restate WORKLOADS=W1,W2 ROUNDS=3 narrow it
+	$(BIN)/python -m bench.peers --peers "$(PEERS)" --workloads "$(WORKLOADS)" --rounds $(ROUNDS) $(ARGS)
+
+scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service times that are measured first
+	$(BIN)/python -m bench.scale $(ARGS)
 
 storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)

@@ -83,10 +83,10 @@ async def _measure(
     root = temporary_root(server_account())
     bar, done = Bar(len(options.workloads) * options.rounds * (len(participants) + 1), "measures"), 0
     for workload in options.workloads:
-        first = results.next_round(workload)
+        first = results.next_round(workload, [one.name for one in participants])
         for number in range(first, first + options.rounds):
             limits = await asyncio.to_thread(measure_limits, postgres)
-            results.samples.append(Sample(LIMITS, LIMITS, results.next_round(LIMITS), limits))
+            results.samples.append(Sample(LIMITS, LIMITS, results.next_round(LIMITS, [LIMITS]), limits))
             done += 1
             for participant in participants:
                 bar.show(done, f"{workload} round {number}: {participant.title}")

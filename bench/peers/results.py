@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,9 +92,10 @@ class Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
-    def next_round(self, workload: str) -> int:
-        """The number of the first round that has not been."""
-        return 1 + max((one.round for one in self.samples if one.workload == workload), default=0)
+    def next_round(self, workload: str, participants: Collection[str]) -> int:
+        """The number of the first round that none of these has been through."""
+        rounds = (one.round for one in self.samples if one.workload == workload and one.participant in participants)
+        return 1 + max(rounds, default=0)
 
     def of(self, participant: str, workload: str) -> list[Sample]:
         """Its rounds, in order."""

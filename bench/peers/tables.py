@@ -85,7 +85,7 @@ def workload_grid(results: Results, workload: str) -> Grid:
 def _ran(results: Results, participant: Participant, workload: str) -> str:
     """How much it was given, where that can be less than the whole."""
     orders = [one.order for one in results.of(participant.name, workload) if one.figures]
-    order = orders[-1] if orders else participant.order(workload)
+    order = participant.order(workload) | (orders[-1] if orders else {})
     units = spread(results.values(participant.name, workload, "units"))
     match workload:
         case "W1":
