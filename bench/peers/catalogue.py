@@ -11,11 +11,11 @@ Place = Literal["sqlite", "postgres", "restate", "temporal"]
 WORKLOADS: Mapping[str, Mapping[str, Any]] = {
     "W1": {"steps": 1_000},
     "W2": {"runs": 1_000, "steps": 10},
-    "W3": {"runs": 500, "seconds": 6},
-    "W4": {"runs": 300, "seconds": 6},
+    "W3": {"runs": 500, "seconds": 4},
+    "W4": {"runs": 300, "seconds": 4},
     "W5": {"runs": 2_000, "seconds": 2},
     "W6": {"runs": 500, "steps": 20},
-    "W7": {"runs": 10_000, "settle": 1, "idle": 5},
+    "W7": {"runs": 10_000, "settle": 1, "idle": 4},
     "W8": {"lengths": [100, 1_000, 10_000], "history": 10_000, "settle": 0.5},
 }
 """The whole of each; `seconds` of W3 and W4 is when they stop, however few there were."""
@@ -41,9 +41,9 @@ class Participant:
 _DBOS: Mapping[str, Mapping[str, Any]] = {
     "W2": {"runs": 200},
     "W5": {"runs": 1_000},
-    "W6": {"runs": 100},
-    "W7": {"runs": 1_000},
-    "W8": {"lengths": [100, 1_000, 2_000], "history": 2_000},
+    "W6": {"runs": 60},
+    "W7": {"runs": 600},
+    "W8": {"lengths": [100, 1_000], "history": 1_000},
 }
 _EDDA: Mapping[str, Mapping[str, Any]] = {
     "W1": {"steps": 500},
@@ -78,9 +78,10 @@ PARTICIPANTS: tuple[Participant, ...] = (
         "absurd",
         {
             "W2": {"runs": 500},
+            "W5": {"runs": 1_000},
             "W6": {"runs": 200, "claim_timeout": 10},
             "W7": {"runs": 2_000, "poll": 0.25},
-            "W8": {"lengths": [100, 1_000, 3_000], "history": 3_000},
+            "W8": {"lengths": [100, 1_000, 2_000], "history": 2_000},
         },
     ),
     Participant(
@@ -91,8 +92,8 @@ PARTICIPANTS: tuple[Participant, ...] = (
         "restate-sdk",
         "restate",
         {
-            "W7": {"inactivity": 1, "settle": 3},
-            "W8": {"lengths": [100, 1_000, 3_000], "history": 3_000, "inactivity": 1, "settle": 3},
+            "W7": {"runs": 5_000, "inactivity": 1, "settle": 3},
+            "W8": {"lengths": [100, 1_000, 2_000], "history": 2_000, "inactivity": 1, "settle": 3},
         },
     ),
     Participant(
@@ -105,10 +106,10 @@ PARTICIPANTS: tuple[Participant, ...] = (
         {
             "W2": {"runs": 100},
             "W4": {"runs": 100},
-            "W5": {"runs": 500},
-            "W6": {"runs": 50},
-            "W7": {"runs": 1_000},
-            "W8": {"lengths": [100, 1_000, 2_000], "history": 2_000},
+            "W5": {"runs": 200},
+            "W6": {"runs": 40},
+            "W7": {"runs": 300},
+            "W8": {"lengths": [100, 1_000], "history": 1_000},
         },
     ),
     Participant("edda-sqlite", "Edda, SQLite", "edda", "sqlite", "edda-framework", "edda", _EDDA),

@@ -30,6 +30,7 @@ FIGURES: dict[str, tuple[Kind, ...]] = {
     "W5": (
         Kind("p99_ms", "late p99 ms"),
         Kind("p50_ms", "late p50 ms"),
+        Kind("over_s", "due within s", digits=1),
         Kind("cpu_ms", "CPU ms/run", digits=2),
     ),
     "W6": (Kind("recover_s", "s to all complete", digits=1), Kind("again", "steps again"), Kind("lost", "steps lost")),

@@ -44,7 +44,7 @@ async def noted(params: dict[str, Any], ctx: Any) -> int:
 
 async def waiting(params: dict[str, Any], ctx: Any) -> None:
     """Waits for an event of its own, then one step."""
-    NOTES.reached.add(params["run"])
+    NOTES.reaches(params["run"])
     await ctx.await_event(f"go:{params['run']}")
     await ctx.step("tick", tick)
 
@@ -61,7 +61,7 @@ async def long(params: dict[str, Any], ctx: Any) -> int:
     number = 0
     for _ in range(params["n"]):
         number += await ctx.step("tick", tick)
-    NOTES.reached.add(params["run"])
+    NOTES.reaches(params["run"])
     await ctx.await_event(f"go:{params['run']}")
     return number
 

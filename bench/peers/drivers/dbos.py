@@ -44,7 +44,7 @@ async def noted(steps: int) -> int:
 @DBOS.workflow()
 async def waiting(_: int) -> None:
     """Waits for a message, then one step."""
-    NOTES.reached.add(DBOS.workflow_id)
+    NOTES.reaches(DBOS.workflow_id)
     await DBOS.recv_async("go", timeout_seconds=3600)
     await tick(0)
 
@@ -64,7 +64,7 @@ async def long(steps: int) -> int:
     number, run = 0, DBOS.workflow_id
     for _ in range(steps):
         number = await tick(number)
-    NOTES.reached.add(run)
+    NOTES.reaches(run)
     await DBOS.recv_async("go", timeout_seconds=3600)
     return number
 

@@ -35,7 +35,7 @@ async def waiting(ctx: Any, run: str, n: int) -> dict[str, int]:
     """Waits for a message on a channel of its own, then one step."""
     await subscribe(ctx, run)
     NOTES.labels.setdefault(run, ctx.instance_id)
-    NOTES.reached.add(run)
+    NOTES.reaches(run)
     await receive(ctx, run)
     return {"number": await tick(ctx, n)}
 
@@ -56,7 +56,7 @@ async def long(ctx: Any, run: str, n: int) -> dict[str, int]:
     number = 0
     for _ in range(n):
         number = await tick(ctx, number)
-    NOTES.reached.add(run)
+    NOTES.reaches(run)
     await receive(ctx, run)
     return {"number": number}
 

@@ -11,7 +11,8 @@ class Notes:
     """The first time counts: a workflow that is run again from its beginning comes by again."""
 
     def __init__(self) -> None:
-        self.reached: set[str] = set()  # runs whose code came to its wait
+        self.reached = 0  # how many runs have come to their wait
+        self._reached: dict[str, bool] = {}
         self.slept_at: dict[str, float] = {}
         self.woke_at: dict[str, float] = {}
         self.labels: dict[str, Any] = {}  # what a peer calls the run, where it does not take our name
@@ -25,6 +26,16 @@ class Notes:
         """A step's body: one line, which a SIGKILL afterwards does not take away."""
         os.write(self._file, f"{run} {number}\n".encode())
         return number + 1
+
+    def expect(self, runs: list[str]) -> None:
+        """Make room for them now, so that noting them later takes no memory that would be taken for the peer's."""
+        self._reached.update(dict.fromkeys(runs, False))
+
+    def reaches(self, run: str) -> None:
+        """The code comes to its wait."""
+        if not self._reached.get(run):
+            self._reached[run] = True
+            self.reached += 1
 
     def sleeps(self, run: str) -> None:
         """The code is about to sleep."""

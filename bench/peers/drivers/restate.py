@@ -46,7 +46,7 @@ async def waiting(ctx: restate.Context, given: dict[str, Any]) -> None:
     """Waits for its awakeable, then one step."""
     name, future = ctx.awakeable()
     NOTES.labels[given["run"]] = name
-    NOTES.reached.add(given["run"])
+    NOTES.reaches(given["run"])
     await future
     await ctx.run_typed("tick", tick, number=0)
 
@@ -65,7 +65,7 @@ async def long(ctx: restate.Context, given: dict[str, Any]) -> int:
     for _ in range(given["n"]):
         number = await ctx.run_typed("tick", tick, number=number)
     NOTES.labels[given["run"]] = name
-    NOTES.reached.add(given["run"])
+    NOTES.reaches(given["run"])
     await future
     return number
 

@@ -45,7 +45,7 @@ async def noted(ctx: Context, steps: int) -> int:
 @workflow
 async def waiting(ctx: Context, _: int) -> None:
     """Waits for a signal, then one step."""
-    NOTES.reached.add(ctx.run_id)
+    NOTES.reaches(ctx.run_id)
     await ctx.receive("go")
     await ctx.step(tick, 0)
 
@@ -64,7 +64,7 @@ async def long(ctx: Context, steps: int) -> int:
     number = 0
     for _ in range(steps):
         number = await ctx.step(numbered, number)
-    NOTES.reached.add(ctx.run_id)
+    NOTES.reaches(ctx.run_id)
     await ctx.receive("go")
     return number
 

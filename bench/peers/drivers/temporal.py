@@ -68,7 +68,7 @@ class _Signalled:
         self._gone = True
 
     async def _wait(self) -> None:
-        NOTES.reached.add(workflow.info().workflow_id)
+        NOTES.reaches(workflow.info().workflow_id)
         await workflow.wait_condition(lambda: self._gone)
 
 
