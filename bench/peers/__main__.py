@@ -17,6 +17,7 @@ from bench.peers.drive import RefusedError, measure
 from bench.peers.environments import BUILD, UnavailableError, python_of, restate_server, temporal_server, version_of
 from bench.peers.limits import measure_limits
 from bench.peers.machine import describe
+from bench.peers.pages import facts, write_page
 from bench.peers.picture import draw
 from bench.peers.places import spot_for
 from bench.peers.results import LIMITS, Results, Sample
@@ -38,7 +39,7 @@ def main() -> int:
                 {} if postgres else {"PostgreSQL": results.machine.get("PostgreSQL", "")}
             )
             asyncio.run(_measure(results, participants, options, postgres))
-    _tell(results, path)
+    _tell(results, path, options.page)
     return 0
 
 
@@ -112,27 +113,19 @@ async def _one(
     return Sample(participant.name, workload, number, figures, order=order)
 
 
-def _tell(results: Results, path: Path) -> None:
-    picture, page = path.with_suffix(".svg"), path.with_suffix(".md")
+def _tell(results: Results, path: Path, page: Path | None) -> None:
+    picture = path.with_suffix(".svg")
     picture.write_text(draw(results), encoding="utf-8")
-    facts = [f"{name}: {value}" for name, value in results.machine.items() if value]
-    versions = [f"{name} {version}" for name, version in results.versions.items()]
-    shown = grids(results)
-    page.write_text(
-        "\n".join([*(f"- {fact}" for fact in facts), f"- versions: {', '.join(versions)}", ""])
-        + "\n"
-        + "\n".join(grid.markdown() for grid in shown),
-        encoding="utf-8",
-    )
+    written = [path, picture]
+    if page is not None:
+        write_page(results, page)
+        written.append(page)
     console = Console(width=None if sys.stdout.isatty() else 160)
-    for grid in shown:
+    for grid in grids(results):
         grid.show(console)
         console.print()
-    for fact in (*facts, f"versions: {', '.join(versions)}"):
-        console.print(fact, highlight=False)
-    for name, why in results.absent.items():
-        console.print(f"left out: {name}, because {why}", highlight=False)
-    console.print(f"written: {path}, {picture.name}, {page.name}", highlight=False)
+    for line in (*facts(results), f"written: {', '.join(map(str, written))}"):
+        console.print(line, highlight=False)
 
 
 def _options() -> argparse.Namespace:
@@ -142,6 +135,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=BUILD / "results.json", help="the JSON file")
     parser.add_argument("--append", action="store_true", help="add rounds to what is in the file")
+    parser.add_argument("--page", type=Path, help="a page, such as docs/performance.md, whose figures are replaced")
     parser.add_argument("--report", action="store_true", help="measure nothing; print what is in the file")
     return parser.parse_args()
 

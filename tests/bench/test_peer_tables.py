@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from bench.peers.pages import BEGIN, END, as_markdown, inserted, write_page
 from bench.peers.picture import bar_length, draw
 from bench.peers.results import LIMITS, Results, Sample
 from bench.peers.tables import Grid, grids, limit_grid, number, ratio_grid, times, workload_grid
@@ -91,3 +93,32 @@ def test_the_picture_is_well_formed_and_has_a_bar_for_each_figure(results: Resul
     assert "stepwell, SQLite" in texts
     assert "2,000" in texts
     assert "Edda, SQLite" not in texts
+
+
+def test_figures_of_a_page_are_replaced_and_nothing_else(tmp_path: Path, results: Results) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+
+    write_page(results, page)
+
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert "| DBOS, SQLite | 100 [90–110] |" in text
+    assert (tmp_path / "page.svg").read_text() == draw(results)
+
+
+def test_replacing_them_again_changes_nothing(results: Results) -> None:
+    once = inserted(f"{BEGIN}{END}", as_markdown(results))
+
+    assert inserted(once, as_markdown(results)) == once
+
+
+def test_a_page_without_a_place_for_figures_is_refused() -> None:
+    with pytest.raises(ValueError, match="figures: begin"):
+        inserted("nothing", "figures")
+
+
+def test_a_page_tells_who_was_left_out_and_why() -> None:
+    assert "- left out: restate, because npm is missing" in as_markdown(Results(absent={"restate": "npm is missing"}))
