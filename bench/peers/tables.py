@@ -62,7 +62,8 @@ def workload_grid(results: Results, workload: str) -> Grid:
     kinds = FIGURES[workload]
     first = f"{kinds[0].label} [min–max]"
     header = ["", first, *(kind.label for kind in kinds[1:]), "ran", "SQLite ahead", "PostgreSQL ahead"]
-    grid = Grid(f"{workload}  {TITLES[workload]}", header)
+    rounds = len({one.round for one in results.samples if one.workload == workload})
+    grid = Grid(f"{workload}  {TITLES[workload]}, rounds: {rounds}", header)
     for participant in PARTICIPANTS:
         name = participant.name
         measured = spread(results.values(name, workload, kinds[0].key))

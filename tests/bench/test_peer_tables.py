@@ -42,6 +42,7 @@ def test_times_are_told_as_exactly_as_they_are_worth() -> None:
 def test_a_workload_shows_medians_extremes_and_how_far_ahead_we_are(results: Results) -> None:
     grid = workload_grid(results, "W1")
 
+    assert grid.title == "W1  one run of sequential steps, rounds: 3"
     assert grid.rows == [
         ["stepwell, SQLite", "2,000 [1,800–2,200]", "0.10", "1,000", "", ""],
         ["DBOS, SQLite", "100 [90–110]", "3.00", "1,000", "20.0 ×", "–"],
