@@ -72,7 +72,7 @@ def test_a_slow_log_carries_all_who_wait_for_it_at_once() -> None:
     outcome = simulate(slow_log, Setup(workers=50, batch=2, steps=3, cores=64, spread=0.0, cycles=30))
 
     # Whoever comes back from a flush just misses the next one: a write takes two, and each carries half of them.
-    assert outcome.bottleneck == "log"
+    assert outcome.bottleneck == "waits for the log"
     assert outcome.claim_p50_s == pytest.approx(2.0)
     assert outcome.commits_per_flush == pytest.approx(50 / 2, rel=0.01)
     assert outcome.runs_per_s == pytest.approx(50 * 2 / (4 * 2.0), rel=0.01)
@@ -105,7 +105,8 @@ def test_what_limits_is_named_only_where_it_leaves_no_room() -> None:
 
     assert outcome.bottleneck == "waits for answers"
     assert outcome._replace(workers_busy=0.95).bottleneck == "workers"
-    assert outcome._replace(log_busy=0.95).bottleneck == "log"
+    assert outcome._replace(log_busy=0.95).bottleneck == "waits for the log"
+    assert outcome._replace(log_busy=1.0, cores_busy=0.95).bottleneck == "database cores"
 
 
 def test_the_knee_is_the_smallest_fleet_that_comes_close_to_the_most() -> None:
