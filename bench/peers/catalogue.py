@@ -93,7 +93,8 @@ PARTICIPANTS: tuple[Participant, ...] = (
         "restate",
         {
             "W7": {"runs": 5_000, "inactivity": 1, "settle": 3},
-            "W8": {"lengths": [100, 1_000, 2_000], "history": 2_000, "inactivity": 1, "settle": 3},
+            # With a history of 2,000 its resuming did not end here.
+            "W8": {"lengths": [100, 1_000, 2_000], "history": 1_000, "inactivity": 1, "settle": 3},
         },
     ),
     Participant(

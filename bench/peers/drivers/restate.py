@@ -82,7 +82,9 @@ class Restate:
     async def open(self, order: dict[str, Any]) -> None:
         self._ingress, self._label = order["ingress"], order["folder"] + "/awakeable"
         # Beyond this a run is suspended and its connection closed; the server executes only 1,000 at once.
-        patience = timedelta(seconds=order["inactivity"]) if "inactivity" in order else None
+        # Going through a long journal again is inactivity, too: who resumes has its default of a minute.
+        is_brief = "inactivity" in order and not order.get("resume")
+        patience = timedelta(seconds=order["inactivity"]) if is_brief else None
         service = restate.Service("bench", inactivity_timeout=patience)
         for kind in (sequence, noted, waiting, sleeping, long):
             service.handler()(kind)
