@@ -125,7 +125,7 @@ def _tell(results: Results, path: Path, page: Path | None) -> None:
         grid.show(console)
         console.print()
     for line in (*facts(results), f"written: {', '.join(map(str, written))}"):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
 
 
 def _options() -> argparse.Namespace:

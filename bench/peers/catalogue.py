@@ -51,7 +51,7 @@ _EDDA: Mapping[str, Mapping[str, Any]] = {
     "W4": {"runs": 20},
     "W5": {"runs": 100},
     "W6": {"runs": 1},
-    "W7": {"runs": 250},
+    "W7": {"runs": 100},
     "W8": {"lengths": [100, 500], "history": 500},
 }
 
@@ -107,9 +107,9 @@ PARTICIPANTS: tuple[Participant, ...] = (
         {
             "W2": {"runs": 100},
             "W4": {"runs": 100},
-            "W5": {"runs": 200},
+            "W5": {"runs": 100},
             "W6": {"runs": 40},
-            "W7": {"runs": 300},
+            "W7": {"runs": 150},
             "W8": {"lengths": [100, 1_000], "history": 1_000},
         },
     ),

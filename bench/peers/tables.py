@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bench.peers.catalogue import PARTICIPANTS, WORKLOADS, Participant
@@ -27,12 +28,12 @@ class Grid:
         """On a terminal, or wherever else."""
         table = Table(title=self.title, title_justify="left", title_style="bold")
         for number, name in enumerate(self.header):
-            table.add_column(name, justify="right" if number else "left", overflow="fold")
+            table.add_column(escape(name), justify="right" if number else "left", overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         console.print(table)
         for note in self.notes:
-            console.print(f"  {note}", highlight=False)
+            console.print(f"  {note}", highlight=False, markup=False)
 
     def markdown(self) -> str:
         """The same for a page."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from bench.peers.pages import BEGIN, END, as_markdown, inserted, write_page
 from bench.peers.picture import bar_length, draw
@@ -74,6 +76,15 @@ def test_a_page_has_the_table_and_its_notes() -> None:
     grid = Grid("title", ["", "a"], [["row", "1"]], ["a note"])
 
     assert grid.markdown() == "**title**\n\n|  | a |\n| --- | --: |\n| row | 1 |\n\na note\n"
+
+
+def test_a_terminal_shows_what_stands_in_brackets() -> None:
+    console = Console(width=100, file=StringIO(), record=True)
+
+    Grid("title", ["", "a [min–max]"], [["row", "1 [bold]"]], ["[red] note"]).show(console)
+
+    shown = console.export_text()
+    assert all(words in shown for words in ("a [min–max]", "1 [bold]", "[red] note"))
 
 
 def test_bars_grow_with_the_logarithm() -> None:
