@@ -9,13 +9,14 @@ CODE := src tests tools $(wildcard sim bench examples)
 SEEDS ?= 200
 FIRST_SEED ?= 1
 OPS ?= 20000
+MUTATIONS ?= 1000
 JOBS ?= auto
 PEERS ?=
 WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check fmt docs sim differential bench bench-peers scale-sim storm lock wheel clean
+.PHONY: help setup demo test check check-campaign fmt docs sim differential bench bench-peers scale-sim storm lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -52,6 +53,9 @@ sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 
 differential: setup ## run OPS operations through all stores, and compare, from FIRST_SEED on
 	$(BIN)/python -m tests.differential --ops $(OPS) --first-seed $(FIRST_SEED) $(ARGS)
+
+check-campaign: setup ## change code under MUTATIONS runs in flight; hold what the check says against what a worker does
+	$(BIN)/python -m tests.check.campaign --mutations $(MUTATIONS) --first-seed $(FIRST_SEED) $(ARGS)
 
 bench: setup ## measure both stores, and print the figures beside the raw limit
 	$(BIN)/python -m bench $(ARGS)

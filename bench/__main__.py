@@ -9,7 +9,11 @@ from collections.abc import Awaitable, Callable
 
 from bench.arenas import Arena, open_arena
 from bench.crowd import w2
+from bench.endless import endless
+from bench.growth import w9
+from bench.killed import w6
 from bench.latency import enqueue, shared, w3, w4
+from bench.limits import limits
 from bench.report import Report
 from bench.resuming import resume
 from bench.sequential import w1, w8
@@ -18,6 +22,7 @@ from bench.timers import w5
 from bench.waiting import w7
 
 MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
+    "limits": limits,
     "W1": w1,
     "W2": w2,
     "W3": w3,
@@ -25,10 +30,14 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "enqueue": enqueue,
     "W4": w4,
     "W5": w5,
+    "W6": w6,
     "W7": w7,
     "W8": w8,
     "resume": resume,
+    "W9": w9,
+    "endless": endless,
 }
+APART = ("W9", "endless")  # they take minutes: only if named
 
 
 def main() -> int:
@@ -45,7 +54,7 @@ def main() -> int:
 
 async def _measure(arena: Arena, size: Size, only: list[str], report: Report) -> None:
     for name, measure in MEASURES.items():
-        if not only or name in only:
+        if name in only or not (only or name in APART):
             await measure(arena, size, report)
 
 

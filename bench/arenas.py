@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import psycopg
 
 from bench.probes import Bench, opened, path_of
-from bench.raw import Limit, postgres_limit, sqlite_limit
+from bench.raw import Limit, postgres_batches, postgres_limit, sqlite_batches, sqlite_limit
 from tests.servers.postgres import PostgresServer
 
 
@@ -48,6 +48,10 @@ class Arena(Protocol):
         """Raw durable commits per second in that database."""
         ...
 
+    def batch_limit(self, url: str, rows: int, count: int) -> float:
+        """Raw rows per second, so many in each durable commit."""
+        ...
+
     def size(self, url: str) -> int:
         """Bytes of everything that the store keeps there."""
         ...
@@ -61,7 +65,9 @@ class SqliteArena:
     """Files in a folder."""
 
     name = "sqlite"
-    heading = "stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, Python's default garbage collection"
+    heading = (
+        "stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, garbage collection as a worker sets it"
+    )
     limit_words = ("checkpoints as the store's", "SQLite's own checkpoints")
     has_round_trips = False
     targets = Targets(crowd=10_000, crowd_factor=8, step_bytes=400, run_commits=2, signal_ms=5, resume_seconds=0.5)
@@ -76,6 +82,9 @@ class SqliteArena:
 
     def limit(self, url: str, count: int) -> Limit:
         return sqlite_limit(path_of(url), count)
+
+    def batch_limit(self, url: str, rows: int, count: int) -> float:
+        return sqlite_batches(path_of(url), rows, count)
 
     def size(self, url: str) -> int:
         return path_of(url).stat().st_size
@@ -99,7 +108,7 @@ class PostgresArena:
         version, *durable = (f"{name}={value}" for name, value in zip(named, values, strict=True))
         self.heading = (
             f"stepwell on PostgreSQL {version.partition('=')[2]}, {', '.join(durable)}; one run on this machine, "
-            "Python's default garbage collection"
+            "garbage collection as a worker sets it"
         )
 
     @contextmanager
@@ -113,6 +122,9 @@ class PostgresArena:
 
     def limit(self, url: str, count: int) -> Limit:
         return postgres_limit(url, count)
+
+    def batch_limit(self, url: str, rows: int, count: int) -> float:
+        return postgres_batches(url, rows, count)
 
     def size(self, url: str) -> int:
         with psycopg.connect(url) as connection:

@@ -60,11 +60,11 @@ async def run_module(module: str, *arguments: str) -> Process:
     )
 
 
-async def _serve(url: str) -> None:
-    async with opened(url) as bench:
+async def _serve(url: str, lease: float = 10.0) -> None:
+    async with opened(url, lease=lease) as bench:
         while await asyncio.to_thread(sys.stdin.readline):
             print(json.dumps(bench.probe.asked()), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
+    asyncio.run(_serve(sys.argv[1], *map(float, sys.argv[2:])))

@@ -95,3 +95,37 @@ def _libpq_commits(pgconn: pq.abc.PGconn, count: int) -> float:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
     return count / (time.perf_counter() - began)
+
+
+def sqlite_batches(path: Path, rows: int, count: int) -> float:
+    """Rows per second, so many of them in each commit, on a connection that is opened as the store's own is."""
+    connection: apsw.Connection = open_writer(str(path), "FULL")
+    try:
+        connection.execute("drop table if exists raw")
+        connection.execute("create table raw (run integer, location blob, value blob, primary key (run, location))")
+        began = time.perf_counter()
+        for batch in range(count):
+            connection.execute("begin immediate")
+            connection.executemany(
+                "insert into raw values (?, ?, ?)", [(row, batch.to_bytes(4, "big"), b"j1") for row in range(rows)]
+            )
+            connection.execute("commit")
+        return rows * count / (time.perf_counter() - began)
+    finally:
+        connection.close()
+
+
+def postgres_batches(url: str, rows: int, count: int) -> float:
+    """Rows per second, so many of them in each statement, which is a transaction of its own."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("drop table if exists raw")
+        connection.execute(_TABLE)
+        runs, value = list(range(rows)), [b"j1"] * rows
+        began = time.perf_counter()
+        for batch in range(count):
+            connection.execute(
+                "insert into raw select run, %b, 1, 's', 'd', value, 1, 10, 1, null"
+                " from unnest(%b::bigint[], %b::bytea[]) as x (run, value)",
+                (batch.to_bytes(4, "big"), runs, value),
+            )
+        return rows * count / (time.perf_counter() - began)

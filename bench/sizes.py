@@ -24,11 +24,17 @@ class Size:
     timers: int = 2_000
     timer_seconds: float = 2.0
     waiting: int = 10_000
-    waiting_first: int = 2_000
+    waiting_first: int = 6_000
     waiting_batch: int = 1_000
     idle_seconds: float = 10.0
     lengths: tuple[int, ...] = (100, 1_000, 10_000)
     histories: tuple[int, ...] = (1_000, 10_000)
+    killed: int = 500
+    killed_steps: int = 20
+    ended: int = 1_000_000
+    grown_waiting: int = 100_000
+    asked: int = 100
+    iterations: int = 100_000
 
 
 FULL = Size()
@@ -53,4 +59,10 @@ QUICK = Size(
     idle_seconds=0.5,
     lengths=(5, 20),
     histories=(20,),
+    killed=4,
+    killed_steps=5,
+    ended=50,
+    grown_waiting=20,
+    asked=3,
+    iterations=60,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from stepwell import Context, Workflow, step, workflow
+from stepwell import Break, Context, Continue, Workflow, step, workflow
 
 
 @step
@@ -100,6 +101,42 @@ async def waiting(ctx: Context) -> None:
     await ctx.step(note_resumed)
 
 
+@workflow
+async def looking_out(ctx: Context) -> None:
+    """One step, then it waits for a signal, but not for ever."""
+    await ctx.step(tick, 0)
+    await ctx.receive("go", timeout="30d")
+
+
+async def _iterate(ctx: Context, left: int) -> Continue[int] | Break[int]:
+    number = await ctx.step(tick, left)
+    return Continue(left - 1) if left > 1 else Break(number)
+
+
+@workflow
+async def perpetual(ctx: Context, iterations: int) -> int:
+    """A loop of one step each time."""
+    return await ctx.loop("on", _iterate, iterations)
+
+
+@step
+async def leave_mark(marks: str) -> None:
+    """One byte more in a file: what was executed, whatever becomes of the process."""
+    with Path(marks).open("ab", buffering=0) as file:  # noqa: ASYNC230  it is the effect that is counted
+        file.write(b".")
+
+
+marked_again = leave_mark.options(repeat=True)
+
+
+@workflow
+async def noted(ctx: Context, what: tuple[str, int]) -> None:
+    """Steps that leave marks."""
+    marks, steps = what
+    for _ in range(steps):
+        await ctx.step(marked_again, marks)
+
+
 @step
 async def note_beginning() -> float:
     """When it began, by the clock that all processes of a machine share."""
@@ -134,4 +171,7 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     parenting,
     began_at,
     sleeping,
+    looking_out,
+    perpetual,
+    noted,
 ]

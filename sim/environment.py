@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 from sim.loop import SimLoop
@@ -74,6 +75,13 @@ class SimExecutor:
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine in the process of the caller."""
         return self._loop.create_task(work, name=name)
+
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
+        """Start a coroutine with these context variables."""
+        return context.run(self._loop.create_task, work, name=name)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """The loop holds on to all of them."""
 
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call as a thread would: it begins later, and nothing stops it but the end of the process."""

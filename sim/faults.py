@@ -25,6 +25,7 @@ READS = frozenset(
     | {
         "list_audit",
         "list_definitions",
+        "tally_runs",
         "next_wake",
         "has_stranded",
         "outlook",

@@ -10,6 +10,7 @@ from stepwell.model.commits import Applied, Verdict
 from stepwell.model.failures import poisoned
 from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
+from stepwell.replay.turn import Turn
 from stepwell.stores.memory import ends, rescues
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
@@ -108,8 +109,13 @@ def freed_under_our_feet() -> Patches:
     return [(Worker, "_claim_once", claim_once)]
 
 
+def held_without_timer() -> Patches:
+    """A run that is kept until its longest wait is over has no timer for that."""
+    return [(Turn, "has_deadlines", property(lambda self: bool(self._deadlines)))]
+
+
 FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made for made in (unbegun_body_awaited, cursor_lost_at_failure)
+    made.__name__.replace("_", "-"): made for made in (unbegun_body_awaited, cursor_lost_at_failure, held_without_timer)
 }
 # Too few seeds show these: hundreds or thousands are needed, so each has a direct test in tests/faults/test_found.py.
 RARE_SWITCHES: dict[str, Callable[[], Patches]] = {

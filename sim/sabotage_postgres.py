@@ -24,6 +24,8 @@ _PLACES: dict[str, Broken] = {
     "postgres-parent-not-told": Broken("tell_parent", "if not found then", "if true then"),
     # Runs are claimed before they are due.
     "postgres-early-claims": Broken("claim", "r.wake_at <= v_now", "r.wake_at <= v_now + 3000000"),
+    # Runs that are delayed begin ahead of their time.
+    "postgres-begun-ahead": Broken("claim", "and r.status = 'waiting'", "and r.status in ('waiting', 'pending')"),
     # A worker that lives is taken for dead.
     "postgres-live-workers-rescued": Broken("dead_owners", "and w.lease_until > p_now", "and false"),
     # What a run leaves unread is not passed on.

@@ -214,6 +214,11 @@ def sqlite_not_due() -> Patches:
     return _statement("runs.list_due", "wake_at <= :now", "wake_at <= :now + 1000000")
 
 
+def sqlite_begun_ahead() -> Patches:
+    """Runs that are delayed begin ahead of their time."""
+    return _statement("runs.list_soon", "status = 'waiting'", "status in ('waiting', 'pending')")
+
+
 def sqlite_claim_without_epoch() -> Patches:
     """A claim does not fence the owner before."""
     return [(claims, "_CLAIM", claims._CLAIM.replace("epoch = epoch + 1", "epoch = max(epoch, 1)"))]
@@ -242,6 +247,7 @@ SQLITE_SWITCHES: dict[str, Callable[[], Patches]] = {
     made.__name__.replace("_", "-"): made
     for made in (
         sqlite_not_due,
+        sqlite_begun_ahead,
         sqlite_claim_without_epoch,
         sqlite_signals_stay_behind,
         sqlite_live_workers_rescued,

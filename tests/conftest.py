@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import entry_points
 
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.servers.fixtures"]
+# Where the package was installed before it had a plugin, pytest does not find that by itself.
+_FINDS_KIT = any(entry.value == "stepwell.testing.plugin" for entry in entry_points(group="pytest11"))
+
+pytest_plugins = ["pytester", "tests.servers.fixtures", *([] if _FINDS_KIT else ["stepwell.testing.plugin"])]
 
 # The same examples every time: a failure on one machine is a failure on all. Speed is not a property.
 settings.register_profile("stepwell", deadline=None, derandomize=True, print_blob=True)

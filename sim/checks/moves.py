@@ -68,7 +68,8 @@ def _check_owner(checker: Checker, method: str, args: tuple[Any, ...], was: Run,
         checker.owners.add(row.owner)
         if checker.leases.get(row.owner, 0) <= now:
             checker.violate("I18", row.run_id, f"claimed by {row.owner}, whose lease is over")
-        is_due = was.wake_at is not None and was.wake_at <= now
+        ahead = args[0].ahead if method == "claim" and was.status is RunStatus.WAITING else 0
+        is_due = was.wake_at is not None and was.wake_at <= now + ahead
         if not is_due and method == "claim":
             checker.violate("I24", row.run_id, f"claimed at {now}, not due before {was.wake_at}")
     elif method == "rescue":

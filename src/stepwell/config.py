@@ -16,12 +16,11 @@ class WorkerSettings:
     """How a worker behaves. The defaults suit one process on one machine.
 
     `mode`: "live" keeps waiting code in memory while there is room, "yield" tears it down at every wait and replays
-    it; outcomes
-    are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute at once.
-    `parked_max`: how
-    many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat out without giving the
-    run up.
-    `stalls_max`: how often a run may take its worker down without progress before it is set aside.
+    it; outcomes are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute
+    at once. `parked_max`: how many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat
+    out without giving the run up. `claim_ahead`: so long before its timer a waiting run is taken, while a quarter of
+    the room is free, so that many timers at one instant are in time. `stalls_max`: how often a run may take its worker
+    down without progress before it is set aside.
     """
 
     mode: Mode = "live"
@@ -29,6 +28,7 @@ class WorkerSettings:
     runs_max: int = 1_000
     parked_max: int = 1_000
     hold_max: Duration = "1s"
+    claim_ahead: Duration = "500ms"
     sweep_every: Duration = "2s"
     stalls_max: int = 5
     threads_max: int = 32
@@ -42,6 +42,7 @@ class WorkerSettings:
         if min(self.runs_max, self.stalls_max, self.threads_max) < 1 or self.parked_max < 0:
             raise InvalidOptionError("runs_max, stalls_max and threads_max must be at least 1, parked_max at least 0")
         span(self.hold_max, what="hold_max")
+        span(self.claim_ahead, what="claim_ahead")
         span(self.sweep_every, what="sweep_every")
 
     @property
@@ -53,6 +54,11 @@ class WorkerSettings:
     def hold_span(self) -> Span:
         """The longest wait that is sat out in memory; none in yield mode."""
         return span(self.hold_max) if self.mode == "live" else Span(0)
+
+    @property
+    def ahead_span(self) -> Span:
+        """How long before its timer a run is claimed; not at all in yield mode."""
+        return span(self.claim_ahead) if self.mode == "live" else Span(0)
 
     @property
     def cache_size(self) -> int:

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -129,6 +130,14 @@ class Executor(Protocol):
         """Start a coroutine as its own unit of work."""
         ...
 
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
+        """`spawn`, with these context variables. The caller holds on to the task until it has ended, or has it kept."""
+        ...
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task until it has ended."""
+        ...
+
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a blocking call without blocking the loop."""
         ...
@@ -152,10 +161,16 @@ class SystemExecutor:
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
+        self.keep(task)
+        return task
+
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
+        return asyncio.get_running_loop().create_task(work, name=name, context=context)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
         # The loop keeps only weak references: without this one a unit of work may vanish half-way.
         self._live.add(task)
         task.add_done_callback(self._live.discard)
-        return task
 
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         if self._pool is None:

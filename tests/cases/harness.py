@@ -53,6 +53,12 @@ class InlineExecutor:
         task.add_done_callback(self._live.discard)
         return task
 
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: contextvars.Context) -> asyncio.Task[T]:
+        return self.spawn(work, name=name)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        pass  # all of them are kept
+
     def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:

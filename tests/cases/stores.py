@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
 from stepwell.stores.memory.database import MemoryDatabase
@@ -34,9 +37,10 @@ def sqlite() -> OpenStore:
     return open_store
 
 
-def postgres() -> OpenStore:
-    """One real PostgreSQL database, over one connection."""
-    url = cleared_url()
+def postgres(version: int | None = None) -> OpenStore:
+    """One real PostgreSQL database, over one connection; in another isolation than usual if the environment says so."""
+    isolation = os.environ.get("STEPWELL_TEST_ISOLATION")
+    url = cleared_url(version, f"isolation={isolation}" if isolation else "")
     while _callers:
         _callers.pop().end()
     caller = InlineCaller(parse_address(url))
@@ -44,4 +48,9 @@ def postgres() -> OpenStore:
     return lambda environment: PostgresStore(environment, url, told=environment.clock, caller=caller)
 
 
-STORES = {"memory": memory, "sqlite": sqlite, "postgres": postgres}
+STORES: dict[str, Callable[[], OpenStore]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "postgres16": lambda: postgres(16),
+}

@@ -52,6 +52,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         "compensating",
         "debounced run began",
         "with mail",
+        "ahead of its time",
         "refused: LeaseLostError",
     ),
     "runs.inbox": ("done", "signals", "children", "events"),

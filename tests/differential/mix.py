@@ -60,6 +60,7 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
             views.list_events,
             views.list_audit,
             views.list_definitions,
+            views.tally_runs,
             views.next_wake,
             views.has_stranded,
             views.has_stranded,

@@ -10,6 +10,7 @@ import msgspec
 
 from stepwell.conformance.contents import pack_all
 from stepwell.conformance.snapshot import snapshot
+from stepwell.ids import Incarnation
 from stepwell.stores.base.parcels import Item, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import TransferStore
@@ -40,6 +41,9 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
         kinds[f"transfers.{name}"] += 1
         await world.perform(Operation(f"transfers.{name}", (), call, lambda _: (fact,)))
 
+    for handle in world.handles:
+        # Blobs that nothing refers to yet are stored with the next transition of another kind.
+        await handle.opened.store.workers.retire(Incarnation("nobody"))
     await do("pack", lambda handle: here(handle).pack(limit=1))
     await do("seal", lambda handle: here(handle).seal("t0", "there"))
     await do("unseal", lambda handle: here(handle).unseal("t0"))

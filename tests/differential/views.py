@@ -143,6 +143,11 @@ def list_definitions(_: World) -> Operation:
     return _read("list_definitions", call=call)
 
 
+def tally_runs(_: World) -> Operation:
+    """How many runs there are of what."""
+    return _read("tally_runs", call=lambda views: views.tally_runs())
+
+
 def next_wake(world: World) -> Operation:
     """When something is due."""
     flows = world.chance.choice([FLOWS, FLOWS[:1], ("none@1",), ()])

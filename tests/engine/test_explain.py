@@ -127,7 +127,8 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     assert sentence.startswith(
         "is paused at path x: DuplicateLocationError: two operations in one place share the name"
     )
-    assert following == f"mend the cause, then engine.resume({run.run_id!r})"
+    assert sentence.endswith("; it goes on by itself when a worker with code that fits it starts.")
+    assert following == f"deploy code that fits, or engine.resume({run.run_id!r})"
 
 
 async def test_a_run_without_a_worker(harness: Harness):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +20,9 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.engine.results import Together
+from stepwell.ids import RunId
+from stepwell.stores.base.store import Store
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -182,3 +186,63 @@ async def test_a_retry_of_a_failed_run_can_be_awaited(harness: Harness, ledger: 
     assert await worker.do(worker.engine.retry(run.run_id))
 
     assert await run.result() == "ok"
+
+
+class _Views:
+    """Runs that are found when a test lets them be, and how often they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.may_answer = asyncio.Event()
+
+    async def find_many(self, run_ids: list[Any]) -> list[Any]:
+        self.asked.append(run_ids)
+        await self.may_answer.wait()
+        return [f"{run_id} found" for run_id in run_ids]
+
+    async def find(self, run_id: Any) -> Any:
+        self.asked.append(run_id)
+        return f"{run_id} found alone"
+
+
+async def test_runs_that_end_together_are_looked_for_together():
+    views = _Views()
+    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b"), RunId("c")])
+    waiters = [asyncio.ensure_future(together.find(run_id)) for run_id in ("b", "a", "c")]
+    await asyncio.sleep(0)
+    waiters[1].cancel()
+    await asyncio.sleep(0)
+    views.may_answer.set()
+
+    assert [await waiters[0], await waiters[2]] == ["b found", "c found"]
+    assert views.asked == [["a", "b", "c"]]
+
+
+async def test_whoever_looks_for_all_may_give_up():
+    views = _Views()
+    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b")])
+    first, second = [asyncio.ensure_future(together.find(run_id)) for run_id in ("a", "b")]
+    await asyncio.sleep(0)
+    first.cancel()
+
+    assert await second == "b found alone"
+
+
+async def test_results_of_runs_that_end_in_one_commit_cost_one_look(harness: Harness):
+    worker = await harness.worker(waiting)
+    runs = [await worker.start(waiting) for _ in range(5)]
+    waiters = [asyncio.ensure_future(run.result()) for run in runs]
+    await harness.advance("1s")
+    views = worker.engine._store.views
+    asked, find_many = [], views.find_many
+
+    async def counted(targets: Any) -> Any:
+        asked.append(len(targets))
+        return await find_many(targets)
+
+    views.find_many = counted  # type: ignore[method-assign]
+    await asyncio.gather(*(worker.signal(run.run_id, "go", place) for place, run in enumerate(runs)))
+
+    assert await asyncio.gather(*waiters) == [0, 1, 2, 3, 4]
+    assert sum(asked) == 5
+    assert max(asked) > 1

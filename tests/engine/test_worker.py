@@ -275,6 +275,31 @@ async def test_an_evicted_run_goes_on_without_a_loss(harness: Harness, ledger: L
     assert any(isinstance(commit.move, Release) for _, commit, _ in worker.wire.answers)
 
 
+async def test_an_evicted_run_begins_what_is_recorded_to_begin_at_most_once(harness: Harness, ledger: Ledger):
+    async def slow() -> str:
+        await asyncio.sleep(10)
+        return "slow"
+
+    @workflow
+    async def flow(ctx: Context) -> list[Any]:
+        charge = step(at_most_once=True)(ledger.body("charge", "charged"))
+        return [
+            await ctx.step(slow),
+            await ctx.step("charge", charge),
+            await ctx.step("last", ledger.body("last", "last")),
+        ]
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1s")
+    await worker.do(worker.engine.evict(run.run_id))
+    await harness.advance("20s")
+
+    assert await harness.result(run) == ["slow", "charged", "last"]
+    assert ledger.lines == ["charge", "last"]
+    assert any(isinstance(commit.move, Release) for _, commit, _ in worker.wire.answers)
+
+
 # --- leaving ---
 
 

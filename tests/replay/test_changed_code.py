@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, RunPaused, workflow
+from stepwell import Break, Context, Continue, Fatal, RunPaused, StepFailed, workflow
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -221,3 +221,90 @@ async def test_new_synchronous_operations_do_not_change_the_order_of_recorded_re
 
     assert len(seen) >= 2
     assert len({tuple(order) for order in seen}) == 1
+
+
+async def test_a_step_put_in_front_of_what_was_passed_parks_the_run_and_runs_nothing(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def new(ctx: Context) -> Any:
+        await ctx.once("mark", lambda: "made by the wrong code")
+        await ctx.step("check", ledger.body("check"))
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        return "new"
+
+    worker, run = await begun(harness, old(ledger))
+    history = await harness.history(run)
+    worker = await harness.deploy(worker, new)
+    with pytest.raises(RunPaused) as caught:
+        await go(harness, worker, run)
+
+    assert caught.value.why == "recorded: step a · now: it asks for check"
+    assert ledger.lines == ["a"]
+    assert await harness.history(run) == history
+
+    worker = await harness.deploy(worker, old(ledger))
+    assert await worker.do(worker.engine.resume(run.run_id))
+    await harness.drain()
+    assert await harness.result(run) == "old"
+    assert ledger.lines == ["a", "b"]
+
+
+async def test_code_that_fails_before_it_has_passed_the_record_parks_the_run(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def broken(ctx: Context) -> Any:
+        raise KeyError("a name that a bad deploy forgot")
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, broken)
+    with pytest.raises(RunPaused, match="a name that a bad deploy forgot"):
+        await go(harness, worker, run)
+
+    worker = await harness.deploy(worker, old(ledger))
+    assert await worker.do(worker.engine.resume(run.run_id))
+    await harness.drain()
+    assert await harness.result(run) == "old"
+
+
+async def test_a_wait_elsewhere_leaves_the_stored_wait_as_it_is(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def elsewhere(ctx: Context) -> Any:
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("begin")
+        return "new"
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, elsewhere)
+    with pytest.raises(RunPaused, match="a wait for a signal at go · now: it waits for a signal at begin"):
+        await go(harness, worker, run)
+
+    worker = await harness.deploy(worker, old(ledger))
+    assert await worker.do(worker.engine.resume(run.run_id))
+    await harness.drain()
+    assert await harness.result(run) == "old"
+
+
+async def test_a_retried_run_may_leave_out_what_its_failure_led_to(harness: Harness, ledger: Ledger):
+    is_broken = True
+
+    async def call() -> str:
+        if is_broken:
+            raise Fatal("away")
+        return "called"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("a", ledger.body("a"))
+        try:
+            return await ctx.step("call", call)
+        except StepFailed:
+            await ctx.step("tell", ledger.body("tell"))
+            raise
+
+    worker, run = await begun(harness, flow)
+    assert (await harness.status(run)).status == "failed"
+    is_broken = False
+    assert await worker.do(worker.engine.retry(run.run_id))
+    await harness.drain()
+
+    assert await harness.result(run) == "called"
+    assert ledger.lines == ["a", "tell"]

@@ -172,7 +172,9 @@ async def test_another_kind_where_the_run_waits_stops_it(harness: Harness, ledge
     assert ledger.lines == []
 
 
-async def test_what_the_code_no_longer_visits_stops_the_run_at_its_end(harness: Harness, ledger: Ledger):
+async def test_what_the_code_no_longer_visits_stops_the_run_before_it_does_anything_new(
+    harness: Harness, ledger: Ledger
+):
     @workflow(name="flow")
     async def before(ctx: Context) -> None:
         await ctx.step("charge", ledger.body("charge"))
@@ -185,7 +187,7 @@ async def test_what_the_code_no_longer_visits_stops_the_run_at_its_end(harness: 
     with pytest.raises(RunPaused) as caught:
         await redeployed(harness, before, after)
     assert (caught.value.failure.code, caught.value.failure.path) == ("SW201", "charge")
-    assert caught.value.why == "recorded: step charge · now: (not visited)"
+    assert caught.value.why == "recorded: step charge · now: it waits for a signal at go"
     assert 'ctx.removed("charge", "step")' in caught.value.fix
 
 

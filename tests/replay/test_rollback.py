@@ -454,3 +454,20 @@ async def test_a_step_may_ask_for_a_rollback_to_a_checkpoint(harness: Harness, l
     view = await ends(harness, flow)
     assert (view.failure.message, view.failure.path) == ("changed", "give_up")
     assert ledger.lines == ["one", "two", "undo two"]
+
+
+async def test_what_a_compensation_does_is_not_undone_in_its_turn(harness: Harness, ledger: Ledger):
+    inner = doing(ledger, "inner")
+
+    async def put_right(ctx: Context) -> None:
+        await ctx.step(inner)
+        await ctx.sleep("nap", "1m")
+        await ctx.step("after", ledger.body("after"))
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(ledger.body("outer"), name="outer", compensate=put_right))
+        raise ValueError("no")
+
+    await ends(harness, flow)
+    assert ledger.lines == ["outer", "inner", "after"]

@@ -51,7 +51,7 @@ def test_postgres_is_measured_on_a_durable_server_with_workers_of_their_own() ->
 def test_an_unknown_measure_is_refused_with_the_names_of_all() -> None:
     done = _bench("--only", "W1,W99")
     assert done.returncode == 2
-    assert "choose among W1, W2, W3" in done.stderr
+    assert "choose among limits, W1, W2, W3" in done.stderr
 
 
 @pytest.mark.parametrize(("value", "is_good"), [(0.5, False), (0.7, True)])

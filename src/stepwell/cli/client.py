@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stepwell.replay.definition import Workflow
+    from stepwell.stores.base.store import Store
     from stepwell.stores.base.views import ViewStore
     from stepwell.wiring import Engine
 
@@ -21,10 +22,11 @@ T = TypeVar("T")
 
 
 class Client(NamedTuple):
-    """The engine's verbs, and the store's listings."""
+    """The engine's verbs, the store's listings, and the store itself for what is read whole."""
 
     engine: Engine
     views: ViewStore
+    store: Store
 
 
 def ask(
@@ -53,7 +55,7 @@ def ask(
         # What others keep apart in the database can be read; nothing is kept apart that they might not read.
         codec = Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
         async with Engine(store, workflows=workflows, worker=False, environment=environment, codec=codec) as engine:
-            return await question(Client(engine, store.views))
+            return await question(Client(engine, store.views, store))
 
     return asyncio.run(run())
 

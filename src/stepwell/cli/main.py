@@ -30,6 +30,11 @@ _MODULES = {
     "move": "move",
     "migrate": "migrate",
     "doctor": "doctor",
+    "check": "check",
+    "versions": "versions",
+    "diff": "diff",
+    "export": "export",
+    "explain": "explain",
 }
 
 

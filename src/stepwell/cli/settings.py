@@ -53,11 +53,12 @@ def _shared_options() -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command that understands the shared options."""
+    """A command that understands the shared options, but for those whose letters it uses itself."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(_shared_options())
+        own = {letters for param in self.params for letters in param.opts}
+        self.params.extend(option for option in _shared_options() if own.isdisjoint(option.opts))
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], Command]:

@@ -37,6 +37,43 @@ class MoveSuite(StoreCase):
         assert await scene.claim() == []
         assert (await scene.history("r1")).waits == (wait_timer(due),)
 
+    async def test_a_waiting_run_can_be_claimed_ahead_of_its_deadline(self, scene: Scene) -> None:
+        late, soon, now = [await scene.begin(name) for name in ("late", "soon", "now")]
+        for turn, seconds in ((late, 3), (soon, 2), (now, 0)):
+            due = Instant(scene.clock.now() + seconds * _SECOND)
+            await turn.park(wait_timer(due), wake_at=due)
+
+        assert [turn.run_id for turn in await scene.claim(ahead="1999999us")] == ["now"]
+        [ahead] = await scene.claim(ahead="2s")
+
+        run = await scene.run("soon")
+        assert ahead.run_id == "soon"
+        assert (run.status, run.owner, run.wake_at) == (RunStatus.RUNNING, scene.incarnation, None)
+        assert len((await scene.history("soon")).waits) == 1
+
+    async def test_those_that_are_due_are_claimed_before_those_that_will_be(self, scene: Scene) -> None:
+        urgent = await scene.begin("urgent", priority=9)
+        later = await scene.begin("later", priority=5)
+        for turn, millis in ((urgent, 20), (later, 10)):
+            due = Instant(scene.clock.now() + millis * 1_000)
+            await turn.park(wait_timer(due), wake_at=due)
+        await scene.create("due")
+
+        assert [turn.run_id for turn in await scene.claim(ahead="1s", limit=1)] == ["due"]
+        assert [turn.run_id for turn in await scene.claim(ahead="1s", limit=1)] == ["urgent"]
+        assert [turn.run_id for turn in await scene.claim(ahead="1s")] == ["later"]
+
+    async def test_no_run_begins_and_none_is_undone_ahead_of_its_time(self, scene: Scene) -> None:
+        await scene.create("delayed", delay=Span(_SECOND))
+        undone = await scene.begin("undone")
+        await undone.roll_back()
+        due = Instant(scene.clock.now() + _SECOND)
+        await undone.park(wait_timer(due), wake_at=due)
+
+        assert await scene.claim(ahead="1m") == []
+        scene.clock.advance("1s")
+        assert {turn.run_id for turn in await scene.claim()} == {"delayed", "undone"}
+
     async def test_a_park_that_is_due_already_is_awake(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         due = scene.clock.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.clock import Instant, Span
+from stepwell.clock import Duration, Instant, Span, span
 from stepwell.conformance.clock import ManualClock
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.cancels import Cancelled
@@ -134,18 +134,18 @@ class Scene:
         name = worker or self.incarnation
         return await self.store.workers.register(NewWorker(Incarnation(name), name, LEASE, definitions or (FLOW,)))
 
-    def claimant(self, worker: str | None = None, *, limit: int = 100) -> Claimant:
+    def claimant(self, worker: str | None = None, *, limit: int = 100, ahead: Duration = 0) -> Claimant:
         """Who claims."""
-        return Claimant(Incarnation(worker or self.incarnation), limit, (FLOW,))
+        return Claimant(Incarnation(worker or self.incarnation), limit, (FLOW,), span(ahead))
 
     async def create(self, run_id: str, **changes: Any) -> Created:
         """Start one run."""
         [created] = await self.store.runs.create([new_run(run_id, **changes)])
         return created
 
-    async def claim(self, worker: str | None = None, *, limit: int = 100) -> list[Turn]:
-        """Claim what is due."""
-        claimed = await self.store.runs.claim(self.claimant(worker, limit=limit))
+    async def claim(self, worker: str | None = None, *, limit: int = 100, ahead: Duration = 0) -> list[Turn]:
+        """Claim what is due, or waits and will be before long."""
+        claimed = await self.store.runs.claim(self.claimant(worker, limit=limit, ahead=ahead))
         return [Turn(self.store, one) for one in claimed]
 
     async def claim_only(self, run_id: str, worker: str | None = None) -> Turn:

@@ -177,6 +177,29 @@ class ListSuite(StoreCase):
 
         assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3", "other@1"]
 
+    async def test_runs_are_counted_by_definition_and_status(self, scene: Scene) -> None:
+        assert await scene.store.views.tally_runs() == []
+        await scene.create("r1", version=3)
+        await scene.create("r2", version=3, priority=5)
+        await scene.create("r3", version=10)
+        turn = await scene.begin("r4")
+        scene.clock.advance(5)
+        await turn.end()
+
+        ended = await scene.store.views.find("r4")
+        created = [await scene.store.views.find(run_id) for run_id in ("r2", "r3")]
+        assert ended is not None
+        tallies = await scene.store.views.tally_runs()
+        assert [(one.definition, one.status.value, one.runs) for one in tallies] == [
+            (FLOW, "completed", 1),
+            ("flow@10", "pending", 1),
+            ("flow@3", "pending", 2),
+        ]
+        assert [one.last_at for one in tallies] == [
+            ended.ended_at,
+            *(run.created_at for run in reversed(created) if run is not None),
+        ]
+
     async def test_a_definition_that_a_debounced_start_gave_up_is_not_listed(self, scene: Scene) -> None:
         for version in (2, 3):
             planned = new_run("r1", key="k", version=version)
@@ -254,6 +277,7 @@ class OutlookSuite(StoreCase):
         await views.next_wake([FLOW])
         await views.orphans()
         await views.list_definitions()
+        await views.tally_runs()
         assert await views.has_stranded()
         await scene.store.runs.load([RunId("r1")])
         await scene.store.runs.inbox(RunId("r1"))

@@ -9,8 +9,9 @@ from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime, to_timedelta
 from stepwell.engine.views import WaitView, progress_views, wait_views
-from stepwell.model.failures import decode_failure
-from stepwell.model.locations import undo
+from stepwell.errors import PoisonError
+from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.locations import is_undoing, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
@@ -51,6 +52,7 @@ def _why(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: 
     run = detail.run
     failure = decode_failure(run.failure) if run.failure else None
     cause = failure.summary if failure else "no cause was recorded"
+    resume = f"engine.resume({run.run_id!r})"
     at = f" at {failure.path}" if failure and failure.path else ""
     match run.status:
         case RunStatus.COMPLETED:
@@ -64,7 +66,10 @@ def _why(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: 
         case RunStatus.CONTINUED:
             return f"goes on as run {run.successor}.", f"stepwell why {run.successor}"
         case RunStatus.PAUSED:
-            return f"is paused{at}: {cause}.", f"mend the cause, then engine.resume({run.run_id!r})"
+            if failure is not None and failure.code.startswith(("SW1", "SW20")) and failure.code != PoisonError.code:
+                itself = "; it goes on by itself when a worker with code that fits it starts"
+                return f"is paused{at}: {cause}{_sides(failure)}{itself}.", f"deploy code that fits, or {resume}"
+            return f"is paused{at}: {cause}.", f"mend the cause, then {resume}"
         case RunStatus.COMPENSATION_FAILED:
             left = len(_left(detail))
             return (
@@ -77,12 +82,20 @@ def _why(detail: Detail, waits: list[WaitView], workers: Sequence[Worker], now: 
             assert_never(run.status)
 
 
+def _sides(failure: FailureRecord) -> str:
+    """What is recorded and what the code does, if that is why."""
+    return f" ({failure.why})" if failure.why.startswith("recorded: ") else ""
+
+
 def _left(detail: Detail) -> list[Any]:
     done = {entry.location for entry in detail.history.entries}
     return [
         e
         for e in detail.history.entries
-        if e.undo is not None and e.seq > detail.run.undo_floor and undo(e.location) not in done
+        if e.undo is not None
+        and e.seq > detail.run.undo_floor
+        and undo(e.location) not in done
+        and not is_undoing(e.location)
     ]
 
 

@@ -26,9 +26,37 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
-LOOK_FIRST = 0.25  # at a run that was at work a moment ago
 PAUSE = 0.05  # before the store is asked again
 _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
+
+
+class Together:
+    """Runs that ended in one commit and are waited for: whoever comes first looks for all of them."""
+
+    def __init__(self, store: Store, run_ids: list[RunId]) -> None:
+        self._store = store
+        self._run_ids = run_ids
+        self._found: asyncio.Future[dict[RunId, Run | None] | None] | None = None
+
+    async def find(self, run_id: RunId) -> Run | None:
+        """One of the runs as it is now."""
+        if self._found is None:
+            self._found = asyncio.get_running_loop().create_future()
+            found = None
+            try:
+                found = dict(zip(self._run_ids, await self._store.views.find_many(self._run_ids), strict=True))
+            finally:
+                self._found.set_result(found)
+        else:
+            found = await asyncio.shield(self._found)
+        # Whoever came first may have given up.
+        return await self._store.views.find(run_id) if found is None else found[run_id]
+
+
+class Changed(asyncio.Event):
+    """Something may have happened to a run; to others too, if they ended with it."""
+
+    together: Together | None = None
 
 
 class News:
@@ -37,15 +65,15 @@ class News:
     def __init__(self, store: Store) -> None:
         self._store = store
         # Ordered, so that those who wait for the same run hear of it in the same order every time.
-        self._waiting: dict[RunId, dict[asyncio.Event, None]] = {}
+        self._waiting: dict[RunId, dict[Changed, None]] = {}
         self._unlisten: Callable[[], None] | None = None
 
-    def listen(self, run_id: RunId, changed: asyncio.Event) -> None:
+    def listen(self, run_id: RunId, changed: Changed) -> None:
         if self._unlisten is None:
             self._unlisten = self._store.wakeups.listen(self._heard)
         self._waiting.setdefault(run_id, {})[changed] = None
 
-    def unlisten(self, run_id: RunId, changed: asyncio.Event) -> None:
+    def unlisten(self, run_id: RunId, changed: Changed) -> None:
         waiting = self._waiting.get(run_id)
         if waiting is not None:
             waiting.pop(changed, None)
@@ -61,8 +89,11 @@ class News:
                 for event in waiting:
                     event.set()
         elif hint.kind in (HintKind.ENDED, HintKind.REPLIED):
-            for run_id in hint.runs:
-                for event in self._waiting.get(run_id, ()):
+            awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
+            together = Together(self._store, awaited) if len(awaited) > 1 else None
+            for run_id in awaited:
+                for event in self._waiting[run_id]:
+                    event.together = together
                     event.set()
 
 
@@ -88,7 +119,7 @@ class Answers:
             ) from None
 
     async def _wait(self, signal_id: SignalId, name: str) -> Reply | None:
-        changed, heard = asyncio.Event(), None
+        changed, heard = Changed(), None
         try:
             while True:
                 changed.clear()
@@ -111,7 +142,7 @@ class Answers:
         finally:
             self._move(heard, None, changed)
 
-    def _move(self, before: RunId | None, after: RunId | None, changed: asyncio.Event) -> RunId | None:
+    def _move(self, before: RunId | None, after: RunId | None, changed: Changed) -> RunId | None:
         if before is not None:
             self._news.unlisten(before, changed)
         if after is not None:
@@ -135,10 +166,13 @@ def _check_awaited(question: Question, name: str) -> None:
 
 async def _heard(changed: asyncio.Event, seconds: float) -> None:
     """Wait for a hint, but not for ever."""
+    timer = asyncio.timeout(seconds)
     try:
-        await asyncio.wait_for(changed.wait(), seconds)
+        async with timer:
+            await changed.wait()
     except TimeoutError:
-        return
+        if not timer.expired():
+            raise
 
 
 class Results:
@@ -183,14 +217,15 @@ class Results:
         return run
 
     async def _wait(self, run_id: RunId, *, is_at_work: bool) -> Run:
-        changed = asyncio.Event()
+        changed = Changed()
         self._news.listen(run_id, changed)
         try:
             if is_at_work:
-                await _heard(changed, LOOK_FIRST)
+                await _heard(changed, LOOK_AGAIN)
             while True:
                 changed.clear()
-                run = await self._look(run_id)
+                together, changed.together = changed.together, None
+                run = await self._look(run_id, together)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
                     self._news.unlisten(run_id, changed)
                     run_id = run.successor
@@ -202,9 +237,9 @@ class Results:
         finally:
             self._news.unlisten(run_id, changed)
 
-    async def _look(self, run_id: RunId) -> Run | None:
+    async def _look(self, run_id: RunId, together: Together | None = None) -> Run | None:
         try:
-            run = await self._store.views.find(run_id)
+            run = await (self._store.views if together is None else together).find(run_id)
         except StoreUnavailableError:
             return None
         if run is None:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from stepwell.codec.base import Codec
 from stepwell.environment import Strands
-from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError, TransferError, UnknownWorkflowError
+from stepwell.errors import StepwellError, StoreUnavailableError, TransferError, UnknownWorkflowError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk
 from stepwell.model.runs import History, Run
 from stepwell.model.states import ACTIVE, RunStatus
 from stepwell.replay.definition import Registry
-from stepwell.replay.rehearsals import rehearse
+from stepwell.replay.rehearsals import describe_break, rehearse
 from stepwell.stores.base.parcels import Item, name_of
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_empty, sealed
@@ -263,7 +263,7 @@ def _rehearse(code: Code, run: Run, history: History) -> StepwellError | None:
     try:
         return rehearse(workflow, run, history, code.codec, code.strands)
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
-        return ReplayError(f"the replay broke off: {type(error).__name__}: {error}")
+        return describe_break(error)
 
 
 async def _items(store: Store, parcel_items: int) -> AsyncIterator[Item]:

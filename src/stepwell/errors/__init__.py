@@ -48,7 +48,8 @@
     │   ├── InvalidKeyError             SW406
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
-    │   └── SignatureError              SW431
+    │   ├── SignatureError              SW431
+    │   └── HistoryFileError            SW441
     ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
@@ -99,6 +100,7 @@ from stepwell.errors.base import (
 )
 from stepwell.errors.requests import (
     AlreadyExistsError,
+    HistoryFileError,
     InvalidInputError,
     InvalidKeyError,
     InvalidMoveError,
@@ -161,6 +163,7 @@ __all__ = [
     "Fatal",
     "ForeignFileError",
     "HistoryDivergedError",
+    "HistoryFileError",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidMoveError",

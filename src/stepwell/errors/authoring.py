@@ -123,6 +123,14 @@ class HistoryDivergedError(ReplayError):
 
     code = "SW201"
 
+    def __init__(
+        self, title: str, *, where: str = "", why: str = "", fix: str = "", recorded: str = "", now: str = ""
+    ) -> None:
+        """`recorded` and `now` are the two sides of the disagreement; without a `why` they are it."""
+        super().__init__(title, where=where, why=why or f"recorded: {recorded} · now: {now}", fix=fix)
+        self.recorded = recorded
+        self.now = now
+
 
 class PoisonError(ReplayError):
     """The run killed or stalled its worker too often without any progress."""

@@ -84,6 +84,12 @@ class SignatureError(RequestError):
     code = "SW431"
 
 
+class HistoryFileError(RequestError):
+    """A file is no history file, or one of a format that this release does not know."""
+
+    code = "SW441"
+
+
 # --- the outside world ---------------------------------------------------------------------
 
 

@@ -74,6 +74,16 @@ def undo(location: Location) -> Location:
     return Location(location + bytes((_UNDO,)))
 
 
+def is_undoing(location: Location) -> bool:
+    """Whether a location is an undo, or stands somewhere below one."""
+    at = 0
+    while at < len(location):
+        if location[at] & 0xF0 == _UNDO:
+            return True
+        at += 1 + (location[at] & 0x0F)
+    return False
+
+
 def is_below(location: Location, scope: Location) -> bool:
     """Whether a location is the scope itself or stands somewhere below it."""
     return location.startswith(scope)

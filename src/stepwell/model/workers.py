@@ -35,11 +35,12 @@ class Worker(NamedTuple):
 
 
 class Claimant(NamedTuple):
-    """Who claims, up to how many runs, of which definitions."""
+    """Who claims, up to how many runs, of which definitions, and how long before they are due."""
 
     incarnation: Incarnation
     limit: int
     definitions: tuple[str, ...]
+    ahead: Span = Span(0)
 
 
 class Renewed(NamedTuple):

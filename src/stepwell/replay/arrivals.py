@@ -71,7 +71,7 @@ class Arrivals:
     @property
     def has_deadlines(self) -> bool:
         """Whether there may be one."""
-        return bool(self._deadlines)
+        return bool(self._deadlines) or self.run.max_suspend is not None
 
     @property
     def waits_for_time_only(self) -> bool:
@@ -118,6 +118,12 @@ class Arrivals:
             (bool(self._outcomes) and self._child_next())
             or (bool(self._signals or self._events) and self._message_next())
             or (bool(self._deadlines) and self._deadline_next())
+        )
+
+    def _come_next(self) -> bool:
+        """As `_arrive_next`, but that no deadline passes."""
+        return (bool(self._outcomes) and self._child_next()) or (
+            bool(self._signals or self._events) and self._message_next()
         )
 
     def _message_next(self) -> bool:

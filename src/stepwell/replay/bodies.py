@@ -52,6 +52,7 @@ class Body:
     progress: Progress | None = None  # how far an earlier attempt or turn of it came
     budget: Budget | None = None
     may_yield: bool = True
+    is_announced: bool = False  # it is recorded that it begins: who does not begin it now never will
     link: Link | None = field(default=None, repr=False)  # while it runs
     # Of a transactional step: its entry, made of its value inside its transaction, and the value as it will be read.
     record: Callable[[Any, Instant], tuple[Entry, Any]] | None = field(default=None, repr=False)

@@ -12,7 +12,8 @@ def kind_changed(path: str, recorded: EntryKind, now: EntryKind) -> HistoryDiver
     return HistoryDivergedError(
         f"this code took another path than the run recorded at {path}",
         where=path,
-        why=f"recorded: {recorded.word} {path} · now: {now.word} {path}",
+        recorded=f"{recorded.word} {path}",
+        now=f"{now.word} {path}",
         fix=f'keep the old operation, rename the new one, or declare ctx.removed("{name}", "{recorded.word}")',
     )
 
@@ -22,7 +23,8 @@ def wait_changed(path: str, recorded: str, now: EntryKind) -> HistoryDivergedErr
     return HistoryDivergedError(
         f"this code took another path than the run recorded at {path}",
         where=path,
-        why=f"recorded: waiting for a {recorded} at {path} · now: {now.word} {path}",
+        recorded=f"waiting for a {recorded} at {path}",
+        now=f"{now.word} {path}",
         fix="keep the old wait until no run stands at it, or rename the new operation",
     )
 
@@ -34,8 +36,36 @@ def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
     return HistoryDivergedError(
         f"this code ended without visiting {len(missing)} recorded operation{'s' if len(missing) > 1 else ''}",
         where=missing[0][0],
-        why=f"recorded: {shown} · now: (not visited)",
+        recorded=shown,
+        now="(not visited)",
         fix=f'if it was removed on purpose, declare it: ctx.removed("{name}", "{kind}")',
+    )
+
+
+def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
+    """The code can go no further, and has not come to what is recorded: paths with kinds, or to where the run waits."""
+    shown = ", ".join(f"{kind} {path}" for path, kind in recorded[:5])
+    if recorded:
+        more = "s" if len(recorded) > 1 else ""
+        path, kind = recorded[0]
+        name = path.rpartition("/")[2]
+        return HistoryDivergedError(
+            f"the code stops before {len(recorded)} recorded operation{more}",
+            where=path,
+            recorded=shown,
+            now=now,
+            fix=f'guard what is new: if ctx.version("{name}", 2) >= 2: ...; declare what was taken out: '
+            f'ctx.removed("{name}", "{kind}"); or keep the old code as another version of the workflow',
+        )
+    path, kind = waits[0]
+    name = path.rpartition("/")[2]
+    return HistoryDivergedError(
+        f"the run waits at {path}, and the code does not come there",
+        where=path,
+        recorded=f"a wait for a {kind} at {path}",
+        now=now,
+        fix=f'guard what is new: if ctx.version("{name}", 2) >= 2: ...; declare a wait that was taken out with '
+        "ctx.removed; or keep the old code until no run stands there",
     )
 
 

@@ -92,6 +92,8 @@ def begin_rollback(
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """What must be committed now that a turn's code has ended or diverged."""
     if turn.problem is not None:
+        if turn.is_astray:
+            turn.journal.forget_pending()  # what the wrong code did on its way is no part of the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
     move = _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
     if isinstance(move, End) and move.status in _USES and turn.observations is not None:

@@ -11,7 +11,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
-from stepwell.model.locations import Location, Names, is_below, subtree
+from stepwell.model.locations import Location, Names, is_below, is_undoing, subtree
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun
 from stepwell.model.signals import Refusal, Reply
@@ -83,6 +83,7 @@ class Journal:
         self.visited: set[Location] = set()
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
+        self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
         self.pending = Pending()
 
     # --- reading ---
@@ -99,7 +100,9 @@ class Journal:
         self.skip(*subtree(scope))
 
     def skip(self, first: Location, end: Location) -> None:
-        """A range of keys counts as visited."""
+        """A range of keys counts as visited, and what was waited for in it as come."""
+        if self.awaited:
+            self.awaited = {at for at in self.awaited if not first <= at < end}
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited.add(location)
@@ -109,8 +112,10 @@ class Journal:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(self._loaded)
         self.ahead.intersection_update(self.waits)
+        forward, self.awaited = self.awaited & self.waits.keys(), set()
         for scope in scopes:
             first, end = subtree(scope)
+            self.awaited.update(at for at in forward if first <= at < end)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
             self.visited.difference_update(below)
         self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
@@ -133,6 +138,19 @@ class Journal:
         for entry in sorted(self.entries.values()):
             if entry.location not in self.visited and entry.kind not in (EntryKind.VERSION, EntryKind.UNDO):
                 yield entry
+
+    def unpassed(self, since: Instant | None) -> tuple[list[Entry], list[Wait]]:
+        """What the code should have come to once nothing recorded is left to hand to it: entries, those apart that are
+        older than an operator's retry, which may have set the code on another way; and waits.
+        """
+        entries = [one for one in self.missing() if since is None or one.at > since] if self.unvisited > 0 else []
+        reached = {at for at in self.awaited if at in self.visited and at not in self.entries}
+        return entries, [self.waits[at] for at in sorted(self.awaited - reached) if at in self.waits]
+
+    def forget_pending(self) -> None:
+        """Nothing that is not committed yet is to be committed."""
+        self.pending = Pending()
+        self.names.take_new()
 
     def has_recorded_below(self, scope: Location) -> bool:
         """Whether anything not yet visited is recorded, or waited for, in a scope:
@@ -219,6 +237,7 @@ class Journal:
                 del table[location]
         for location in [found for found in self.progress if first <= found < end]:
             self.end_progress(location)
+        self.awaited.intersection_update(self.waits)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
         self.pending.rest.trims.append((first, end))
         self.pending.is_urgent = True
@@ -258,8 +277,12 @@ class Journal:
         self.pending.is_urgent = True
 
     def undo_stack(self, floor: int) -> list[Entry]:
-        """What can still be undone, last committed first."""
-        stack = [entry for entry in self.entries.values() if entry.undo is not None and entry.seq > floor]
+        """What can still be undone, last committed first. What a compensation does is not undone in its turn."""
+        stack = [
+            entry
+            for entry in self.entries.values()
+            if entry.undo is not None and entry.seq > floor and not is_undoing(entry.location)
+        ]
         return sorted(stack, reverse=True)
 
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:

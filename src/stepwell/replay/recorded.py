@@ -37,7 +37,8 @@ def decode_value(
             HistoryDivergedError(
                 f"the value recorded at {path} does not fit this code any more",
                 where=path,
-                why=f"recorded: {show_payload(value)} · now: {error.title}; {error.why}",
+                recorded=show_payload(value),
+                now=f"{error.title}; {error.why}",
                 fix="keep the old annotation until no run needs it",
             )
         ) from error

@@ -2,101 +2,128 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.environment import Strands
-from stepwell.errors import HistoryDivergedError, ReplayError
+from stepwell.errors import ReplayError
 from stepwell.model.failures import record_failure
 from stepwell.model.runs import History, Inbox, Run
-from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.replay.calls import UndoFailed
+from stepwell.model.states import ENDS_FOR_GOOD, TERMINAL, EntryKind, RunStatus
+from stepwell.replay.calls import UndoFailed, read_call
 from stepwell.replay.definition import Workflow
 from stepwell.replay.driver import begin_forward, begin_rollback
 from stepwell.replay.journal import Journal
+from stepwell.replay.packing import unpack
 from stepwell.replay.rollback import left_to_undo
 from stepwell.replay.turn import Turn
 
 # Before every deadline: a rehearsal lets no timer fire.
 _THEN = Instant(0)
+NOTHING_CAME = Inbox()
 _UNDOES = frozenset({RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED})
+
+
+class Rehearsal(NamedTuple):
+    """What came of replaying a run."""
+
+    problem: ReplayError | None  # what would keep it from going on
+    asks: tuple[str, ...] = ()  # the paths of the bodies that it would run next
+    waits: tuple[str, ...] = ()  # the paths of what it would wait for
+    is_ended: bool = False  # the code comes to an end with what is recorded
+    unable: tuple[ReplayError, ...] = ()  # what it could not undo, if it had to
+    pins: tuple[tuple[str, int], ...] = ()  # the gates that it has passed, recorded or not, and what it is pinned to
 
 
 def rehearse(
     workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, strands: Strands | None = None
 ) -> ReplayError | None:
-    """What would keep a run that has not ended from going on with this code; None if nothing does.
+    """What would keep a run that has not ended from going on with this code; None if nothing does."""
+    return None if run.status in TERMINAL else perform(workflow, run, history, codec, strands).problem
 
-    The code runs over what is recorded, as the next claim of the run would make it, up to where it asks for a body or
-    waits for the world. It must pass everything that is recorded and come to everything that is waited for. A run that
-    undoes must find its compensations and their input.
+
+def perform(
+    workflow: Workflow[Any, Any],
+    run: Run,
+    history: History,
+    codec: Codec,
+    strands: Strands | None = None,
+    inbox: Inbox = NOTHING_CAME,
+) -> Rehearsal:
+    """Replay what is recorded of a run, as the next claim of it would, up to where it asks for something new. What has
+    come for it and is not recorded yet is handed to it, too, if it is given.
+
+    The turn is the one that a worker drives, and it is the turn that finds code and record apart: so a rehearsal says
+    what a worker would say. A run that undoes must find its compensations and their input. Of one that has ended, all
+    that its code did is replayed, and not how it was undone.
     """
-    if run.status in TERMINAL:
-        return None
+    if run.status in ENDS_FOR_GOOD:
+        history = history._replace(entries=tuple(entry._replace(undo=None) for entry in history.entries))
     journal = Journal(run.run_id, history, run.last_seq)
-    turn = _begin(workflow, run, journal, codec, strands)
+    turn = _begin(workflow, run, journal, codec, strands, inbox)
     if turn is None:
-        return None
+        return Rehearsal(None, is_ended=True)
     try:
-        turn.advance(_THEN)
-        if turn.problem is not None:
-            return turn.problem
-        if run.status in _UNDOES:
-            return _find_unable(turn)
-        return _find_left(turn)
+        turn.rehearse(_THEN)
+        text = turn.journal.names.text
+        asks = tuple(text(body.location) for body in (*turn.bodies, *turn.transactions))
+        unable = _find_unable(turn, run.undo_floor if _undoes(run) else 0)
+        problem = turn.problem or (unable[0] if unable and _undoes(run) else None)
+        waits = tuple(text(wait.location) for wait in turn.waits)
+        return Rehearsal(problem, asks, waits, turn.is_ended, unable, _pins(turn))
     finally:
         turn.close()
 
 
+def _undoes(run: Run) -> bool:
+    return run.status in _UNDOES or (run.status is RunStatus.PAUSED and run.cause is not None)
+
+
 def _begin(
-    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None
+    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None, inbox: Inbox
 ) -> Turn | None:
-    if run.status not in _UNDOES:
-        return begin_forward(workflow, run, journal, Inbox(), codec, strands)
+    if run.status in TERMINAL:
+        _leave_out_undoing(journal)
+        run = run._replace(status=RunStatus.RUNNING)
+    if not _undoes(run):
+        return begin_forward(workflow, run, journal, inbox, codec, strands)
     if run.status is RunStatus.CANCELLING:
         # The forward code goes no further, and what it waited for does not matter.
         run, journal.waits = run._replace(undo_floor=0), {}
     if not left_to_undo(journal, run.undo_floor):
         return None
     undoing = run._replace(status=RunStatus.COMPENSATING)
-    return begin_rollback(workflow, undoing, journal, Inbox(), codec, _THEN, strands)
+    return begin_rollback(workflow, undoing, journal, inbox, codec, _THEN, strands)
 
 
-def _find_unable(turn: Turn) -> ReplayError | None:
-    """Why a rollback could not go on: only a compensation that cannot be called fails before any body has run."""
-    error = turn.error if turn.is_ended else None
-    if not isinstance(error, UndoFailed):
-        return None
-    failure = error.failure
-    return ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix)
+def _leave_out_undoing(journal: Journal) -> None:
+    """Count as passed what a rollback recorded: an undo, and what is below it."""
+    for entry in tuple(journal.entries.values()):
+        if entry.kind is EntryKind.UNDO:
+            journal.skip_below(entry.location)
 
 
-def _describe(turn: Turn) -> str:
-    """How far the code has come."""
-    if turn.is_ended:
-        return "it returns" if turn.error is None else f"it raises {record_failure(turn.error).summary}"
-    asked = [turn.journal.names.text(body.location) for body in (*turn.bodies, *turn.transactions)]
-    return f"it asks for {', '.join(asked[:5])}" if asked else "it waits elsewhere"
+def _find_unable(turn: Turn, floor: int) -> tuple[ReplayError, ...]:
+    """What could not be undone: the compensation is not known any more, or does not take what it would be given."""
+    unable = []
+    for entry in left_to_undo(turn.journal, floor):
+        try:
+            read_call(turn, entry)
+        except UndoFailed as error:
+            failure = error.failure
+            unable.append(ReplayError(failure.message, where=failure.path, why=failure.why, fix=failure.fix))
+    return tuple(unable)
 
 
-def _find_left(turn: Turn) -> ReplayError | None:
-    """What the code should have come to before it ends or asks for anything new."""
-    text, journal, where = turn.journal.names.text, turn.journal, f"now: {_describe(turn)}"
-    missing = [f"{entry.kind.word} {text(entry.location)}" for entry in journal.missing()] if journal.unvisited else []
-    if missing:
-        return HistoryDivergedError(
-            f"the code stops before {len(missing)} recorded operation{'s' if len(missing) > 1 else ''}",
-            where=missing[0].partition(" ")[2],
-            why=f"recorded: {', '.join(missing[:5])} · {where}",
-            fix="use the code that recorded them; if the code was changed on purpose, see ctx.version",
-        )
-    ahead = sorted(journal.ahead)
-    if not ahead:
-        return None
-    return HistoryDivergedError(
-        f"the run waits at {text(ahead[0])}, and the code does not come there",
-        where=text(ahead[0]),
-        why=f"recorded: a wait for a {journal.waits[ahead[0]].kind.value} at {text(ahead[0])} · {where}",
-        fix="use the code that recorded it, until no run stands there",
+def _pins(turn: Turn) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (turn.journal.names.text(entry.location), int(unpack(entry.value)[0][0]))
+        for entry in turn.journal.entries.values()
+        if entry.kind is EntryKind.VERSION
     )
+
+
+def describe_break(error: Exception) -> ReplayError:
+    """What is said of a replay that could not be carried through: whatever it is, the run would not go on."""
+    return ReplayError(f"the replay broke off: {record_failure(error).summary}")

@@ -24,9 +24,10 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import Holder, Strands
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
+from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
 from stepwell.model.runs import Inbox, Run
-from stepwell.model.states import EntryKind, RunStatus, WaitKind
+from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 from stepwell.replay import divergence
 from stepwell.replay.arrivals import Armed, Arrival, Arrivals
@@ -65,6 +66,10 @@ class Turn(Arrivals):
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
         self.unawaited: dict[Operation[Any], None] = {}
         self.problem: ReplayError | None = None
+        self.is_astray = False  # the problem came before the code had passed all that is recorded
+        self._is_passing = journal.unvisited > 0 or bool(journal.awaited)
+        self._is_rehearsal = False
+        self._held: list[asyncio.Future[None]] = []  # in a rehearsal: what would be made now
         self.closed_streams: set[str] = set()
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()
@@ -99,10 +104,21 @@ class Turn(Arrivals):
                     continue
             if root.done() or self.problem is not None:
                 break
-            if not ((self._replays and self._replay_next()) or self._arrive_next() or self._release_next()):
+            if self._replays and self._replay_next():
+                continue
+            if self._is_passing and not self._has_passed():
+                break
+            if not (self._come_next() if self._is_rehearsal else self._arrive_next() or self._release_next()):
                 break
         if not self.bodies or root.done() or self.problem is not None or loop.problem is not None:
             self._check()
+
+    def rehearse(self, now: Instant) -> None:
+        """Advance no further than what is recorded, and what has come for it since: no deadline passes, and no value is
+        made that the code would need only beyond that.
+        """
+        self._is_rehearsal = True
+        self.advance(now)
 
     def settle(self, body: Body, attempted: Attempted) -> None:
         """A body has ended; the code hears of it at the next `advance`."""
@@ -123,6 +139,11 @@ class Turn(Arrivals):
     def is_ended(self) -> bool:
         """Whether the code has returned or raised."""
         return self._root is not None and self._root.done()
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether the code goes on, and waits for nothing but bodies."""
+        return self.problem is None and not self._armed and self._root is not None and not self._root.done()
 
     @property
     def is_closed(self) -> bool:
@@ -156,7 +177,7 @@ class Turn(Arrivals):
     @property
     def is_replaying(self) -> bool:
         """Whether the code is still passing what it did before."""
-        return self.journal.unvisited > 0 or bool(self.journal.ahead)
+        return self.journal.unvisited > 0 or bool(self.journal.ahead) or self._is_rehearsal
 
     @property
     def has_new_waits(self) -> bool:
@@ -165,8 +186,8 @@ class Turn(Arrivals):
 
     def take_waits(self) -> tuple[Wait, ...] | None:
         """The whole set of waits if it differs from what is stored; it counts as stored from now on."""
-        if not self._armed and not self._stored_waits:
-            return None
+        if self.is_astray or (not self._armed and not self._stored_waits):
+            return None  # code that has gone astray does not know where the run stands
         waits = tuple(armed.wait for armed in self._armed.values())
         stored = frozenset(waits)
         if stored == self._stored_waits:
@@ -198,7 +219,7 @@ class Turn(Arrivals):
             _interrupt(body.settled)
         for _, _, future in self._replays:
             _interrupt(future)
-        for future in self.yielded:
+        for future in (*self.yielded, *self._held):
             _interrupt(future)
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
@@ -227,6 +248,7 @@ class Turn(Arrivals):
         """Stop the turn with this problem, whatever the code does with the exception."""
         if self.problem is None:
             self.problem = problem
+            self.is_astray = self._is_passing
         return self.problem
 
     async def in_order(self, entry: Entry) -> None:
@@ -247,6 +269,9 @@ class Turn(Arrivals):
             self._tokens += 1
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
+        if self._is_rehearsal and not any(self.journal.unpassed(self.run.retried_at)):
+            self._held.append(self.loop.create_future())
+            await self._held[-1]
 
     def begin_transaction(self, body: Body, record: Callable[[Any, Instant], tuple[Entry, Any]]) -> None:
         """Ask for a body that runs inside the commit of its result, which is made by `record`."""
@@ -275,6 +300,7 @@ class Turn(Arrivals):
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
         stored = self.journal.waits.get(location)
         self.journal.ahead.discard(location)
+        self.journal.awaited.discard(location)
         if self.observations is not None:
             self.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
@@ -312,10 +338,14 @@ class Turn(Arrivals):
 
     def _limit(self, due_at: Instant | None) -> Instant | None:
         """When a wait that begins now has taken too long, if its own deadline does not come first."""
-        if self.run.max_suspend is None or self.run.status is RunStatus.COMPENSATING:
+        if self.run.max_suspend is None or self._is_undoing:
             return None
         limit = Instant(self.now + self.run.max_suspend)
         return limit if due_at is None or due_at > limit else None
+
+    @property
+    def _is_undoing(self) -> bool:
+        return self.run.status is RunStatus.COMPENSATING
 
     def _replay_next(self) -> bool:
         while self._replays:
@@ -337,6 +367,31 @@ class Turn(Arrivals):
         """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
         return self.observations is not None and self.is_idle and self.observations.release_all()
 
+    def _has_passed(self) -> bool:
+        """All that is recorded has been handed to the code. Unless it went another way it has come to everything, and
+        may get and ask for what is new; if it did, it stops here, before anything is done that was not meant for it.
+        """
+        entries, waits = self.journal.unpassed(self.run.retried_at)
+        if self.problem is None and (entries or waits):
+            path = self.journal.names.text
+            recorded = [(path(entry.location), entry.kind.word) for entry in entries]
+            stands = [(path(wait.location), wait.kind.value) for wait in waits]
+            self.diverge(divergence.gone_elsewhere(recorded, stands, self._describe()))
+        self._is_passing = self.problem is not None
+        return not self._is_passing
+
+    def _describe(self) -> str:
+        """How far the code has come."""
+        path = self.journal.names.text
+        if self.is_ended:
+            error = self.error
+            return "it returns" if error is None else f"it raises {record_failure(error).summary}"
+        asked = [path(body.location) for body in (*self.bodies, *self.transactions)]
+        if asked:
+            return f"it asks for {', '.join(asked[:5])}"
+        armed = [f"a {one.wait.kind.value} at {path(at)}" for at, one in sorted(self._armed.items())]
+        return f"it waits for {', '.join(armed[:5])}" if armed else "it waits elsewhere"
+
     def _check(self) -> None:
         """After the code has gone as far as it can: find what would silently be lost."""
         root, path = self._root, self.journal.names.text
@@ -351,7 +406,10 @@ class Turn(Arrivals):
                 self.diverge(error)
             elif error is None:
                 self._check_ended()
-        elif self.is_idle and not self._armed and not self.yielded:
+            # An undo that could not be begun has failed, whatever a changed code would have come to.
+            if self._is_passing and (error is None or not self._is_undoing):
+                self._has_passed()
+        elif self.is_idle and not (self._armed or self.yielded or self._held):
             self.diverge(
                 StuckError(
                     f"workflow {self.run.workflow} awaits something that no operation will complete",
@@ -370,10 +428,9 @@ class Turn(Arrivals):
         if lost:
             self.diverge(divergence.unawaited([path(location) for location in lost]))
             return
-        if self.journal.unvisited > 0:
-            missing: list[tuple[str, EntryKind]] = [(path(e.location), e.kind) for e in self.journal.missing()]
-            if missing:
-                self.diverge(divergence.not_visited(missing))
+        missing, _ = self.journal.unpassed(self.run.retried_at)
+        if missing:
+            self.diverge(divergence.not_visited([(path(entry.location), entry.kind) for entry in missing]))
 
 
 def _interrupt(future: asyncio.Future[Any]) -> None:

@@ -7,7 +7,7 @@ import logging
 from contextvars import copy_context
 from typing import assert_never
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Instant
 from stepwell.errors import ReplayError, StoreUnavailableError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
@@ -95,6 +95,7 @@ class Execution(Transacting):
         self._stop_timer()
         for body, task in self._running.items():
             body.is_unwanted = True
+            self._host.environment.executor.keep(task)
             task.cancel()
         self._running.clear()
         self._held.clear()
@@ -156,6 +157,11 @@ class Execution(Transacting):
         turn = self._turn
         if turn is None:
             return
+        if self._held and turn.is_stepping and self._may_go_straight():
+            if self._journal.pending.is_urgent:
+                self._submit(None, turn.take_waits())
+            self._start_bodies()
+            return
         move = self._next_move(turn)
         if self._due and move is None and self._begin_transaction(turn):
             pass  # it takes along what there is to commit
@@ -165,6 +171,10 @@ class Execution(Transacting):
             self._start_bodies()
         if self._timer is not None or turn.has_deadlines or self.run.deadline_at is not None:
             self._set_timer()
+
+    def _may_go_straight(self) -> bool:
+        """Whether a run whose code waits for bodies needs nothing else."""
+        return not (self._due or self._is_leaving or self._timer is not None or self.run.deadline_at is not None)
 
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
@@ -177,18 +187,25 @@ class Execution(Transacting):
         if self._running:
             return None
         if self._is_leaving:
-            self._held.clear()
-            return Release()
+            self._held = [held for held in self._held if held[1].is_announced]
+            return None if self._held else Release()
         if self._held or not turn.is_idle:
             return None
         deadline = turn.next_deadline
         if turn.yielded:
             now = self._host.now()
             return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
-        hold = self._host.settings.hold_span
-        if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= hold:
-            return None
-        return Park(deadline)
+        return None if self._is_due_soon(turn, deadline) else Park(deadline)
+
+    def _is_due_soon(self, turn: Turn, deadline: Instant | None) -> bool:
+        """Whether it is not worth while to give the run up."""
+        settings = self._host.settings
+        end = None if self.run.status is RunStatus.COMPENSATING else self.run.deadline_at
+        if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= settings.hold_span:
+            return True
+        # It would be claimed again at once.
+        due = end if deadline is None else deadline if end is None else min(deadline, end)
+        return due is not None and settings.ahead_span > 0 and due - self._host.now() <= settings.ahead_span
 
     def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
         self._number += 1
@@ -259,7 +276,7 @@ class Execution(Transacting):
                 self._is_over = True
                 self._stop_timer()
                 self.close()
-                self._host.left(self)
+                self._host.left(self, is_parked=isinstance(move, Pause))
             case _:
                 assert_never(move)
 
@@ -268,7 +285,7 @@ class Execution(Transacting):
     def _start_bodies(self) -> None:
         """Start what is held back, if everything before it is durable and the lease is live."""
         host = self._host
-        if not self._held or self._is_leaving:
+        if not self._held:
             return
         if len(self._held) == 1 and self._held[0][0] > self._acknowledged:
             return  # the most frequent case: its own commit is on its way
@@ -276,7 +293,7 @@ class Execution(Transacting):
             return
         held, self._held = self._held, []
         for barrier, body in held:
-            if body.is_unwanted:
+            if body.is_unwanted or (self._is_leaving and not body.is_announced):
                 continue
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
 
-from stepwell.clock import SECOND, Instant, span
+from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
@@ -23,11 +23,13 @@ from stepwell.replay.definition import Registry
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.worker import garbage
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.parking import Parking
 from stepwell.worker.relay import Relay
+from stepwell.worker.reviver import Reviver
 
 T = TypeVar("T")
 
@@ -76,18 +78,21 @@ class Worker:
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
         self._relays = [Relay(self, store, sink) for sink in self.routes]
+        self._reviver = Reviver(self, store, registry)
 
     # --- lifecycle ---
 
     async def start(self) -> None:
         """Register and begin to serve."""
         await self._register()
+        garbage.relax()
         self._unlisten = self._store.wakeups.listen(self._heard)
         spawn = self.environment.executor.spawn
         self._loops = [
             spawn(self._claim_loop(), name="stepwell-claimer"),
             spawn(self._renew_loop(), name="stepwell-lease"),
             spawn(self._sweep_loop(), name="stepwell-sweeper"),
+            spawn(self._reviver.serve(), name="stepwell-reviver"),
         ]
         for relay in self._relays:
             relay.start()
@@ -109,6 +114,7 @@ class Worker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._drop_all()
         self.committer.close()
+        garbage.restore()
         try:
             await self._store.workers.retire(self.lease.incarnation)
         except StepwellError as error:
@@ -203,7 +209,7 @@ class Worker:
 
     def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a body with the context variables of the worker, whatever the bodies before it did to theirs."""
-        return self._context.copy().run(self.environment.executor.spawn, work, name="stepwell-step")
+        return self.environment.executor.begin(work, name="stepwell-step", context=self._context.copy())
 
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None:
         """An execution gave its run up until something happens."""
@@ -213,8 +219,10 @@ class Worker:
         if is_awake:
             self._wake.set()
 
-    def left(self, execution: Execution) -> None:
-        """An execution is over."""
+    def left(self, execution: Execution, *, is_parked: bool = False) -> None:
+        """An execution is over; if the run is parked for other code, it is not this worker that lets it go on."""
+        if is_parked:
+            self._reviver.note_parked(execution.run.run_id)
         self._forget(execution)
 
     def _forget(self, execution: Execution) -> None:
@@ -243,6 +251,8 @@ class Worker:
                 # The store did not answer: no hint is a reason to ask it again at once.
                 await asyncio.sleep(PAUSE)
             elif pause > 0:
+                if not self._executions:
+                    garbage.tidy()
                 await self._sleep(pause)
 
     async def _claim_once(self) -> float | None:
@@ -261,14 +271,18 @@ class Worker:
         if due is None:
             self._looks_at = _NEVER
             return float("inf")
-        wait = (due - self._store.now()) / SECOND
-        if wait > 0:
-            self._looks_at = due
-            return wait
+        ahead = self.settings.ahead_span if 4 * offer.limit >= self.settings.runs_max else Span(0)
+        wait = due - self._store.now()
+        if wait > ahead:
+            self._looks_at = Instant(due - ahead)
+            return (wait - ahead) / SECOND
         limit = min(offer.limit, CLAIM_MAX)
-        claimed = await self._store.runs.claim(offer._replace(limit=limit))
+        claimed = await self._store.runs.claim(offer._replace(limit=limit, ahead=ahead))
         self.adopt(claimed)
-        return 0.0
+        if claimed or wait <= 0:
+            return 0.0
+        self._looks_at = due  # not one that waits: it begins then
+        return wait / SECOND
 
     async def _relinquish(self) -> None:
         self._in_doubt, self._is_settling = False, True

@@ -14,6 +14,7 @@ from stepwell.model.locations import (
     check_name,
     format_path,
     is_below,
+    is_undoing,
     iteration,
     iterations,
     named,
@@ -88,3 +89,15 @@ def test_a_name_that_could_not_be_read_back_is_refused(name: str) -> None:
 def test_bytes_that_are_no_location_are_a_corrupt_record(packed: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         format_path(Location(packed), ["only"])
+
+
+def test_what_stands_below_an_undo_is_told_apart() -> None:
+    names = Names()
+    outer = named(ROOT, names.number("outer"))
+    far = named(ROOT, 64)  # its number takes the byte that is the mark of an undo
+
+    assert is_undoing(undo(outer))
+    assert is_undoing(named(iteration(undo(use(outer, 3)), 7), 1))
+    assert not is_undoing(named(iteration(use(outer, 64), 64), 64))
+    assert not is_undoing(far)
+    assert not is_undoing(ROOT)

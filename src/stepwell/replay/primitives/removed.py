@@ -32,3 +32,5 @@ def declare_removed(scope: Scope, name: str, kind: str) -> None:
         raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, words[kind]))
     journal.skip_below(location)
     journal.waits = {at: wait for at, wait in journal.waits.items() if not at.startswith(location)}
+    journal.ahead.intersection_update(journal.waits)
+    journal.awaited.intersection_update(journal.waits)

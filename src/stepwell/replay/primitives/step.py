@@ -129,6 +129,7 @@ async def perform(
             turn.loop.create_future(),
             codec=turn.codec,
         )
+        body.is_announced = options.at_most_once
         if step.takes_context:
             body.progress = turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once

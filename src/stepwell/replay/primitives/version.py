@@ -24,7 +24,8 @@ def pin_version(scope: Scope, name: str, latest: int) -> int:
             HistoryDivergedError(
                 f"this run was pinned to version {pinned} of {path}, and this code knows only {latest}",
                 where=path,
-                why=f"recorded: version {pinned} · now: version {latest}",
+                recorded=f"version {pinned}",
+                now=f"version {latest}",
                 fix="run it with the newer code",
             )
         )

@@ -51,7 +51,9 @@ class RunStore(Protocol):
     async def claim(self, claimant: Claimant) -> list[Claimed]:
         """Own up to `limit` due runs (`wake_at` <= now) whose definition the claimant serves.
 
-        Those of the highest priority come first, and among equals those with the oldest `wake_at`.
+        Those of the highest priority come first, and among equals those with the oldest `wake_at`. If that leaves room,
+        waiting runs that will be due within `ahead` follow in the same order: their code goes on when they are due,
+        which their owner sees to. No run begins ahead of its time.
 
         Each gets epoch + 1, the owner, `wake_at` None, and applied-commit number 0; pending and waiting become
         running, cancelling and

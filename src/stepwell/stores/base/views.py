@@ -70,6 +70,15 @@ class Audit(NamedTuple):
     reason: str
 
 
+class Tally(NamedTuple):
+    """How many runs of a definition have a status."""
+
+    definition: str
+    status: RunStatus
+    runs: int
+    last_at: Instant  # when the latest of them was created, begun or ended, whichever was last
+
+
 class Outlook(NamedTuple):
     """What a worker that has nothing to do wants to know."""
 
@@ -146,6 +155,10 @@ class ViewStore(Protocol):
 
     async def list_definitions(self) -> list[str]:
         """Every "name@version" that a run or a worker in this store names."""
+        ...
+
+    async def tally_runs(self) -> list[Tally]:
+        """All runs, counted by definition and status, in the order of both. Reads every run: for people."""
         ...
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:

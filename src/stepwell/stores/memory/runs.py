@@ -97,7 +97,23 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
             break
         if row.debounced_until is None or _begin_debounced(tx, row, row.debounced_until):
             claimed.append(own(tx, row, claimant))
+    if claimant.ahead and len(claimed) < claimant.limit:
+        soon = _list_soon(tx, claimant)[: claimant.limit - len(claimed)]
+        claimed += [own(tx, tx.db.runs[run_id], claimant) for _, _, run_id in soon]
     return claimed
+
+
+def _list_soon(tx: Transaction, claimant: Claimant) -> list[tuple[int, Instant, RunId]]:
+    """Waiting runs that will be due before long, most urgent first."""
+    found: set[tuple[int, Instant, RunId]] = set()
+    for definition in claimant.definitions:
+        for priority, heap in tx.db.ready[definition].items():
+            for wake_at, run_id in heap:
+                row = tx.db.runs.get(run_id)
+                is_there = row is not None and row.wake_at == wake_at and row.status is RunStatus.WAITING
+                if is_there and wake_at <= tx.now + claimant.ahead:
+                    found.add((-priority, wake_at, run_id))
+    return sorted(found)
 
 
 def _begin_debounced(tx: Transaction, row: RunRow, until: Instant) -> bool:

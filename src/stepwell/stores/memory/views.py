@@ -15,7 +15,16 @@ from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import (
+    Audit,
+    Detail,
+    HeldSignal,
+    Outlook,
+    RunFilter,
+    StepProgress,
+    Tally,
+    UnreadSignal,
+)
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.events import kept
 from stepwell.stores.memory.live import read_stream
@@ -100,6 +109,14 @@ class MemoryViews:
     async def list_definitions(self) -> list[str]:
         named = {row.definition for row in self._db.runs.values()}
         return sorted(named.union(*(worker.definitions for worker in self._db.workers.values())))
+
+    async def tally_runs(self) -> list[Tally]:
+        counts: dict[tuple[str, RunStatus], tuple[int, Instant]] = {}
+        for row in self._db.runs.values():
+            last_at = max(row.created_at, row.started_at or 0, row.ended_at or 0)
+            count, latest = counts.get((row.definition, row.status), (0, Instant(0)))
+            counts[row.definition, row.status] = count + 1, Instant(max(last_at, latest))
+        return [Tally(*named, *counted) for named, counted in sorted(counts.items())]
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         lanes = [(one, priority) for one in definitions for priority in self._db.ready[one]]

@@ -22,7 +22,7 @@ from stepwell.model.signals import Delivered, Question
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
 
@@ -175,6 +175,7 @@ FIND_QUESTION: Call[Question | None] = reading("find_question", "text", Question
 LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[KeptEvent])
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
+TALLY_RUNS: Call[list[Tally]] = reading("tally_runs", "", list[Tally])
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
 OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)

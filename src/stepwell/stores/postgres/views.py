@@ -11,7 +11,16 @@ from stepwell.model.live import Page, Published
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import (
+    Audit,
+    Detail,
+    HeldSignal,
+    Outlook,
+    RunFilter,
+    StepProgress,
+    Tally,
+    UnreadSignal,
+)
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
 
@@ -71,6 +80,10 @@ class PostgresViews:
 
     async def list_definitions(self) -> list[str]:
         return await self._read(calls.LIST_DEFINITIONS)
+
+    async def tally_runs(self) -> list[Tally]:
+        counted = await self._read(calls.TALLY_RUNS)
+        return sorted(counted)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._read(calls.NEXT_WAKE, list(definitions))

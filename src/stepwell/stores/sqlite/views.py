@@ -16,7 +16,16 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, RunFilter, StepProgress, UnreadSignal
+from stepwell.stores.base.views import (
+    Audit,
+    Detail,
+    HeldSignal,
+    Outlook,
+    RunFilter,
+    StepProgress,
+    Tally,
+    UnreadSignal,
+)
 from stepwell.stores.sql.filters import run_conditions
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
@@ -113,6 +122,11 @@ class SqliteViews:
 
     async def list_definitions(self) -> list[str]:
         return await self._runner.read(_list_definitions, is_large=True)
+
+    async def tally_runs(self) -> list[Tally]:
+        rows = await self._runner.read(lambda c: rows_of(c, "views.tally_runs"), is_large=True)
+        counted = [Tally(name, to_status(status), count, last_at) for name, status, count, last_at in rows]
+        return sorted(counted)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._runner.read(partial(_next_wake, definitions=definitions))

@@ -123,6 +123,7 @@ declare
     v_owner bigint;
     v_left int := (p_claimant->>1)::int;
     v_served text[] := {f}.texts(p_claimant->2);
+    v_until bigint := v_now + (p_claimant->>3)::bigint;
     v_lane record;
     v_due record;
     v_is_complete boolean;
@@ -170,6 +171,27 @@ begin
             exit when v_is_complete;
         end loop;
     end loop;
+    if v_until > v_now and v_left > 0 then
+        -- Waiting runs that will be due before long.
+        for v_due in
+            select soon.id
+            from {t}.definitions as d
+            cross join lateral (
+                select r.id, r.wake_at
+                from {t}.runs as r
+                where r.definition = d.id and r.wake_at is not null and r.wake_at > v_now and r.wake_at <= v_until
+                    and r.status = 'waiting'
+                order by r.wake_at, r.id
+                limit v_left
+                for no key update skip locked
+            ) as soon
+            where d.workflow || '@' || d.version = any (v_served)
+            order by d.priority desc, soon.wake_at, soon.id
+            limit v_left
+        loop
+            v_mine := v_mine || v_due.id;
+        end loop;
+    end if;
     return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
 end $$;
 

@@ -245,6 +245,19 @@ create function {f}.list_definitions(p_now bigint, p_seen bigint) returns text l
     ) as named
 $$;
 
+create function {f}.tally_runs(p_now bigint, p_seen bigint) returns text language sql stable as $$
+    select coalesce(json_agg(json_build_array(definition, status, count, last_at)), '[]')::text
+    from (
+        select
+            d.workflow || '@' || d.version as definition,
+            r.status,
+            count(*) as count,
+            max(greatest(r.created_at, r.started_at, r.ended_at)) as last_at
+        from {t}.runs as r join {t}.definitions as d on d.id = r.definition
+        group by 1, 2
+    ) as counted
+$$;
+
 -- One look into the index for each priority.
 create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language sql stable as $$
     select coalesce(

@@ -91,6 +91,13 @@ where definition = :definition and wake_at is not null and wake_at <= :now
 order by wake_at, id
 limit :limit;
 
+-- name: list_soon
+select wake_at, id
+from stepwell_runs
+where definition = :definition and wake_at is not null and wake_at > :now and wake_at <= :until and status = 'waiting'
+order by wake_at, id
+limit :limit;
+
 -- name: find_key
 select key, debounced_until from stepwell_runs where id = :id;
 

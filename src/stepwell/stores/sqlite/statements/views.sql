@@ -50,6 +50,16 @@ select * from stepwell_run_rows where parent = :run_id order by id;
 -- The marker is replaced by conditions from the allow-list in stores/sql/filters.py.
 select * from stepwell_run_rows where {conditions} order by run_id desc limit :limit;
 
+-- name: tally_runs
+-- No index has all of it, so this is for people.
+select
+    d.workflow || '@' || d.version as definition,
+    r.status,
+    count(*),
+    max(max(r.created_at, coalesce(r.started_at, 0), coalesce(r.ended_at, 0)))
+from stepwell_runs as r join stepwell_definitions as d on d.id = r.definition
+group by 1, 2;
+
 -- name: next_wake
 -- One look into the index for each priority.
 select min((select min(r.wake_at) from stepwell_runs as r where r.definition = d.id and r.wake_at is not null))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.clock import Span
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.starts import postponed_to
@@ -91,6 +92,8 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
         if len(claimed) < claimant.limit:
             numbers = [number for one, number in lanes if one == priority]
             claimed += _claim_due(tx, numbers, owner, claimant.limit - len(claimed))
+    if claimant.ahead and len(claimed) < claimant.limit:
+        claimed += _claim_soon(tx, lanes, owner, claimant.limit - len(claimed), claimant.ahead)
     return claimed
 
 
@@ -122,6 +125,15 @@ def _list_due(tx: Transaction, definitions: list[int], limit: int) -> list[Row]:
     for definition in definitions:
         due += tx.rows("runs.list_due", definition=definition, now=tx.now, limit=limit)
     return sorted(due, key=_by_time)[:limit]
+
+
+def _claim_soon(tx: Transaction, lanes: list[tuple[int, int]], owner: int, limit: int, ahead: Span) -> list[Claimed]:
+    """Own waiting runs that will be due before long, most urgent first."""
+    soon: list[tuple[int, int, int]] = []
+    for priority, definition in lanes:
+        rows = tx.rows("runs.list_soon", definition=definition, now=tx.now, until=tx.now + ahead, limit=limit)
+        soon += [(-priority, wake_at, run) for wake_at, run in rows]
+    return [own(tx, run, owner) for _, _, run in sorted(soon)[:limit]]
 
 
 def _by_time(row: Row) -> Row:

@@ -1,0 +1,99 @@
+"""Dry replay: what a recorded run would do with the code at hand. No step's body runs, and nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from stepwell.check.causes import find_cause
+from stepwell.check.histories import Recording
+from stepwell.codec.base import Codec
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.offload import OFFLOADED_BYTES_MAX
+from stepwell.environment import Strands
+from stepwell.errors import HistoryDivergedError, ReplayError
+from stepwell.model.runs import Run
+from stepwell.model.states import TERMINAL
+from stepwell.replay.definition import Workflow
+from stepwell.replay.rehearsals import Rehearsal, describe_break, perform
+
+# What a file holds inline may have been kept apart by the store that it comes from.
+FILES_CODEC: Final = JsonCodec().limited_to(OFFLOADED_BYTES_MAX)
+
+
+class Fits(NamedTuple):
+    """The run goes on with this code: it asks for these steps next, or waits at these places, or is at its end."""
+
+    asks: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    is_ended: bool = False
+    unable: tuple[str, ...] = ()  # the paths of what it could not undo, if it had to
+
+    @property
+    def words(self) -> str:
+        """Where it would go on, in one line."""
+        if self.asks:
+            return f"goes on with {', '.join(self.asks)}"
+        return f"waits at {', '.join(self.waits)}" if self.waits else "comes to its end"
+
+
+class Divergence(NamedTuple):
+    """The run cannot go on with this code: what is recorded and what the code does now, side by side."""
+
+    code: str  # of the error that a worker would park it with
+    title: str
+    path: str
+    recorded: str
+    now: str
+    cause: str  # the likeliest
+    fixes: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """Both sides, the likely cause and what helps, one under the other."""
+        lines = [f"{self.code}  {self.title}"]
+        for label, text in (
+            ("where", self.path),
+            ("recorded", self.recorded),
+            ("now", self.now),
+            ("likely", self.cause),
+        ):
+            if text:
+                lines.append(f"  {label:<9}{text}")
+        for number, fix in enumerate(self.fixes):
+            lines.append(f"  {'or' if number else 'fix':<9}{fix}")
+        return "\n".join(lines)
+
+
+def replay(
+    workflow: Workflow[Any, Any], recording: Recording, *, codec: Codec | None = None, strands: Strands | None = None
+) -> Fits | Divergence:
+    """Replay a recording against a workflow, as a worker that claims the run would, up to what is new.
+
+    Of a run that has ended, all that its code did is replayed; it must pass the same places, and may go on to new ones.
+    `codec` is needed for what is encrypted. `strands` lets many replays of plain functions share their threads.
+    """
+    try:
+        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, strands, recording.inbox)
+    except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
+        rehearsal = Rehearsal(describe_break(error))
+    if rehearsal.problem is None:
+        unable = tuple(error.where for error in rehearsal.unable)
+        return Fits(rehearsal.asks, rehearsal.waits, rehearsal.is_ended, unable)
+    return describe(workflow, recording.run, rehearsal.problem)
+
+
+def describe(workflow: Workflow[Any, Any], run: Run, problem: ReplayError) -> Divergence:
+    """A problem that keeps a run from going on, with its likely cause and what helps."""
+    recorded, now = problem.why, ""
+    if isinstance(problem, HistoryDivergedError) and problem.recorded:
+        recorded, now = problem.recorded, problem.now
+    cause, fixes = find_cause(workflow, problem)
+    if not fixes:
+        fixes = (problem.fix,) if problem.fix else ()
+    if run.status not in TERMINAL and isinstance(problem, HistoryDivergedError):
+        fixes = (
+            *fixes,
+            f"keep {run.definition} for it: leave the old function in place and give the new one "
+            f"@workflow(name={run.workflow!r}, version={run.version + 1})",
+        )
+    return Divergence(problem.code, problem.title, problem.where, recorded, now, cause, fixes)

@@ -1,0 +1,61 @@
+"""Runs of a store as recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stepwell.check.histories import Recording
+from stepwell.check.payloads import rewrite_all
+from stepwell.codec.blobs import Blobs, DamagedBlobError
+from stepwell.codec.offload import read_reference
+from stepwell.errors import CorruptRecordError, NotFoundError
+from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.model.states import WaitKind
+from stepwell.stores.base.store import Store
+
+_TYPED: Final = frozenset({WaitKind.CHILD, WaitKind.TOPIC})
+
+
+async def export_run(store: Store, run_id: RunId) -> Recording:
+    """What is recorded of a run, in one consistent read; what the store keeps apart is brought in."""
+    detail = await store.views.detail(run_id)
+    if detail is None:
+        raise NotFoundError("run", run_id)
+    return with_blobs(Recording(detail.run, detail.history), store.blobs)
+
+
+async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:
+    """What is recorded of many runs, in few reads. One that goes on meanwhile may be further than its row says, which
+    the replay of it does not mind.
+    """
+    histories = await store.runs.load([run.run_id for run in runs])
+    found = [Recording(run, history) for run, history in zip(runs, histories, strict=True)]
+    return [await with_inbox(store, one) for one in found]
+
+
+async def with_inbox(store: Store, recording: Recording) -> Recording:
+    """A recording with what has come for the run, if it waits for what may not fit: the result of a child, or an event.
+    A signal that does not fit is set aside, and stops nothing.
+    """
+    if all(wait.kind not in _TYPED for wait in recording.history.waits):
+        return recording
+    return recording._replace(inbox=await store.runs.inbox(recording.run.run_id))
+
+
+def with_blobs(recording: Recording, blobs: Blobs) -> Recording:
+    """A recording that holds its large payloads itself."""
+
+    def fetch(path: str, payload: bytes) -> bytes:
+        reference = read_reference(payload)
+        if reference is None:
+            return payload
+        try:
+            return blobs.get(reference.name)
+        except (LookupError, DamagedBlobError) as error:
+            raise CorruptRecordError(
+                f"a large payload of run {recording.run.run_id} is lost", where=path, why=str(error)
+            ) from error
+
+    return rewrite_all(recording, fetch)

@@ -1,0 +1,131 @@
+"""Calls of workflow code that reach into the outside world."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from stepwell.check.findings import Finding
+from stepwell.check.rules import OUTSIDE
+from stepwell.check.sources import BODIES, Function, Scope, Source
+
+_TIME: Final = "each recovery would see a different time; use ctx.now(), or ctx.once(...) for another clock"
+_CHANCE: Final = "each recovery would draw something else; use ctx.random(), or a step"
+_ID: Final = "each recovery would make another one; use ctx.uuid(), or a step"
+_NAP: Final = "it blocks the worker and is forgotten in a crash; use ctx.sleep(name, ...)"
+_WORLD: Final = "each recovery would do it again and may get something else; do it inside a step"
+
+_CALLS: Final = {
+    "time.time": _TIME,
+    "time.time_ns": _TIME,
+    "time.monotonic": _TIME,
+    "time.monotonic_ns": _TIME,
+    "time.perf_counter": _TIME,
+    "time.perf_counter_ns": _TIME,
+    "time.localtime": _TIME,
+    "time.gmtime": _TIME,
+    "time.strftime": _TIME,
+    "datetime.datetime.now": _TIME,
+    "datetime.datetime.utcnow": _TIME,
+    "datetime.datetime.today": _TIME,
+    "datetime.date.today": _TIME,
+    "uuid.uuid1": _ID,
+    "uuid.uuid4": _ID,
+    "os.urandom": _CHANCE,
+    "os.getpid": _WORLD,
+    "os.getenv": _WORLD,
+    "os.system": _WORLD,
+    "time.sleep": _NAP,
+    "asyncio.sleep": _NAP,
+    "asyncio.wait_for": "its timer is forgotten in a crash; give the operation a timeout=, or use ctx.wait_any",
+    "asyncio.timeout": "its timer is forgotten in a crash; give the operation a timeout=, or use ctx.wait_any",
+    "asyncio.to_thread": _WORLD,
+    "asyncio.open_connection": _WORLD,
+    "urllib.request.urlopen": _WORLD,
+    "open": _WORLD,
+    "input": _WORLD,
+}
+_MODULES: Final = {
+    "random": _CHANCE,
+    "secrets": _CHANCE,
+    "requests": _WORLD,
+    "httpx": _WORLD,
+    "aiohttp": _WORLD,
+    "urllib3": _WORLD,
+    "socket": _WORLD,
+    "subprocess": _WORLD,
+    "smtplib": _WORLD,
+    "ftplib": _WORLD,
+    "http.client": _WORLD,
+    "boto3": _WORLD,
+    "redis": _WORLD,
+    "psycopg": _WORLD,
+    "sqlite3": _WORLD,
+}
+# Arithmetic on what is given, in a module that is otherwise about chance.
+_HARMLESS: Final = frozenset({"random.Random", "secrets.compare_digest"})
+
+
+def find_outside(scope: Scope) -> Iterator[Finding]:
+    """What workflow code calls itself, or lets a function of the same file call for it."""
+    for statement in scope.body:
+        yield from _find(scope, scope.source, statement, "", frozenset())
+
+
+def _find(scope: Scope, source: Source, node: ast.AST, through: str, known: frozenset[str]) -> Iterator[Finding]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return
+    given: list[ast.AST] = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Lambda):
+        return  # if it is a branch it is workflow code of its own
+    if isinstance(node, ast.Call):
+        if scope.operation(node) in BODIES:
+            given = [one for one in given if not isinstance(one, ast.Lambda)]
+        yield from _call(scope, source, node, through, known)
+    for child in given:
+        yield from _find(scope, source, child, through, known)
+
+
+def _call(scope: Scope, source: Source, call: ast.Call, through: str, known: frozenset[str]) -> Iterator[Finding]:
+    called = source.resolve(call.func)
+    reason = _reason(source, called)
+    if reason is not None:
+        message = f'"{ast.unparse(call.func)}()" is called outside a step' + (
+            f", through {through}()" if through else ""
+        )
+        yield Finding(
+            source.path,
+            call.lineno,
+            call.col_offset + 1,
+            OUTSIDE.code,
+            OUTSIDE.severity,
+            scope.name,
+            message,
+            reason,
+        )
+        return
+    function = source.functions.get(called)
+    if function is not None and called not in known and not _is_ours(source, function):
+        for statement in function.body:
+            yield from _find(scope, source, statement, called, known | {called})
+
+
+def _reason(source: Source, called: str) -> str | None:
+    if not called or called in _HARMLESS or called in source.functions:
+        return None
+    module = called.rpartition(".")[0]
+    root = called.partition(".")[0]
+    if root not in {name.partition(".")[0] for name in source.imports.values()} and "." in called:
+        return None  # an attribute of some value that happens to be called like a module
+    return _CALLS.get(called) or _MODULES.get(module) or (_MODULES.get(root) if root != called else None)
+
+
+def _is_ours(source: Source, function: Function) -> bool:
+    """Whether a function is a step or a workflow, or workflow code that is looked at by itself."""
+    decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    if any(source.resolve(one) in ("stepwell.step", "stepwell.workflow") for one in decorators):
+        return True
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    kind = arguments[0].annotation if arguments else None
+    return kind is not None and source.resolve(kind).rpartition(".")[2] in ("Context", "SyncContext")

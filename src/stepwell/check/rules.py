@@ -1,0 +1,123 @@
+"""The pages of what a check of code can find: what it means, an example, and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from stepwell.check.findings import Severity
+
+
+class Rule(NamedTuple):
+    """One kind of finding."""
+
+    code: str
+    severity: Severity
+    title: str
+    why: str
+    bad: str
+    good: str
+
+
+DUPLICATE: Final = Rule(
+    "SW104",
+    Severity.ERROR,
+    "Two operations in one place share a name",
+    "The result of an operation is stored under its path. Two different results cannot live under one path, so the run "
+    "stops at the second one. A name may be used again on another path, such as another branch or iteration.",
+    """
+async def order(ctx: Context) -> None:
+    await ctx.step("notify", tell_customer)
+    await ctx.step("notify", tell_warehouse)
+""",
+    """
+async def order(ctx: Context) -> None:
+    await ctx.step("notify customer", tell_customer)
+    await ctx.step("notify warehouse", tell_warehouse)
+""",
+)
+OUTSIDE: Final = Rule(
+    "SW121",
+    Severity.ERROR,
+    "Workflow code reaches into the outside world",
+    "Workflow code runs again after every crash and every long wait, up to where it was. What it reads from a clock, "
+    "a random generator or the network is different each time, and the code takes another path than the run recorded.",
+    """
+async def order(ctx: Context) -> None:
+    if datetime.now().hour < 8:
+        await ctx.step("early", ring)
+""",
+    """
+async def order(ctx: Context) -> None:
+    if ctx.now().hour < 8:
+        await ctx.step("early", ring)
+""",
+)
+UNAWAITED: Final = Rule(
+    "SW122",
+    Severity.ERROR,
+    "An operation is never awaited",
+    "An operation does nothing until it is awaited. If the workflow ends without that, it stops there instead of "
+    "silently leaving the operation out.",
+    """
+async def order(ctx: Context) -> None:
+    ctx.step("charge", charge)
+""",
+    """
+async def order(ctx: Context) -> None:
+    await ctx.step("charge", charge)
+""",
+)
+NO_UNDO: Final = Rule(
+    "SW141",
+    Severity.WARNING,
+    "A step without an undo comes after one that has an undo",
+    "If the run fails after both, the first is undone and the second stays as it is. That is right for steps without "
+    "an effect, and for the last step of a workflow.",
+    """
+async def order(ctx: Context) -> None:
+    await ctx.step(step(reserve, compensate=release))
+    await ctx.step("charge", charge)
+    await ctx.step("ship", ship)
+""",
+    """
+async def order(ctx: Context) -> None:
+    await ctx.step(step(reserve, compensate=release))
+    await ctx.step(step(charge, compensate=refund))
+    await ctx.step("ship", ship)
+""",
+)
+UNBOUNDED: Final = Rule(
+    "SW142",
+    Severity.WARNING,
+    "A loop without an end records more and more",
+    "Every round of a Python loop adds to the history of the run, and all of it is read again when the run goes on. "
+    "`ctx.loop` keeps its state and forgets old rounds; `ctx.continue_as_new` begins a new history.",
+    """
+async def watch(ctx: Context) -> None:
+    while True:
+        await ctx.receive("tick", repeat=True)
+""",
+    """
+async def watch(ctx: Context) -> None:
+    async def turn(ctx: Context, seen: int) -> Continue[int]:
+        await ctx.receive("tick")
+        return Continue(seen + 1)
+
+    await ctx.loop("ticks", turn, 0)
+""",
+)
+UNSTORABLE: Final = Rule(
+    "SW303",
+    Severity.ERROR,
+    "An annotation names a type that cannot be stored",
+    "Inputs and results are stored as JSON and read back as their annotations say. A type that cannot be read back "
+    "makes the run fail at its first use.",
+    """
+async def connect() -> socket.socket: ...
+""",
+    """
+async def connect() -> str: ...
+""",
+)
+
+RULES: Final = {rule.code: rule for rule in (DUPLICATE, OUTSIDE, UNAWAITED, NO_UNDO, UNBOUNDED, UNSTORABLE)}

@@ -1,0 +1,159 @@
+"""Which versions of workflows, and which patches inside of them, runs still need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from stepwell.check.dry import FILES_CODEC
+from stepwell.check.exporting import export_runs
+from stepwell.check.histories import Recording
+from stepwell.check.inflight import PAGE, Code, Tell
+from stepwell.clock import Instant
+from stepwell.model.locations import format_path
+from stepwell.model.runs import Run
+from stepwell.model.states import ACTIVE, EntryKind, RunStatus
+from stepwell.model.workers import Worker
+from stepwell.replay.packing import unpack
+from stepwell.replay.rehearsals import perform
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import RunFilter, Tally
+
+OLD: Final = 1  # what a run is pinned to that had passed a gate before it was written
+# What an operator may lead back into the code.
+REDRIVABLE: Final = frozenset({RunStatus.FAILED})
+NEEDING: Final = ACTIVE | REDRIVABLE
+
+
+class VersionUse(NamedTuple):
+    """How much a version of a workflow is needed."""
+
+    workflow: str
+    version: int
+    live: int  # runs that have not ended
+    waiting: int  # of those: that wait for something
+    redrivable: int  # failed, and could be retried
+    workers: int  # live ones that serve it
+    last_at: Instant | None  # when a run of it was last created, begun or ended
+
+    @property
+    def is_unserved(self) -> bool:
+        """Whether runs of it wait until a worker has its code."""
+        return self.live > 0 and self.workers == 0
+
+    @property
+    def may_retire(self) -> bool:
+        """Whether its code can be deleted: nothing will ever run it again."""
+        return self.live == 0 and self.redrivable == 0
+
+
+class PatchUse(NamedTuple):
+    """How runs that may still go on stand to a gate (`ctx.version`, `ctx.patched`)."""
+
+    workflow: str
+    name: str
+    old: int  # runs on the old path
+    new: int  # runs on a new one
+    unknown: int  # began before anybody had come to the gate, and nothing is recorded of it: old, if they are beyond it
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether no run needs the old path any more."""
+        return self.old == 0 and self.unknown == 0
+
+
+def version_uses(tallies: Iterable[Tally], workers: Sequence[Worker], now: Instant) -> list[VersionUse]:
+    """Every version that a run or a live worker names, by workflow, the newest first."""
+    live = [worker for worker in workers if worker.lease_until > now]
+    counts: dict[str, Counter[RunStatus]] = {name: Counter() for worker in live for name in worker.definitions}
+    last: dict[str, Instant] = {}
+    for definition, status, runs, last_at in tallies:
+        counts.setdefault(definition, Counter())[status] += runs
+        last[definition] = max(last_at, last.get(definition, last_at))
+    uses = []
+    for definition, by_status in counts.items():
+        workflow, _, version = definition.rpartition("@")
+        uses.append(
+            VersionUse(
+                workflow,
+                int(version),
+                sum(runs for status, runs in by_status.items() if status in ACTIVE),
+                by_status[RunStatus.WAITING],
+                sum(runs for status, runs in by_status.items() if status in REDRIVABLE),
+                sum(definition in worker.definitions for worker in live),
+                last.get(definition),
+            )
+        )
+    return sorted(uses, key=lambda use: (use.workflow, -use.version))
+
+
+async def patch_uses(
+    store: Store, *, workflow: str | None = None, code: Code | None = None, tell: Tell = lambda done: None
+) -> list[PatchUse]:
+    """Every gate that is recorded by a run which may still go on, or that the code at hand would make it record.
+
+    With the code nothing is unknown: each run is replayed, and says which way it would go.
+    """
+    found = _Pins()
+    where, before, done = RunFilter(statuses=tuple(sorted(NEEDING)), workflow=workflow), None, 0
+    while page := await store.views.list_runs(where, limit=PAGE, before=before):
+        for recording in await export_runs(store, page):
+            pins, is_sure = _pins_of(recording, code)
+            found.add(recording.run, pins, is_sure=is_sure)
+        before, done = page[-1].run_id, done + len(page)
+        tell(done)
+    return found.uses()
+
+
+def _pins_of(recording: Recording, code: Code | None) -> tuple[list[tuple[str, int]], bool]:
+    """The gates of a run, with what it is pinned to; and whether those are all that it has passed."""
+    names = recording.history.names
+    recorded = [
+        (format_path(entry.location, names), int(unpack(entry.value)[0][0]))
+        for entry in recording.history.entries
+        if entry.kind is EntryKind.VERSION
+    ]
+    workflow = None if code is None else code.registry.find(recording.run.definition)
+    if code is None or workflow is None:
+        return recorded, False
+    try:
+        rehearsal = perform(workflow, recording.run, recording.history, code.codec or FILES_CODEC, code.strands)
+    except Exception:  # noqa: BLE001  a run that this code does not fit is told by what it recorded
+        return recorded, False
+    return (list(rehearsal.pins), True) if rehearsal.problem is None else (recorded, False)
+
+
+class _Pins:
+    """Gates, as they are found run by run."""
+
+    def __init__(self) -> None:
+        self._old: Counter[tuple[str, str]] = Counter()
+        self._new: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str], Instant] = {}  # when the earliest run with a new path was created
+        self._doubtful: list[tuple[Run, frozenset[str]]] = []  # with the gates that are known of each
+
+    def add(self, run: Run, pins: list[tuple[str, int]], *, is_sure: bool) -> None:
+        # A gate in a loop is decided in each round: a run with one on the old path is on the old path.
+        lowest: dict[str, int] = {}
+        for path, pinned in pins:
+            name = path.rpartition("/")[2]
+            lowest[name] = min(pinned, lowest.get(name, pinned))
+        for name, pinned in lowest.items():
+            gate = run.workflow, name
+            (self._old if pinned == OLD else self._new)[gate] += 1
+            if pinned != OLD:
+                self._first[gate] = min(run.created_at, self._first.get(gate, run.created_at))
+        if not is_sure:
+            self._doubtful.append((run, frozenset(lowest)))
+
+    def uses(self) -> list[PatchUse]:
+        gates = sorted({*self._old, *self._new})
+        return [PatchUse(*gate, self._old[gate], self._new[gate], self._unknown(gate)) for gate in gates]
+
+    def _unknown(self, gate: tuple[str, str]) -> int:
+        first = self._first.get(gate)
+        return sum(
+            run.workflow == gate[0] and gate[1] not in known and (first is None or run.created_at < first)
+            for run, known in self._doubtful
+        )

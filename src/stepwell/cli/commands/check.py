@@ -1,0 +1,171 @@
+"""`stepwell check`: whether code is sound, and whether runs in flight could go on with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.bars import Bars
+from stepwell.cli.errors import PROBLEMS
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
+from stepwell.cli.texts import clean, dump_json
+
+if TYPE_CHECKING:
+    from stepwell.check.inflight import Checked
+    from stepwell.check.reports import Report
+    from stepwell.clock import Instant
+    from stepwell.replay.definition import Workflow
+
+_STAGE = "replaying"
+
+
+@command("check")
+@click.argument("module", required=False)
+@click.option("--since", metavar="TIME", help="Only runs created since then: 24h, 7d, or 2026-01-31T12:00.")
+@click.option("--histories", metavar="GLOB", help="Replay history files, too: 'tests/histories/*.json'.")
+@click.option("--code-only", is_flag=True, help="Look at the code, and at no database.")
+@click.option("--strict", is_flag=True, help="Warnings count as problems.")
+@click.option(
+    "-o",
+    "--output",
+    "how",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+    help="How to print.",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    settings: Settings,
+    module: str | None,
+    since: str | None,
+    histories: str | None,
+    code_only: bool,
+    strict: bool,
+    how: str,
+) -> None:
+    """Check the workflows of MODULE: findings about the code, and a dry replay of every run in flight.
+
+    Read-only: no step runs and no row changes. A database is looked at if --db or $STEPWELL_DB names one, or if
+    the default one is there. Exit code 9 if something is wrong or a run would break.
+
+    \b
+    Example:
+      stepwell check orders.py --db postgresql://shop@db.example/shop
+      stepwell check orders.py --histories 'tests/histories/*.json' -o sarif
+    """
+    module = module or settings.app
+    if module is None:
+        raise click.UsageError("Name the module with your workflows: stepwell check MODULE")
+    from stepwell.check.code import check_code
+    from stepwell.check.reports import Report
+    from stepwell.cli.loading import load_workflows
+
+    workflows = load_workflows(module)
+    out = Output(settings)
+    if how != "text":
+        out.format = "json"  # nothing but the report
+    checked = None
+    if not code_only and _has_database(settings, is_asked=since is not None):
+        checked = _check_database(settings, out, workflows, _instant(since))
+    recorded = None if histories is None else _check_files(out, histories, workflows)
+    report = Report(check_code(workflows), checked, recorded)
+    _print(out, report, how)
+    if report.errors or (strict and report.warnings):
+        ctx.exit(PROBLEMS)
+
+
+def _has_database(settings: Settings, *, is_asked: bool) -> bool:
+    """Whether there is a database to look at. That one which was asked for is not there is an error."""
+    from stepwell.cli.client import file_of
+    from stepwell.cli.settings import DB_DEFAULT
+
+    file = file_of(settings.db)
+    return is_asked or settings.db != DB_DEFAULT or file is None or file.exists()
+
+
+def _check_database(
+    settings: Settings, out: Output, workflows: list[Workflow[Any, Any]], since: Instant | None
+) -> Checked:
+    from stepwell.check.inflight import Code, check_store
+    from stepwell.cli.client import Client, ask
+    from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.offload import Offloaded
+    from stepwell.environment import Strands
+    from stepwell.model.states import ACTIVE
+    from stepwell.replay.definition import Registry
+
+    async def look(client: Client) -> Checked:
+        total = sum(one.runs for one in await client.views.tally_runs() if one.status in ACTIVE)
+        strands = Strands()
+        try:
+            code = Code(Registry(workflows), Offloaded(JsonCodec(), client.store.blobs), strands)
+            with Bars(out) as bars:
+                checked = await check_store(
+                    client.store, code, since=since, tell=lambda done: bars.tell(_STAGE, done, max(done, total))
+                )
+                bars.tell(_STAGE, checked.total, checked.total)
+            return checked
+        finally:
+            strands.close()
+
+    return ask(settings, look)
+
+
+def _check_files(out: Output, pattern: str, workflows: list[Workflow[Any, Any]]) -> Checked:
+    from stepwell.check.histories import find
+    from stepwell.check.inflight import Code, check_recordings
+    from stepwell.environment import Strands
+    from stepwell.replay.definition import Registry
+
+    recordings, strands = list(find(pattern)), Strands()
+    try:
+        with Bars(out) as bars:
+            code = Code(Registry(workflows), strands=strands)
+            tell = lambda done: bars.tell("histories", done, len(recordings))  # noqa: E731  a name for one argument
+            return check_recordings(recordings, code, tell=tell)
+    finally:
+        strands.close()
+
+
+def _instant(since: str | None) -> Instant | None:
+    """A time that people write: so long ago, or a moment."""
+    if since is None:
+        return None
+    from datetime import UTC, datetime
+
+    from stepwell.clock import Instant, SystemClock, span, to_instant
+    from stepwell.errors import InvalidOptionError
+
+    try:
+        when = datetime.fromisoformat(since)
+    except ValueError:
+        try:
+            return Instant(SystemClock().now() - span(since, what="--since"))
+        except InvalidOptionError as error:
+            raise click.UsageError(f"--since {since}: {error.why or error.title}") from error
+    return to_instant(when if when.tzinfo is not None else when.replace(tzinfo=UTC), what="--since")
+
+
+def _print(out: Output, report: Report, how: str) -> None:
+    from importlib.metadata import version
+
+    from stepwell.check import reports
+
+    match how:
+        case "json":
+            out.lines([dump_json(reports.as_json(report))])
+        case "sarif":
+            out.lines([dump_json(reports.as_sarif(report, version("stepwell")))])
+        case "github":
+            out.lines(clean(line) for line in reports.as_github(report))
+        case _:
+            out.lines(clean(line) if not line.startswith(" ") else _indented(line) for line in reports.in_words(report))
+
+
+def _indented(line: str) -> str:
+    bare = line.lstrip(" ")
+    return " " * (len(line) - len(bare)) + clean(bare)

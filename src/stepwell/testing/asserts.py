@@ -1,0 +1,223 @@
+"""What a test can say about a run. Each returns the run; each that fails shows the run's tree."""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from stepwell.clock import SECOND
+from stepwell.codec.envelopes import read_plainly
+from stepwell.engine.views import EntryView, WaitView, wait_views
+from stepwell.ids import RunId
+from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.nearest import nearest
+from stepwell.replay.signals import Signal, name_of
+from stepwell.stores.base.views import Detail
+from stepwell.testing.faults import Target, matches
+
+if TYPE_CHECKING:
+    from stepwell.testing.world import Begun, World
+
+_ANY: Final = object()
+# Scopes and book-keeping: they are not what a workflow does.
+_FRAMES = frozenset({"join", "race", "loop", "map", "item", "version", "checkpoint", "observe", "reply", "undo"})
+_UNDO = "~undo"
+
+
+class RunAsserts(ABC):
+    """Assertions over what is stored, and over the bodies that ran."""
+
+    run_id: RunId
+    _world: World
+
+    @abstractmethod
+    def details(self) -> list[Detail]: ...
+    @abstractmethod
+    def history(self) -> list[EntryView]: ...
+    @abstractmethod
+    def tree(self) -> str: ...
+    @abstractmethod
+    def why(self) -> str: ...
+
+    # --- how it is ---
+
+    def assert_status(self, status: str, *, why: str | None = None) -> Self:
+        """The run has this status; `why` is a part of the reason: of its failure, its cancel, or its explanation."""
+        run = self.details()[-1].run
+        if run.status.value != status:
+            self._fail(f"the run is {run.status.value}, and not {status}", self.why())
+        if why is not None:
+            failures = _summaries(decode_failure(run.failure)) if run.failure else []
+            reasons = [text for text in (*failures, run.reason, self.why()) if text]
+            if not any(why in text for text in reasons):
+                self._fail(f"the reason has no {why!r} in it", *reasons)
+        return self
+
+    def assert_output(self, output: Any) -> Self:
+        """The run has completed with this result."""
+        last = self.details()[-1].run
+        if last.status.value != "completed":
+            self._fail(f"the run is {last.status.value} and has no output", self.why())
+        found = self._world.ask(self._world.engine.result(last.run_id))
+        if found != output:
+            self._fail("the run has another output", *_different(output, found))
+        return self
+
+    def assert_within(self, seconds: float) -> Self:
+        """The run took at most this long, by the clock of the test, from its start to its end or to now."""
+        details = self.details()
+        began = details[0].run.created_at
+        ended = details[-1].run.ended_at or self._world.store.now()
+        if ended - began > seconds * SECOND:
+            self._fail(f"the run took {(ended - began) / SECOND:g} s, and not at most {seconds:g} s")
+        return self
+
+    # --- what it did ---
+
+    def assert_path(self, *paths: str) -> Self:
+        """The run did exactly this, in this order: steps, waits, timers, children. Scopes such as joins are left out;
+        a glob stands for one of them.
+        """
+        done = [entry.path for entry in self.history() if entry.kind not in _FRAMES]
+        if len(done) != len(paths) or not all(matches(*pair) for pair in zip(paths, done, strict=True)):
+            self._fail("the run took another path", *_different_lists(paths, done))
+        return self
+
+    def assert_ran(self, *targets: Target) -> Self:
+        """Each of these was recorded, or its body has begun."""
+        for target in targets:
+            if not self._ran(target):
+                self._fail(f"{_name(target)} did not run", self._near(target))
+        return self
+
+    def assert_not_ran(self, *targets: Target) -> Self:
+        """None of these was recorded, and no body of them has begun."""
+        for target in targets:
+            if self._ran(target):
+                self._fail(f"{_name(target)} did run")
+        return self
+
+    def assert_ran_once(self, *targets: Target) -> Self:
+        """The body of each of these has begun exactly once, at one place: not again by a retry, a crash or a loop."""
+        for target in targets:
+            began = self._began(target)
+            if len(began) != 1:
+                places = [f"{one.path}, attempt {one.attempt}, on {one.worker}" for one in began]
+                self._fail(f"{_name(target)} began {len(began)} times, and not once", *places, self._near(target))
+        return self
+
+    def assert_attempts(self, target: Target, count: int) -> Self:
+        """The body of this step has begun this many times."""
+        began = self._began(target)
+        if len(began) != count:
+            self._fail(f"{_name(target)} was attempted {len(began)} times, and not {count}", self._near(target))
+        return self
+
+    def assert_undone(self, *paths: str) -> Self:
+        """Each of these steps was done, and undone after that."""
+        history = self.history()
+        for path in paths:
+            found = [entry for entry in history if matches(path, entry.path) and _UNDO not in entry.path]
+            if not found:
+                self._fail(f"{path} was not done, so it cannot be undone", self._near(path))
+            if not all(entry.is_undone for entry in found):
+                cannot = "" if any(entry.can_undo for entry in found) else "it has no compensation"
+                self._fail(f"{path} is not undone", cannot)
+        return self
+
+    # --- messages ---
+
+    def assert_waiting_on(self, what: str | Signal[Any]) -> Self:
+        """The run waits for a signal or an event of this name, or at this path (or glob)."""
+        name = what if isinstance(what, str) else name_of(what)
+        waits = [wait for detail in self.details() for wait in wait_views(detail)]
+        if not any(name in wait.names or matches(name, wait.path) for wait in waits):
+            owned = self.details()[-1].run.status.value in ("pending", "running")
+            hint = "it was not driven that far: await run.until_waiting()" if owned else ""
+            self._fail(f"the run does not wait for {name!r}", *map(_wait_words, waits), hint)
+        return self
+
+    def assert_emitted(self, name: str, payload: Any = _ANY, *, times: int | None = None) -> Self:
+        """The run has emitted an event of this name (or glob), with this payload as plain JSON values."""
+        emits = [emit for detail in self.details() for emit in self._world.emitted.get(detail.run.run_id, [])]
+        found = [read_plainly(emit.payload) for emit in emits if matches(name, emit.name)]
+        fitting = [one for one in found if payload is _ANY or one == payload]
+        if not fitting or (times is not None and len(fitting) != times):
+            wanted = f"{name!r}" if payload is _ANY else f"{name!r} with {payload!r}"
+            often = "not emitted" if not fitting else f"emitted {len(fitting)} times, and not {times}"
+            self._fail(f"{wanted} was {often}", *(f"emitted: {e.name} {read_plainly(e.payload)!r}" for e in emits))
+        return self
+
+    def assert_no_pending(self) -> Self:
+        """Nothing is left: no signal or event that was not read, no child that is active, nothing owed to a sink."""
+        left: list[str] = []
+        for detail in self.details():
+            left += [f"signal {signal.name!r} was not read" for signal in detail.signals]
+            left += [f"event {event.topic!r} was not received" for event in detail.events]
+            left += [
+                f"child {child.run_id} of {child.workflow} is {child.status.value}"
+                for child in detail.children
+                if child.ended_at is None
+            ]
+            unread = self._world.ask(self._world.engine.unread_signals(detail.run.run_id))
+            left += [f"signal {one.name!r} was left unread{_because(one.reason)}" for one in unread]
+            owed = self._world.ask(self._world.engine.outbox.pending())
+            left += [f"sink {one.sink!r} is owed {one.name!r}" for one in owed if one.run_id == detail.run.run_id]
+        if left:
+            self._fail("something is pending", *dict.fromkeys(left))
+        return self
+
+    # --- inside ---
+
+    def _ran(self, target: Target) -> bool:
+        recorded = isinstance(target, str) and any(matches(target, entry.path) for entry in self.history())
+        return recorded or bool(self._began(target))
+
+    def _began(self, target: Target) -> list[Begun]:
+        runs = {detail.run.run_id for detail in self.details()}
+        return [one for one in self._world.begun if one.run_id in runs and matches(target, one.path, one.fn)]
+
+    def _near(self, target: Target) -> str:
+        if not isinstance(target, str):
+            return ""
+        known = {entry.path for entry in self.history()} | {one.path for one in self._world.begun}
+        near = [] if target in known else nearest(target, sorted(known))
+        return f"did you mean {' or '.join(near)}?" if near else ""
+
+    def _fail(self, title: str, *facts: str) -> NoReturn:
+        lines = [title, *(f"  {line}" for fact in facts if fact for line in fact.splitlines())]
+        raise AssertionError("\n".join([*lines, "", self.tree()]))
+
+
+def _summaries(failure: FailureRecord) -> list[str]:
+    """What went wrong, and what caused it."""
+    return [failure.summary, *(text for cause in failure.causes.values() for text in _summaries(cause))]
+
+
+def _name(target: Target) -> str:
+    return target if isinstance(target, str) else str(getattr(target, "__name__", target))
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _wait_words(wait: WaitView) -> str:
+    names = ", ".join(repr(name) for name in wait.names)
+    return f"waits for: {wait.kind} at {wait.path}{f' ({names})' if names else ''}"
+
+
+def _different(expected: Any, found: Any) -> list[str]:
+    return [f"expected  {expected!r}", f"found     {found!r}"]
+
+
+def _different_lists(expected: Sequence[str], found: Sequence[str]) -> list[str]:
+    lines = difflib.ndiff(list(expected), list(found))
+    spell: dict[str, Callable[[str], str]] = {
+        "- ": lambda text: f"- {text}   (expected, not done)",
+        "+ ": lambda text: f"+ {text}   (done, not expected)",
+        "  ": lambda text: f"  {text}",
+    }
+    return [spell[line[:2]](line[2:]) for line in lines if line[:2] in spell]

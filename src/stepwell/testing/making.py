@@ -1,0 +1,84 @@
+"""How a kit is made where there is no pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+from unittest import IsolatedAsyncioTestCase
+
+from stepwell.codec.base import Codec
+from stepwell.sinks.base import Sink
+from stepwell.testing.base import KitOptions, Nondeterminism
+from stepwell.testing.databases import StoreKind
+from stepwell.testing.kits import Kit
+from stepwell.testing.sync import SyncKit
+from stepwell.testing.world import Options
+
+
+def kit_options(
+    *,
+    store: StoreKind = "memory",
+    folder: Path | None = None,
+    postgres: str | None = None,
+    always_replay: bool = True,
+    clock: Literal["virtual", "real"] = "virtual",
+    nondeterminism: Nondeterminism = "error",
+    codec: Codec | None = None,
+    sinks: tuple[Sink, ...] | list[Sink] = (),
+    lifecycle: bool = False,
+    settings: dict[str, Any] | None = None,
+) -> KitOptions:
+    """The options of a kit, each with its default.
+
+    `folder` is where a SQLite file goes; without one it is in memory. `postgres` is the URL of a database to use.
+    `settings` are those of `WorkerSettings`, for every worker.
+    """
+    world = Options(always_replay, clock, codec, tuple(sinks), lifecycle, settings or {})
+    return KitOptions(store, folder, postgres, nondeterminism, world)
+
+
+class kit:  # noqa: N801  it is used as a verb
+    """A kit outside of pytest: `with kit() as t:` for plain code, `async with kit() as t:` for coroutines.
+
+    Takes the same options as the marker `stepwell`; see `kit_options`.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        self._options = kit_options(**given)
+        self._made: Kit | SyncKit | None = None
+
+    def __enter__(self) -> SyncKit:
+        self._made = made = SyncKit(self._options, name="a `with kit()` block")
+        return made
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._made is not None:
+            self._made.close(is_checked=kind is None)
+
+    async def __aenter__(self) -> Kit:
+        self._made = made = Kit(self._options, name="a `with kit()` block")
+        return made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+class WorkflowTestCase(IsolatedAsyncioTestCase):
+    """A test case of `unittest` with a kit for each test: `self.stepwell`. Override `kit_options` to choose a store."""
+
+    stepwell: Kit
+
+    def kit_options(self) -> KitOptions:
+        """What the kits of this case are like."""
+        return kit_options()
+
+    def run(self, result: Any = None) -> Any:
+        """Run one test, with a kit of its own."""
+        self.stepwell = Kit(self.kit_options(), name=self.id())
+        self.addCleanup(self.stepwell.close)
+        return super().run(result)

@@ -1,0 +1,140 @@
+"""One process of a test: an engine and a worker on a lane of its own, that can be killed and cut off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stepwell.clock import SECOND, Clock
+from stepwell.codec.base import Codec
+from stepwell.config import WorkerSettings
+from stepwell.environment import Environment
+from stepwell.errors import DuplicateNameError
+from stepwell.ids import Ids, RunId
+from stepwell.model.workers import NewWorker
+from stepwell.replay.definition import Workflow
+from stepwell.sinks.base import Sink
+from stepwell.stores.base.store import Store
+from stepwell.testing.executors import LaneExecutor, SkewedClock, Threads
+from stepwell.testing.loop import Lane, VirtualLoop
+from stepwell.testing.wire import Watcher, Wire
+from stepwell.wiring import Engine
+
+FOREVER = "36500d"
+
+
+class NodeEngine(Engine):
+    """An engine whose worker can be asked more than an application may."""
+
+    @property
+    def active(self) -> int:
+        """How many runs execute here now."""
+        return 0 if self._worker is None else self._worker.active
+
+    def evict_now(self, run_id: RunId) -> None:
+        """Give a run back as soon as none of its bodies runs, and forget its code."""
+        if self._worker is not None:
+            self._worker.evict(run_id)
+
+    def knows(self, workflow: Workflow[Any, Any]) -> bool:
+        """Whether it runs this very workflow."""
+        found = self._registry.find(workflow.definition)
+        return found is not None and found.fn is workflow.fn
+
+    async def serve(self, workflow: Workflow[Any, Any]) -> None:
+        """Run this workflow, too."""
+        self._registry.add(workflow)
+        if self._worker is not None:
+            incarnation, settings = self._worker.lease.incarnation, self._settings
+            await self._store.workers.register(
+                NewWorker(incarnation, settings.name, settings.lease_span, self._registry.definitions)
+            )
+            self._worker.doubt()  # it looks at once for what it may run now
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its worker serves, or served until it was killed."""
+        return self._worker is not None and self._worker.lease.is_granted
+
+
+class Node:
+    """A worker of a test. `name` is how failures and reports call it."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: VirtualLoop,
+        *,
+        clock: Clock,
+        ids: Ids,
+        threads: Threads,
+        on_body: Callable[[Node, Any], None],
+        watcher: Watcher,
+    ) -> None:
+        self.name = name
+        self.lane = Lane(name)
+        self.is_alive = True
+        self._loop = loop
+        self.clock = SkewedClock(clock)
+        self.executor = LaneExecutor(loop, self.lane, threads)
+        self.environment = Environment(
+            self.clock, ids, random.Random(name), self.executor, name, lambda body, _: on_body(self, body)
+        )
+        self._watcher = watcher
+        self._lease_seconds = 0.0
+        self.wire: Wire
+        self.engine: NodeEngine
+
+    def equip(
+        self,
+        store: Store,
+        workflows: Iterable[Workflow[Any, Any]],
+        *,
+        settings: WorkerSettings,
+        codec: Codec | None,
+        sinks: Iterable[Sink],
+        lifecycle: bool,
+    ) -> None:
+        """Give it its way to the store, and what it is to run."""
+        self._lease_seconds = settings.lease_span / SECOND
+        self.wire = Wire(store, self.lane, self._watcher)
+        self.engine = NodeEngine(
+            self.wire,
+            workflows=workflows,
+            worker=True,
+            settings=settings,
+            environment=self.environment,
+            codec=codec,
+            sinks=sinks,
+            lifecycle=lifecycle,
+        )
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long its lease lasts."""
+        return self._lease_seconds
+
+    def kill(self) -> None:
+        """Stop at once and for ever."""
+        self.is_alive = False
+        self._loop.kill(self.lane)
+        self.executor.end()
+
+    def __repr__(self) -> str:
+        return f"<worker {self.name}{'' if self.is_alive else ', dead'}>"
+
+
+def add_known(found: dict[str, Workflow[Any, Any]], workflow: Workflow[Any, Any], *, is_asked: bool) -> bool:
+    """Add a workflow to those that workers run; whether it is new. One that was only come across gives way."""
+    known = found.get(workflow.definition)
+    if known is None:
+        found[workflow.definition] = workflow
+        return True
+    if known.fn is not workflow.fn and is_asked:
+        raise DuplicateNameError(
+            f"two workflows of this test are called {workflow.definition}",
+            where=f"{known.fn.__module__} and {workflow.fn.__module__}",
+            fix="give one another name or version: @workflow(name=..., version=...)",
+        )
+    return False

@@ -1,0 +1,37 @@
+"""Whether recorded runs go on with the code at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.check.dry import Divergence, replay
+from stepwell.check.histories import find
+from stepwell.codec.base import Codec
+from stepwell.environment import Strands
+from stepwell.replay.definition import Workflow
+
+
+def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | None) -> int:
+    """How many recorded runs of a workflow fit it. Raises `AssertionError` for those that do not, and for none."""
+    strands = Strands()
+    others: set[str] = set()
+    count, broken = 0, []
+    try:
+        for file, recording in find(pattern):
+            if recording.run.definition != workflow.definition:
+                others.add(recording.run.definition)
+                continue
+            count += 1
+            outcome = replay(workflow, recording, codec=codec, strands=strands)
+            if isinstance(outcome, Divergence):
+                broken.append(f"{file}: run {recording.run.run_id}\n{outcome.words}")
+    finally:
+        strands.close()
+    if broken:
+        raise AssertionError(
+            "\n\n".join([f"{len(broken)} of {count} recorded runs do not go on with this code", *broken])
+        )
+    if count == 0:
+        found = f"; there are runs of {', '.join(sorted(others))}" if others else ""
+        raise AssertionError(f"no recorded run of {workflow.definition} is in {pattern}{found}")
+    return count

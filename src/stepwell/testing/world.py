@@ -1,0 +1,422 @@
+"""The world of one test: a database, a clock, workers, and everything that happens among them, in order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from stepwell.clock import SECOND, Instant, Span, SystemClock
+from stepwell.codec.base import Codec
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.config import WorkerSettings
+from stepwell.engine.facade import Facade
+from stepwell.environment import Environment
+from stepwell.errors import LeaseLostError
+from stepwell.ids import RunId
+from stepwell.model.commits import Applied, Commit, Pause, Verdict
+from stepwell.model.failures import decode_failure
+from stepwell.model.locations import format_path
+from stepwell.model.outbox import Emit
+from stepwell.model.runs import Run
+from stepwell.model.states import RunStatus, WaitKind
+from stepwell.replay.bodies import Body
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.sinks.base import Sink
+from stepwell.stores.base.views import RunFilter
+from stepwell.testing.databases import Database
+from stepwell.testing.discovery import related
+from stepwell.testing.executors import CountedIds, LaneExecutor, Threads
+from stepwell.testing.faults import Faults
+from stepwell.testing.loop import Lane, VirtualLoop
+from stepwell.testing.nodes import FOREVER, Node, add_known
+from stepwell.testing.wire import Wire, never
+from stepwell.worker import garbage
+
+T = TypeVar("T")
+
+LAPSE = Span(1_000)  # how long the lease of a killed worker lasts on: a crash moves no timer by much
+JUMPS_MAX = 100_000  # of the clock, without anything being written: then it is for nothing
+_HORIZON = 20 * 365 * 86_400.0  # seconds; nothing but the renewal of leases is that far away
+_DIVERGED = frozenset({"SW201", "SW121"})
+_MOVING = (
+    RunStatus.PENDING,
+    RunStatus.RUNNING,
+    RunStatus.WAITING,
+    RunStatus.CANCELLING,
+    RunStatus.COMPENSATING,
+)
+
+Moment = Literal["before", "after"]
+
+
+class Begun(NamedTuple):
+    """A body that began to run."""
+
+    run_id: RunId
+    workflow: str
+    path: str
+    attempt: int
+    worker: str
+    fn: Callable[..., Any]
+
+
+class Point(NamedTuple):
+    """A commit, as a place where a process can die."""
+
+    number: int  # counted over the whole test, from 1
+    run_id: RunId
+    workflow: str
+    paths: tuple[str, ...]  # that it records
+    move: str  # what else it does to the run: "Park", "End", …; "" for nothing
+
+    def __str__(self) -> str:
+        what = ", ".join(self.paths) if self.paths else self.move.lower() or "a wait"
+        return f"commit {self.number} ({what})"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a world is made."""
+
+    always_replay: bool = True
+    clock: Literal["virtual", "real"] = "virtual"
+    codec: Codec | None = None
+    sinks: tuple[Sink, ...] = ()
+    lifecycle: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class World:
+    """One database, one clock, any number of workers. Whoever asks it something is outside of all of them."""
+
+    def __init__(self, database: Database, options: Options) -> None:
+        self.options = options
+        self.database = database
+        self.loop = VirtualLoop(SystemClock() if options.clock == "real" else None)
+        self.clock = self.loop.clock
+        self.faults = Faults()
+        self.changes = 0  # how often anything was written
+        self.begun: list[Begun] = []
+        self.emitted: dict[RunId, list[Emit]] = {}
+        self.diverged: list[tuple[RunId, str]] = []
+        self.problems: list[Exception] = []  # mistakes of the test itself, met while driving
+        self.nodes: list[Node] = []
+        self.on_point: Callable[[Node, Moment, Point], None] | None = None
+        self.on_begin: Callable[[Node, Body, str], None] | None = None
+        self._points: dict[tuple[str, int, int], Point] = {}
+        self._written: set[tuple[str, int, int]] = set()
+        self._names: dict[RunId, tuple[str, ...]] = {}
+        self._workflows: dict[str, Workflow[Any, Any]] = {}
+        self._threads = Threads()
+        self._ids = CountedIds(self.clock)
+        self.outside = Lane("test")
+        executor = LaneExecutor(self.loop, self.outside, self._threads)
+        self._environment = Environment(self.clock, self._ids, random.Random("test"), executor, "test")
+        self.store = database.open(self._environment, self._environment)
+        self._registry = Registry()
+        # Ids of runs are numbered apart, so that they are the same on every store.
+        asking = replace(self._environment, ids=CountedIds(self.clock, first=1 << 32))
+        self.engine = Facade(asking, self.store, self._registry, options.codec or JsonCodec())
+        self.perform(self.store.open(), self.outside)
+
+    # --- asking ---
+
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Ask the store something at once: nothing else happens meanwhile, and no time passes."""
+        try:
+            work.send(None)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+        work.close()
+        raise AssertionError("a store of a test answers at once")
+
+    def tell(self, work: Coroutine[Any, Any, T]) -> T:
+        """`ask`, for what changes something."""
+        self.changes += 1
+        return self.ask(work)
+
+    def perform(self, work: Coroutine[Any, Any, T], lane: Lane) -> T:
+        """Do something that takes several rounds of the loop, and no time."""
+        task = self.loop.create_task(work, context=lane.context.copy())
+        self.loop.drive(task.done, lambda when: when is not None and when <= self.loop.time())
+        if not task.done():
+            task.cancel()
+            raise AssertionError(f"{work!r} waits for something that does not happen now")
+        return task.result()  # type: ignore[no-any-return]
+
+    # --- workers ---
+
+    def serve(self, *workflows: Workflow[Any, Any]) -> None:
+        """Let workers run these, and whatever they may start; the first call starts a worker."""
+        new = [each for each in workflows if add_known(self._workflows, each, is_asked=True)]
+        for asked in workflows:
+            new += [each for each in related(asked) if add_known(self._workflows, each, is_asked=False)]
+        for each in new:
+            self._registry.add(each)
+            for node in self.alive():
+                self.perform(node.engine.serve(each), node.lane)
+        if not self.nodes:
+            self.add_node()
+
+    def alive(self) -> list[Node]:
+        """The workers that live."""
+        return [node for node in self.nodes if node.is_alive]
+
+    def add_node(self, *, is_waited_for: bool = True, **settings: Any) -> Node:
+        """Start a worker. Leases last for ever unless the settings say otherwise: renewing them takes time."""
+        node = Node(
+            f"worker-{len(self.nodes) + 1}",
+            self.loop,
+            clock=self.clock,
+            ids=self._ids,
+            threads=self._threads,
+            on_body=self._on_body,
+            watcher=self,
+        )
+        chosen: dict[str, Any] = {
+            "mode": "yield" if self.options.always_replay else "live",
+            "name": node.name,
+            "lease": FOREVER,
+            "sweep_every": FOREVER,
+            **self.options.settings,
+            **settings,
+        }
+        node.equip(
+            self.database.open(node.environment, self._environment),
+            self._workflows.values(),
+            settings=WorkerSettings(**chosen),
+            codec=self.options.codec,
+            sinks=self.options.sinks,
+            lifecycle=self.options.lifecycle,
+        )
+        self.nodes.append(node)
+        if is_waited_for:
+            self.perform(node.engine.__aenter__(), node.lane)
+        else:
+            node.executor.spawn(node.engine.__aenter__(), name=f"{node.name} opens")
+        return node
+
+    def kill(self, node: Node, *, is_replaced: bool = True) -> None:
+        """Kill a worker. Its lease ends a moment later, and another one has its runs then."""
+        node.kill()
+        # Not here and now: it may have died inside of a transaction, which has to be undone first.
+        self.loop.call_soon(self._bury, node, is_replaced, context=self.outside.context.copy())
+
+    def _bury(self, node: Node, is_replaced: bool) -> None:
+        incarnation = node.wire.incarnation
+        if incarnation is not None:
+            try:
+                self.tell(self.store.workers.renew(incarnation, LAPSE))
+            except LeaseLostError:
+                pass  # it was over before
+            self.loop.call_later(LAPSE / SECOND + 1e-6, self._rescue, context=self.outside.context.copy())
+        if is_replaced and not self.alive():
+            self.add_node(is_waited_for=False)
+
+    def _rescue(self) -> None:
+        self.tell(self.store.runs.rescue(stalls_max=WorkerSettings().stalls_max))
+
+    @property
+    def workflows(self) -> tuple[Workflow[Any, Any], ...]:
+        """Everything that workers run."""
+        return tuple(self._workflows.values())
+
+    def list_runs(self) -> list[Run]:
+        """Every run, oldest first."""
+        return self.ask(self.store.views.list_runs(RunFilter(), limit=10_000))[::-1]
+
+    def find(self, run_id: RunId) -> Run:
+        """The row of a run that exists."""
+        run = self.ask(self.store.views.find(run_id))
+        assert run is not None
+        return run
+
+    # --- driving ---
+
+    def drive(self, is_done: Callable[[], bool], *, until: float | None = None, only_if: Callable[[], bool]) -> None:
+        """Let everything happen until `is_done`, which is asked after each change. When nothing happens without time
+        passing, time passes: up to `until`, and while `only_if` says so.
+        """
+        seen, answer, jumps, written = -1, False, 0, self.changes
+
+        def done() -> bool:
+            nonlocal seen, answer
+            if seen != self.changes:
+                seen = self.changes
+                answer = is_done()
+            return answer or bool(self.problems)
+
+        def idle(when: float | None) -> bool:
+            nonlocal jumps, written
+            if until is not None:
+                if when is None or when > until:
+                    if self.loop.virtual is not None:
+                        self.loop.virtual.go_to(until)
+                    return False
+                return True
+            if when is None or when > self.loop.time() + _HORIZON or not only_if():
+                return False
+            jumps = jumps + 1 if written == len(self._written) else 0
+            written = len(self._written)
+            return jumps < JUMPS_MAX
+
+        self.loop.drive(done, idle)
+        if self.problems:
+            raise self.problems.pop(0)
+
+    def settle(self) -> None:
+        """Let everything happen that needs no time."""
+        self.drive(lambda: False, until=self.loop.time(), only_if=lambda: True)
+
+    def is_moving(self) -> bool:
+        """Whether a run does something: executes, is to be tried again, or waits for a worker to take over."""
+        active = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
+        now = self.store.now()
+        served = set(self._workflows) if self.alive() else set()
+        return any(
+            run.owner is not None
+            or (run.wake_at is not None and run.wake_at <= now and run.definition in served)
+            or (run.wake_at is not None and self._waits_for_retry(run.run_id))
+            for run in active
+        )
+
+    def _waits_for_retry(self, run_id: RunId) -> bool:
+        detail = self.ask(self.store.views.detail(run_id))
+        return detail is not None and any(wait.kind is WaitKind.RETRY for wait in detail.history.waits)
+
+    def may_move(self) -> bool:
+        """Whether anything can still happen by itself: a run executes or will be due, or a sink is owed something."""
+        if any(node.engine.active for node in self.alive()):
+            return True
+        outlook = self.ask(self.store.views.outlook(tuple(self._workflows)))
+        if outlook.next_wake is not None and self.alive():
+            return True
+        owned = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
+        if any(run.owner is not None for run in owned):
+            return True
+        sinks = [sink.name for sink in self.options.sinks]
+        return any(self.ask(self.store.outbox.next_due(name)) is not None for name in sinks)
+
+    def next_due(self) -> Instant | None:
+        """When the first run that waits is due."""
+        runs = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
+        return min((run.wake_at for run in runs if run.wake_at is not None), default=None)
+
+    def why(self, run_id: RunId) -> str:
+        """Why a run is not moving, and what would move it."""
+        explained = self.ask(self.engine.explain(run_id))
+        return f"{explained.sentence}\n  next: {explained.next}" if explained.next else explained.sentence
+
+    # --- what workers do ---
+
+    def _on_body(self, node: Node, body: Body) -> None:
+        path = body.names.text(body.location)
+        self._begin(node, body, path)
+        try:
+            self.faults.apply(body, path, node.executor)
+        except Exception as error:  # noqa: BLE001  the test's own mistake: told where it drives, not to the engine
+            self.problems.append(error)
+        if self.on_begin is not None:
+            self.on_begin(node, body, path)
+        if not node.is_alive:
+            body.fn, body.is_async, body.takes_context = never, True, False
+            body.args, body.kwargs = (), {}
+
+    def _begin(self, node: Node, body: Body, path: str) -> None:
+        run = body.run
+        self.begun.append(Begun(run.run_id, run.workflow, path, body.attempt, node.name, body.fn))
+
+    def performs(self, wire: Wire, body: Body) -> None:
+        """A transactional step begins."""
+        node = self._node_of(wire)
+        path = body.names.text(body.location)
+        self._begin(node, body, path)
+        if self.on_begin is not None:
+            self.on_begin(node, body, path)
+
+    def before(self, wire: Wire, commits: Sequence[Commit]) -> None:
+        """A worker is about to commit."""
+        self._meet(wire, commits, "before")
+
+    def wrote(self, wire: Wire, commits: Sequence[Commit], applied: Sequence[Applied]) -> None:
+        """A worker has committed."""
+        self.changes += 1
+        for commit, one in zip(commits, applied, strict=True):
+            mark = (commit.run_id, commit.fence.epoch, commit.number)
+            if one.verdict is not Verdict.APPLIED or mark in self._written:
+                continue
+            self._written.add(mark)
+            self._names[commit.run_id] = self._names.get(commit.run_id, ()) + commit.names
+            self.emitted.setdefault(commit.run_id, []).extend(commit.emits)
+            if isinstance(commit.move, Pause):
+                failure = decode_failure(commit.move.failure)
+                if failure.code in _DIVERGED:
+                    self.diverged.append((commit.run_id, _in_words(failure.message, failure.why, failure.fix)))
+
+    def after(self, wire: Wire, commits: Sequence[Commit]) -> None:
+        """A worker has committed, and has not heard of it yet."""
+        self._meet(wire, commits, "after")
+        if self.options.always_replay:
+            node = self._node_of(wire)
+            for commit in commits:
+                if commit.move is None and _is_progress(commit):
+                    node.engine.evict_now(commit.run_id)
+
+    def _meet(self, wire: Wire, commits: Sequence[Commit], moment: Moment) -> None:
+        if self.on_point is None:
+            return
+        node = self._node_of(wire)
+        for commit in commits:
+            self.on_point(node, moment, self._point(commit))
+
+    def _point(self, commit: Commit) -> Point:
+        mark = (commit.run_id, commit.fence.epoch, commit.number)
+        point = self._points.get(mark)
+        names = self._names.get(commit.run_id, ())
+        if mark not in self._written:
+            names += commit.names
+        paths = tuple(format_path(entry.location, names) for entry in commit.entries)
+        if point is None or point.paths != paths:
+            run = self.ask(self.store.views.find(commit.run_id))
+            number = len(self._points) + 1 if point is None else point.number
+            workflow = "" if run is None else run.workflow
+            move = "" if commit.move is None else type(commit.move).__name__
+            point = self._points[mark] = Point(number, commit.run_id, workflow, paths, move)
+        return point
+
+    def _node_of(self, wire: Wire) -> Node:
+        return next(node for node in self.nodes if node.lane is wire.lane)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """End everything. Nothing of this world is left."""
+        for node in self.alive():
+            node.wire.is_cut_off = False
+            try:
+                self.perform(node.engine.shutdown(grace=0.0), node.lane)
+            except Exception:  # noqa: BLE001  a body that does not stop: it is ended with its lane
+                continue
+        for node in self.nodes:
+            if node.engine.has_begun:
+                garbage.restore()  # which a process that was killed did not do
+        lanes = [self.outside, *(node.lane for node in self.nodes)]
+        self.loop.dispose(lanes)
+        for node in self.nodes:
+            node.executor.close()
+        self._threads.close()
+        self.database.close()
+
+
+def _is_progress(commit: Commit) -> bool:
+    """Whether the run can be given up after this commit without losing anything. The recorded start of an at-most-once
+    step is no such place: whoever finds it must take the step for begun.
+    """
+    has_begun = any(attempt.failure is None for attempt in commit.attempts)
+    return bool(commit.entries or commit.cursors) and not has_begun
+
+
+def _in_words(message: str, why: str, fix: str) -> str:
+    return "\n".join([message, *(f"  {label:<5} {text}" for label, text in (("why", why), ("fix", fix)) if text)])

@@ -1,0 +1,29 @@
+"""In virtual time, over the memory store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+from tests.cases.stores import STORES
+from tests.cases.virtual_loop import VirtualLoop
+
+
+def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
+    return {"virtual": VirtualLoop}
+
+
+@pytest_asyncio.fixture
+async def harness() -> AsyncIterator[Harness]:
+    harness = Harness(STORES["memory"](), "live")
+    yield harness
+    await harness.close()
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()

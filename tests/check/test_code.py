@@ -1,0 +1,278 @@
+"""Findings about code: each is provoked, and its correct twin is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepwell.check.code import check_code, check_source
+from stepwell.check.findings import Finding
+from stepwell.check.rules import RULES
+from stepwell.check.sources import read_source
+from stepwell.replay.definition import Workflow
+
+HEAD = """
+import asyncio, random, time, uuid
+import datetime as dt
+import requests
+from datetime import datetime
+from stepwell import Break, Context, Continue, StepContext, StepFailed, SyncContext, step, workflow
+
+async def act() -> int: ...
+async def other() -> int: ...
+async def undo_act() -> None: ...
+"""
+
+
+def look(code: str) -> list[Finding]:
+    return check_source(read_source("app.py", HEAD + code))
+
+
+def codes(code: str) -> list[str]:
+    return [finding.code for finding in look(code)]
+
+
+def flow(*lines: str) -> str:
+    return "@workflow\nasync def flow(ctx: Context) -> None:\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [
+        (flow("ctx.step('a', act)"), flow("await ctx.step('a', act)")),
+        (flow("kept = ctx.sleep('a', '1s')"), flow("kept = ctx.sleep('a', '1s')", "await kept")),
+        (
+            flow("if True:", "    ctx.receive('a')"),
+            flow("await asyncio.gather(ctx.step('a', act), ctx.step('b', act))"),
+        ),
+        (
+            "async def branch(ctx: Context) -> None:\n    ctx.step('a', act)\n",
+            "@workflow\ndef flow(ctx: SyncContext) -> None:\n    ctx.step('a', act)\n",
+        ),
+    ],
+)
+def test_an_operation_that_is_never_awaited(bad: str, good: str):
+    assert codes(bad) == ["SW122"]
+    assert codes(good) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [
+        (
+            flow("await ctx.step('a', act)", "await ctx.step('a', other)"),
+            flow("await ctx.step('a', act)", "await ctx.step('b', other)"),
+        ),
+        (
+            flow("await ctx.step('a', act)", "await ctx.sleep('a', '1s')"),
+            flow("if x:", "    await ctx.step('a', act)", "else:", "    await ctx.step('a', other)"),
+        ),
+        (
+            flow("await ctx.step(act)", "await ctx.step(act)"),
+            flow("await ctx.step(act)", "await ctx.step(step(act, name='again'))"),
+        ),
+        (
+            flow("if x:", "    await ctx.step('a', act)", "await ctx.step('a', other)"),
+            flow("if x:", "    await ctx.step('a', act)", "    return", "await ctx.step('a', other)"),
+        ),
+        (
+            flow("for x in range(3):", "    await ctx.step('a', act)"),
+            flow("for x in range(3):", "    await ctx.step(step(act, repeat=True))"),
+        ),
+        (
+            flow("for x in range(3):", "    await ctx.step('a', act)", "    continue"),
+            flow("for x in range(3):", "    if x:", "        await ctx.step('a', act)", "        break"),
+        ),
+        (
+            flow("await asyncio.gather(*[ctx.step('a', act) for x in range(3)])"),
+            flow("await asyncio.gather(*[ctx.step(f'a{x}', act) for x in range(3)])"),
+        ),
+        (
+            flow("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('a', other)"),
+            flow("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('b', other)"),
+        ),
+        (
+            flow("await ctx.receive('x', 'y')", "await ctx.receive('x', 'y')"),
+            flow("await ctx.receive('x', 'y')", "await ctx.receive('x')"),
+        ),
+        (
+            flow("await ctx.wait_any()", "await ctx.wait_any()"),
+            flow("await ctx.wait_any('one')", "await ctx.wait_any('two')"),
+        ),
+        (
+            flow("if ctx.patched('p'):", "    pass", "ctx.version('p', 2)"),
+            flow("if ctx.patched('p'):", "    pass", "ctx.version('q', 2)"),
+        ),
+        (
+            flow("match x:", "    case 1:", "        await ctx.step('a', act)", "await ctx.step('a', other)"),
+            flow(
+                "match x:",
+                "    case 1:",
+                "        await ctx.step('a', act)",
+                "    case _:",
+                "        await ctx.step('a', act)",
+            ),
+        ),
+        (
+            flow("await ctx.join('j', {'l': lambda c: asyncio.gather(c.step('a', act), c.step('a', act))})"),
+            flow("await ctx.join('j', {'l': lambda c: c.step('a', act), 'r': lambda c: c.step('a', act)})"),
+        ),
+    ],
+)
+def test_two_operations_with_one_name_in_one_place(bad: str, good: str):
+    assert codes(bad) == ["SW104"]
+    assert codes(good) == []
+
+
+def test_both_places_of_a_name_are_told():
+    [finding] = look(flow("await ctx.step('a', act)", "x = 1", "await ctx.step('a', other)"))
+
+    first = HEAD.count("\n") + 3
+    assert (finding.also, finding.line) == ((first,), first + 2)
+    assert finding.message == 'two operations at the same place are both called "a"'
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [
+        ("datetime.now()", "ctx.now()"),
+        ("dt.datetime.utcnow()", "dt.datetime(2026, 1, 1)"),
+        ("time.time()", "time.strptime('1', '%d')"),
+        ("random.random()", "ctx.random()"),
+        ("random.Random(ctx.random()).choice(random.sample([1], 1))", "random.Random(7).choice([1, 2])"),
+        ("uuid.uuid4()", "ctx.uuid()"),
+        ("uuid.uuid4()", "uuid.uuid5(uuid.NAMESPACE_DNS, 'x')"),
+        ("requests.get('x')", "await ctx.step('get', lambda: requests.get('x'))"),
+        ("time.sleep(1)", "await ctx.sleep('nap', '1s')"),
+        ("await asyncio.sleep(1)", "await ctx.once('now', datetime.now)"),
+        ("open('x')", "await ctx.once('now', lambda: datetime.now())"),
+        ("helper()", "harmless()"),
+        ("[uuid.uuid4() for x in range(3)]", "[ctx.uuid() for x in range(3)]"),
+    ],
+)
+def test_a_call_into_the_outside_world(bad: str, good: str):
+    helpers = "def helper():\n    return inner()\ndef inner():\n    return time.time()\ndef harmless():\n    return 1\n"
+    assert codes(helpers + flow(f"x = {bad}")) == ["SW121"]
+    assert codes(helpers + flow(f"x = {good}")) == []
+
+
+def test_the_bodies_of_steps_may_do_what_they_like():
+    code = (
+        "@step\nasync def work() -> float:\n    return time.time()\n"
+        + "async def body(info: StepContext) -> float:\n    return random.random()\n"
+        + flow(
+            "async def local() -> float:",
+            "    return time.time()",
+            "await ctx.step('w', work)",
+            "await ctx.step(local)",
+        )
+    )
+    assert codes(code) == []
+
+
+def test_what_a_helper_calls_is_told_with_the_way_to_it():
+    code = "def helper():\n    return time.time()\n" + flow("x = helper()")
+    [finding] = look(code)
+
+    assert finding.message == '"time.time()" is called outside a step, through helper()'
+    assert finding.line == HEAD.count("\n") + 2
+
+
+def test_a_step_without_an_undo_after_one_that_has_one():
+    def saga(second: str) -> str:
+        return flow(
+            "await ctx.step(step(act, compensate=undo_act))",
+            f"await ctx.step('charge', {second})",
+            "await ctx.step('end', other)",
+        )
+
+    [finding] = look(saga("other"))
+    assert finding.code == "SW141"
+    assert finding.message == "charge has no undo, but comes after act which has one"
+    assert codes(saga("step(other, compensate=undo_act)")) == []
+    assert codes("@step(compensate=undo_act)\nasync def able() -> int: ...\n" + saga("able")) == []
+    assert codes("@step(compensate=undo_act)\nasync def able() -> int: ...\n" + saga("able.options(timeout=3)")) == []
+
+
+def test_a_loop_without_an_end():
+    assert codes(flow("while True:", "    await ctx.receive('x', repeat=True)")) == ["SW142"]
+    assert codes(flow("while True:", "    await ctx.receive('x', repeat=True)", "    ctx.continue_as_new()")) == []
+    assert codes(flow("while True:", "    await ctx.receive('x', repeat=True)", "    if x:", "        break")) == []
+    assert codes(flow("while True:", "    x = 1")) == []
+
+
+def test_a_finding_that_the_author_knows_is_left_out():
+    assert codes(flow("x = time.time()  # stepwell: ignore SW121")) == []
+    assert codes(flow("x = time.time()  # stepwell: ignore")) == []
+    assert codes(flow("x = time.time()  # stepwell: ignore SW104")) == ["SW121"]
+
+
+def test_code_that_is_no_workflow_is_nobodys_business():
+    assert (
+        codes("def report():\n    return time.time()\nclass Thing:\n    def step(self, ctx):\n        ctx.step('a')\n")
+        == []
+    )
+
+
+def load(tmp_path: Path, name: str, code: str) -> list[Workflow[object, object]]:
+    file = tmp_path / f"{name}.py"
+    file.write_text(code)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return [value for value in vars(module).values() if isinstance(value, Workflow)]
+
+
+UNSTORABLE = """
+import socket
+from stepwell import Context, step, workflow
+
+async def connect() -> {0}: ...
+async def undo(line: object) -> None: ...
+@step(compensate=undo)
+async def send(line: {1}) -> None: ...
+
+@workflow
+async def flow(ctx: Context, given: {2}) -> {3}:
+    await ctx.step("connect", connect)
+    await ctx.step(send, 1)
+"""
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_an_annotation_that_cannot_be_stored(tmp_path: Path, which: int):
+    names = ["int"] * 4
+    good = load(tmp_path, f"good_{which}", UNSTORABLE.format(*names))
+    names[which] = "socket.socket"
+    bad = load(tmp_path, f"bad_{which}", UNSTORABLE.format(*names))
+
+    assert check_code(good).findings == ()
+    [finding] = check_code(bad).findings
+    assert finding.code == "SW303"
+    assert "socket" in finding.message
+    assert finding.line == [5, 7, 10, 10][which]
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_the_page_of_every_finding_shows_it(code: str, tmp_path: Path):
+    """The examples of the pages are what they say."""
+    rule = RULES[code]
+    names = "charge, charge_card, refund, release, reserve, ring, ship, tell_customer, tell_warehouse"
+    defined = "".join(f"async def {name.strip()}() -> int: ...\n" for name in names.split(","))
+    head = HEAD + "import socket\n" + defined
+
+    def found(example: str) -> list[str]:
+        if rule.code == "SW303":
+            used = "\n@workflow\nasync def flow(ctx: Context) -> None:\n    await ctx.step('c', connect)\n"
+            short = "import socket\nfrom stepwell import Context, workflow\n"
+            name = f"page_{len(example)}"
+            return [one.code for one in check_code(load(tmp_path, name, short + example + used)).findings]
+        return [one.code for one in check_source(read_source("page.py", head + example))]
+
+    assert found(rule.bad) == [code]
+    assert found(rule.good) == []
