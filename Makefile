@@ -9,6 +9,7 @@ CODE := src tests tools $(wildcard sim bench examples)
 SEEDS ?= 200
 FIRST_SEED ?= 1
 OPS ?= 20000
+REQUESTS ?= 2000
 MUTATIONS ?= 1000
 JOBS ?= auto
 PEERS ?=
@@ -16,7 +17,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check check-campaign fmt docs sim differential bench bench-peers scale-sim storm lock wheel clean
+.PHONY: help setup demo test check check-campaign fmt docs sim differential bench bench-peers scale-sim storm api-campaign lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -68,6 +69,9 @@ scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service
 
 storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)
+
+api-campaign: setup ## send REQUESTS generated requests to each operation of a real server, and print the figures
+	$(BIN)/python -m tests.http.campaign --requests $(REQUESTS) $(ARGS)
 
 wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation

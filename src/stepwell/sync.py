@@ -292,8 +292,10 @@ class SyncEngine:
         """`status` of many, in a constant number of queries."""
         return self._wait(self._engine.status_many(targets))
 
-    def list_runs(self, where: RunFilter = ALL_RUNS, *, limit: int = 50, before: str | None = None) -> list[RunView]:
-        """Runs, newest first."""
+    def list_runs(
+        self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
+    ) -> list[RunView]:
+        """Runs, newest first, or as a filter says."""
         return self._wait(self._engine.list_runs(where, limit=limit, before=before))
 
     def history(self, target: str) -> list[EntryView]:

@@ -14,7 +14,7 @@ from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from tests.differential.world import FLOWS, KEYS, Operation, World
 
 _ACTIVE_MAX = 6  # so that a snapshot after every operation stays cheap
-_INPUTS = (b'{"n":1}', b'{"n":1}', b"")
+_INPUTS = (b'{"n":1}', b'{"n":1}', b'j{"n":1}', b'j{"n":2}', b"")
 _TAGS = ((), (), (("team", "ä"), ("vip", "")))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.ids import RunId, SignalId
 from stepwell.model.states import RunStatus
+from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
 from stepwell.stores.base.views import RunFilter
 from tests.differential.events import TOPICS
 from tests.differential.world import FLOWS, KEYS, Handle, Operation, World
@@ -83,6 +84,29 @@ def list_progress(world: World) -> Operation:
     return _read("list_progress", run_ids, call=lambda views: views.list_progress(run_ids))
 
 
+_PATTERNS: dict[Field, tuple[Pattern, ...]] = {
+    Field.ID: (("r", ""), ("r0", "1"), ("", "1")),
+    Field.KEY: (("k", ""), ("schlüssel 3",), ("", " ", "")),
+    Field.WORKFLOW: (("", "flow"), ("Über", ""), ("flow",)),
+    Field.AT: (("a",), ("", "/", "")),
+    Field.TAG: (("vip=", ""), ("team=ä",), ("team", "x")),
+    Field.WAITING: (("signal:", ""), ("timer:", ""), ("topic:", ""), ("child:",), ("signal:go",)),
+    Field.ERROR: (("", "oops: no “ü”"), ("", "none", "")),
+    Field.WORD: (("", "oops", ""), ("", "flow", ""), ("", "k1", "")),
+    Field.INPUT: (("1",), ("2",)),
+}
+
+
+def _a_condition(world: World) -> Condition:
+    field = world.chance.choice(list(Field))
+    if field not in NUMBERS:
+        values = world.some(list(_PATTERNS[field]), 0.5)
+    else:
+        number = world.now if field is Field.CREATED else 2_000_000 if field is Field.TOOK else 2
+        values = ((world.chance.choice(list(Relation)).value, str(number - world.chance.choice([0, 0, 1_000_000]))),)
+    return Condition(field, values, world.likely(0.3), "n" if field is Field.INPUT else "")
+
+
 def list_runs(world: World) -> Operation:
     """Some runs, page by page."""
     where = RunFilter(
@@ -90,6 +114,8 @@ def list_runs(world: World) -> Operation:
         workflow=world.chance.choice([None, None, "flow", "Über flow", "none"]),
         key=world.chance.choice([None, None, *KEYS]),
         parent=_a_run_id(world) if world.likely(0.2) else None,
+        conditions=tuple(_a_condition(world) for _ in range(world.chance.choice([0, 0, 1, 2]))),
+        order=Order(world.chance.choice([By.ID, *By]), world.likely(0.7)),
     )
     limit, before = _a_limit(world), _a_run_id(world) if world.likely(0.3) else None
     return _read(

@@ -103,3 +103,13 @@ def db(_filled: tuple[Path, dict[str, str]], tmp_path: Path) -> Shop:
     for part in file.parent.glob("shop.db*"):
         shutil.copy(part, tmp_path / part.name)
     return Shop(f"sqlite:///{tmp_path / 'shop.db'}", ids)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shop_anywhere(request: pytest.FixtureRequest) -> Shop:
+    """The same database on either server; that of PostgreSQL is filled anew."""
+    if request.param == "sqlite":
+        found: Shop = request.getfixturevalue("db")
+        return found
+    url: str = request.getfixturevalue("postgres_url")
+    return Shop(url, asyncio.run(_fill(url)))

@@ -9,26 +9,14 @@ import psycopg
 from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.migrating import prepare
 from stepwell.stores.postgres.urls import parse_address
+from stepwell.testing.databases import clearing
 from tests.servers.shared import shared_server
 
-_CLEAR = """
+_DROP_OTHERS = """
 do $$
 declare
     one record;
 begin
-    for one in
-        select c.oid::regclass as name, c.relname, c.relkind
-        from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
-        where n.nspname in ('stepwell', 'public') and c.relkind in ('r', 'S')
-    loop
-        if one.relname = 'meta' then
-            update stepwell.meta set value = 0 where name = 'floor' and value <> 0;
-        elsif one.relkind = 'S' then
-            perform setval(one.name, 1, false);
-        else
-            execute format('delete from %s', one.name);
-        end if;
-    end loop;
     for one in
         select c.oid::regclass as name from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
         where n.nspname = 'public' and c.relkind = 'r'
@@ -53,5 +41,6 @@ def cleared_url(version: int | None = None, query: str = "") -> str:
         address = parse_address(url)
         connection = _connections[url] = open_connection(address)
         prepare(connection, address.schema, address.where)
-    _connections[url].execute(_CLEAR)
+    _connections[url].execute(clearing(parse_address(url).schema))
+    _connections[url].execute(_DROP_OTHERS)
     return url

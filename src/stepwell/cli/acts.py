@@ -1,4 +1,4 @@
-"""Acts on one run: what steering commands have in common."""
+"""Acts on runs: what steering commands have in common."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepwell.cli.bulk import Which, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
@@ -28,8 +29,15 @@ class Act(NamedTuple):
     had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
 
 
-def act_on(settings: Settings, target: str, act: Act) -> None:
-    """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it."""
+def act_on(settings: Settings, which: Which, act: Act) -> int:
+    """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it.
+
+    Many runs are asked for, done one by one and counted; the exit code is given.
+    """
+    check_choice(which)
+    if not which.is_one:
+        return act_on_many(settings, which, act)
+    target = which.run or ""
 
     async def run(client: Client) -> tuple[str, str, bool]:
         run_id = await get_run_id(client, target)
@@ -51,6 +59,7 @@ def act_on(settings: Settings, target: str, act: Act) -> None:
     line = clean(f"{words}: run {run_id} is {show_status(status, ascii=out.ascii)}")
     body = {"run_id": run_id, "status": status, "changed": is_done}
     out.one("stepwell.act/1", body, run_ids=[run_id], words=lambda: [line])
+    return 0
 
 
 def operator() -> str:

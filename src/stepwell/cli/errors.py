@@ -15,7 +15,7 @@ from stepwell import errors
 from stepwell.cli.settings import Settings
 from stepwell.cli.texts import clean, dump_json
 
-UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, INTERRUPTED = (
+UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, PARTLY, INTERRUPTED = (
     1,
     2,
     4,
@@ -24,6 +24,7 @@ UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, 
     7,
     8,
     9,
+    10,
     130,
 )
 

@@ -15,14 +15,20 @@ from stepwell.cli.settings import Group, Settings
 _MODULES = {
     "demo": "demo",
     "worker": "worker",
+    "serve": "serve",
+    "token": "serve",
     "start": "start",
     "ls": "ls",
     "show": "show",
+    "tree": "tree",
+    "watch": "watch",
     "why": "why",
     "history": "history",
+    "graph": "graph",
     "result": "result",
     "signal": "signals",
     "publish": "publish",
+    "emit": "publish",
     "cancel": "cancel",
     "retry": "retry",
     "resume": "resume",
@@ -35,7 +41,11 @@ _MODULES = {
     "diff": "diff",
     "export": "export",
     "explain": "explain",
+    "completion": "completion",
 }
+
+
+_NOUN = "wf"  # runs are what every command is about
 
 
 class LazyGroup(Group):
@@ -44,6 +54,12 @@ class LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order in which people meet them."""
         return list(_MODULES)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As every group; `stepwell wf ls` is `stepwell ls`."""
+        return super().resolve_command(ctx, args[1:] if args[0] == _NOUN and len(args) > 1 else args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name."""
@@ -73,7 +89,7 @@ def stepwell() -> None:
     Try:
       stepwell demo
       stepwell --db sqlite:///shop.db worker app.py
-      stepwell --db sqlite:///shop.db ls --status failed
+      stepwell --db sqlite:///shop.db ls --where 'status:failed since:24h'
     """
 
 

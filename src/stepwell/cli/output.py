@@ -44,13 +44,15 @@ class Output:
             self.lines(run_ids)
         elif self.format == "table":
             self.lines(words())
+        elif self.format == "csv":
+            self._csv([body])
         else:
             self._json(schema, body)
 
     def many(
         self, schema: str, name: str, items: Sequence[dict[str, Any]], *, run_ids: Sequence[str], **more: Any
     ) -> bool:
-        """Print a listing as JSON, JSON lines or ids; false if it is to be a table."""
+        """Print a listing as JSON, JSON lines, CSV or ids; false if it is to be a table."""
         if self.format == "table":
             return False
         if self.format == "ids":
@@ -58,6 +60,8 @@ class Output:
         elif self.format == "jsonl":
             for item in items:
                 self._json(schema, item)
+        elif self.format == "csv":
+            self._csv(items)
         else:
             self._json(f"{schema.partition('/')[0]}-list/1", {**more, name: items})
         return True
@@ -111,6 +115,26 @@ class Output:
 
     def _json(self, schema: str, body: dict[str, Any]) -> None:
         _echo(dump_json({"schema": schema, **body}, is_compact=self.format == "jsonl"), colour=False, err=False)
+
+    def _csv(self, items: Sequence[dict[str, Any]]) -> None:
+        """One row for each, under the names of the fields; what has parts is JSON in its cell."""
+        from csv import writer
+        from io import StringIO
+
+        file = StringIO()
+        rows = writer(file, lineterminator="\n")
+        rows.writerows([list(items[0])] if items else [])
+        rows.writerows([_cell(value) for value in item.values()] for item in items)
+        if items:
+            _echo(file.getvalue().rstrip("\n"), colour=False, err=False)
+
+
+def _cell(value: Any) -> Any:
+    """A value for a spreadsheet, which must not take it for a formula."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = clean(value) if isinstance(value, str) else dump_json(value, is_compact=True)
+    return f"'{text}" if text[:1] in "=+-@" and text else text
 
 
 def _echo(text: str, *, colour: bool, err: bool) -> None:

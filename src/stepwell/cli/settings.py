@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import click
 
-Format = Literal["table", "json", "jsonl", "ids"]
-FORMATS: tuple[Format, ...] = ("table", "json", "jsonl", "ids")
+Format = Literal["table", "json", "jsonl", "ids", "csv"]
+FORMATS: tuple[Format, ...] = ("table", "json", "jsonl", "ids", "csv")
 
 DB_DEFAULT = "sqlite:///stepwell.db"
 

@@ -8,6 +8,8 @@ from stepwell.errors import NotFoundError, RequestError
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
+    import click
+
     from stepwell.cli.client import Client
     from stepwell.ids import RunId
 
@@ -17,6 +19,7 @@ _SHORTCUTS = {
     LAST_FAILED: (RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED),
 }
 _SHOWN_MAX = 5
+_COMPLETED_MAX = 50
 
 
 async def get_run_id(client: Client, target: str) -> RunId:
@@ -57,3 +60,20 @@ def _id(run_id: str) -> RunId:
     from stepwell.ids import RunId
 
     return RunId(run_id)
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For shells: the shortcuts, and the ids and keys of the newest runs; nothing if they cannot be read."""
+    from stepwell.cli.client import ask
+    from stepwell.cli.settings import Settings
+
+    async def newest(client: Client) -> list[str]:
+        runs = await client.engine.list_runs(limit=_COMPLETED_MAX)
+        return [name for run in runs for name in (run.key, run.run_id) if name is not None]
+
+    settings = ctx.find_object(Settings) or Settings.from_environment()
+    try:
+        known = ask(settings, newest)
+    except Exception:  # noqa: BLE001  a shell that completes must never be disturbed
+        known = []
+    return [name for name in (*_SHORTCUTS, *known) if name.startswith(incomplete)]

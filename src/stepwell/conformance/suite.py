@@ -9,6 +9,7 @@ from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
+from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.live import LiveSuite
@@ -62,6 +63,7 @@ class StoreSuite(
     RescueSuite,
     FindSuite,
     ListSuite,
+    FilterSuite,
     OutlookSuite,
     TimeSuite,
     HintSuite,

@@ -13,9 +13,10 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain
+from stepwell.engine.filters import parse_filter
 from stepwell.engine.handles import Handle
-from stepwell.engine.live import LiveReads
 from stepwell.engine.outbox import Outbox
+from stepwell.engine.overviews import Overviews
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import (
@@ -82,7 +83,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade(SignalVerbs, LiveReads):
+class Facade(SignalVerbs, Overviews):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(
@@ -180,13 +181,14 @@ class Facade(SignalVerbs, LiveReads):
         input: Any = None,
         *,
         key: str | None = None,
+        run_id: str | None = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
         """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
-        name, run_id = check_name(workflow, what="workflow name"), self._run_id(None)
-        stored = self._codec.encode(input, place=_input_place(workflow, run_id))
+        name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
+        stored = self._codec.encode(input, place=_input_place(workflow, own_id))
         started = Started(name, version, Any)
-        return (await self._start(started, [(run_id, stored, Start(input, key))], Plan(**options)))[0]
+        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan(**options)))[0]
 
     async def start_debounced(
         self,
@@ -340,11 +342,14 @@ class Facade(SignalVerbs, LiveReads):
         return [None if run is None else run_view(run, progress.get(run.run_id, ())) for run in found]
 
     async def list_runs(
-        self, where: RunFilter = ALL_RUNS, *, limit: int = 50, before: str | None = None
+        self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
     ) -> list[RunView]:
-        """Runs, newest first."""
+        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
+        next page is behind `before`, the last of this one. Raises `FilterError`.
+        """
+        wanted = parse_filter(where, self._store.now()) if isinstance(where, str) else where
         cursor = None if before is None else RunId(before)
-        runs = await self._surely(lambda _: self._store.views.list_runs(where, limit=limit, before=cursor))
+        runs = await self._surely(lambda _: self._store.views.list_runs(wanted, limit=limit, before=cursor))
         return [run_view(run) for run in runs]
 
     async def history(self, target: str) -> list[EntryView]:

@@ -46,10 +46,16 @@
     │   ├── InvalidMoveError            SW404
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
+    │   ├── FilterError                 SW407
+    │   ├── KeyReusedError              SW408
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
-    │   └── HistoryFileError            SW441
+    │   ├── HistoryFileError            SW441
+    │   ├── NotAuthenticatedError       SW800
+    │   ├── NotAllowedError             SW801
+    │   ├── UntrustedOriginError        SW802
+    │   └── TooManyRequestsError        SW803
     ├── SinkError                       SW850  an event could not be handed over; it is tried again
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
@@ -70,6 +76,13 @@ Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `Retr
 
 from __future__ import annotations
 
+from stepwell.errors.access import (
+    KeyReusedError,
+    NotAllowedError,
+    NotAuthenticatedError,
+    TooManyRequestsError,
+    UntrustedOriginError,
+)
 from stepwell.errors.authoring import (
     DefinitionError,
     DuplicateLocationError,
@@ -100,6 +113,7 @@ from stepwell.errors.base import (
 )
 from stepwell.errors.requests import (
     AlreadyExistsError,
+    FilterError,
     HistoryFileError,
     InvalidInputError,
     InvalidKeyError,
@@ -161,6 +175,7 @@ __all__ = [
     "DuplicateNameError",
     "Failure",
     "Fatal",
+    "FilterError",
     "ForeignFileError",
     "HistoryDivergedError",
     "HistoryFileError",
@@ -170,8 +185,11 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "JoinError",
+    "KeyReusedError",
     "LeaseLostError",
     "NonDeterministicError",
+    "NotAllowedError",
+    "NotAuthenticatedError",
     "NotFoundError",
     "OutcomeUnknown",
     "OutsideStepError",
@@ -206,6 +224,7 @@ __all__ = [
     "StoreUnavailableError",
     "StreamClosedError",
     "StuckError",
+    "TooManyRequestsError",
     "TopicFullError",
     "TransactionError",
     "TransactionsUnsupportedError",
@@ -216,6 +235,7 @@ __all__ = [
     "UnknownWorkflowError",
     "UnserialisableError",
     "UnsupportedTypeError",
+    "UntrustedOriginError",
     "WaitTimeout",
     "WaitedTooLong",
 ]

@@ -66,6 +66,16 @@ class InvalidKeyError(RequestError):
     code = "SW406"
 
 
+class FilterError(RequestError):
+    """A filter cannot be understood; `position` is where, counted from 0."""
+
+    code = "SW407"
+
+    def __init__(self, title: str, *, where: str = "", position: int = 0, why: str = "", fix: str = "") -> None:
+        self.position = position
+        super().__init__(title, where=where, why=why, fix=fix)
+
+
 class TopicFullError(RequestError):
     """A topic keeps as many events as it may, and this one would have to be kept too."""
 

@@ -105,7 +105,6 @@ def open_database(kind: StoreKind, *, folder: Path | None, postgres: str | None)
             )
 
 
-_CLEAR = Path(__file__).with_name("clear.sql")
 _ready: dict[str, str] = {}  # the URL of a database, and of the schema in it that is this process' own
 
 
@@ -124,8 +123,14 @@ def _cleared(url: str) -> str:
         return own
     address = parse_address(own)
     with open_connection(address) as connection:
-        connection.execute(_CLEAR.read_text(encoding="utf-8").replace("{schema}", address.schema).encode())
+        connection.execute(clearing(address.schema))
     return own
+
+
+def clearing(schema: str) -> bytes:
+    """The statement that leaves nothing in the tables of a schema."""
+    text = Path(__file__).with_name("clear.sql").read_text(encoding="utf-8")
+    return text.replace("{schema}", schema).encode()
 
 
 def drop_schemas() -> None:

@@ -52,11 +52,6 @@ class NodeEngine(Engine):
             )
             self._worker.doubt()  # it looks at once for what it may run now
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether its worker serves, or served until it was killed."""
-        return self._worker is not None and self._worker.lease.is_granted
-
 
 class Node:
     """A worker of a test. `name` is how failures and reports call it."""

@@ -32,7 +32,6 @@ from stepwell.testing.faults import Faults
 from stepwell.testing.loop import Lane, VirtualLoop
 from stepwell.testing.nodes import FOREVER, Node, add_known
 from stepwell.testing.wire import Wire, never
-from stepwell.worker import garbage
 
 T = TypeVar("T")
 
@@ -399,9 +398,6 @@ class World:
                 self.perform(node.engine.shutdown(grace=0.0), node.lane)
             except Exception:  # noqa: BLE001  a body that does not stop: it is ended with its lane
                 continue
-        for node in self.nodes:
-            if node.engine.has_begun:
-                garbage.restore()  # which a process that was killed did not do
         lanes = [self.outside, *(node.lane for node in self.nodes)]
         self.loop.dispose(lanes)
         for node in self.nodes:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from stepwell.cli.acts import Act, act_on
+from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 
 
 @command("cancel")
-@click.argument("run")
+@choosing
 @click.option("--undo/--now", "undo", default=True, help="Undo its completed steps first (default), or end it at once.")
 @click.option("--reason", default="", help="Kept with the run.")
-def cancel(settings: Settings, run: str, undo: bool, reason: str) -> None:
+def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
     """Cancel a run and its active children.
 
     \b
     Example:
       stepwell cancel order-42 --reason "the customer changed her mind"
+      stepwell cancel --where 'workflow:import* status:waiting since:1h' --dry-run
     """
     act = Act(
         lambda engine, run_id: engine.cancel(run_id, reason, compensate=undo),
@@ -26,4 +30,4 @@ def cancel(settings: Settings, run: str, undo: bool, reason: str) -> None:
         needs="a run that has not ended and is not being undone",
         had_before=("cancelled", "cancelling"),
     )
-    act_on(settings, run, act)
+    return act_on(settings, Which(**which), act)

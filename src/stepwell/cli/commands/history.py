@@ -9,6 +9,7 @@ from stepwell.cli.client import ask
 from stepwell.cli.commands.show import look
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.targets import complete_run
 from stepwell.cli.texts import dump_json, duration, moment
 
 _COLUMNS = (
@@ -24,7 +25,7 @@ _COLUMNS = (
 
 
 @command("history")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 def history(settings: Settings, run: str) -> None:
     """List every recorded line of a run, in the order of its commits.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -41,3 +42,8 @@ def publish(
     body: dict[str, Any] = {"topic": topic, "reached": reached}
     line = clean(f"Published on {topic!r}: {reached} {'run' if reached == 1 else 'runs'} got it.")
     Output(settings).one("stepwell.publication/1", body, run_ids=[], words=lambda: [line])
+
+
+emit = copy(publish)  # the same under the name that others know it by
+emit.name = "emit"
+emit.help = (publish.help or "").replace("stepwell publish", "stepwell emit")

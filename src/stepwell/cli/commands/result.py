@@ -9,12 +9,12 @@ import click
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.targets import get_run_id
+from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import dump_json
 
 
 @command("result")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--timeout", metavar="TIME", help="Stop waiting after this time (30s, 5m); the run goes on.")
 def result(settings: Settings, run: str, timeout: str | None) -> None:
     """Wait for the end of a run and print its result as JSON.

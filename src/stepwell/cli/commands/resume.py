@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
 
 from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 
 
 @command("resume")
-@click.argument("run")
-def resume(settings: Settings, run: str) -> None:
+@choosing
+def resume(settings: Settings, **which: Any) -> int:
     """Let a paused run go on, after its cause is mended.
 
     \b
     Example:
       stepwell resume order-42
+      stepwell resume --where 'status:paused workflow:checkout'
     """
     act = Act(
         lambda engine, run_id: engine.resume(run_id, by=operator()),
@@ -23,4 +25,4 @@ def resume(settings: Settings, run: str) -> None:
         impossible="be resumed",
         needs="a paused run",
     )
-    act_on(settings, run, act)
+    return act_on(settings, Which(**which), act)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
 
 from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 
 
 @command("retry")
-@click.argument("run")
-def retry(settings: Settings, run: str) -> None:
+@choosing
+def retry(settings: Settings, **which: Any) -> int:
     """Let a failed run go on from the step that failed.
 
     It gets a fresh budget of attempts; what was recorded stays and is not run again.
@@ -18,6 +19,7 @@ def retry(settings: Settings, run: str) -> None:
     \b
     Example:
       stepwell retry @last-failed
+      stepwell retry --where 'status:failed error:timeout since:24h'
     """
     act = Act(
         lambda engine, run_id: engine.retry(run_id, by=operator()),
@@ -25,4 +27,4 @@ def retry(settings: Settings, run: str) -> None:
         impossible="be retried",
         needs="a failed run whose key no other active run has",
     )
-    act_on(settings, run, act)
+    return act_on(settings, Which(**which), act)

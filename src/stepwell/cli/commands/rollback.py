@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Group, Settings, command
 
 
@@ -19,8 +22,8 @@ def rollback() -> None:
 
 
 @command("resume")
-@click.argument("run")
-def _resume(settings: Settings, run: str) -> None:
+@choosing
+def _resume(settings: Settings, **which: Any) -> int:
     """Go on with a stalled rollback, from the undo that failed.
 
     \b
@@ -34,7 +37,7 @@ def _resume(settings: Settings, run: str) -> None:
         needs="a run whose rollback is incomplete",
         had_before=("compensating",),
     )
-    act_on(settings, run, act)
+    return act_on(settings, Which(**which), act)
 
 
 rollback.add_command(_resume)

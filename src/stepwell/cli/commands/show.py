@@ -10,7 +10,7 @@ from stepwell.cli.bodies import RUN, entry_body, progress_bodies, run_body, wait
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.targets import get_run_id
+from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean
 from stepwell.cli.tree import render_tree
 
@@ -47,7 +47,7 @@ async def look(client: Client, target: str) -> Seen:
 
 
 @command("show")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 def show(settings: Settings, run: str) -> None:
     """Show what a run did and what it waits for, as a tree.
 

@@ -10,7 +10,7 @@ from stepwell.cli.client import Client, ask
 from stepwell.cli.inputs import read_input
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.targets import find_run_id
+from stepwell.cli.targets import complete_run, find_run_id
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 @command("signal")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("name")
 @click.argument("payload", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
 @click.option("--dedup-key", metavar="KEY", help="Sent once, however often this is repeated.")

@@ -10,7 +10,7 @@ from stepwell.cli.client import Client, ask
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.targets import get_run_id
+from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @command("why")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 def why(settings: Settings, run: str) -> None:
     """Say in one sentence why a run is not moving, and what moves it on.
 

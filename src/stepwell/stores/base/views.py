@@ -14,15 +14,18 @@ from stepwell.model.runs import History, Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
+from stepwell.stores.base.filters import Condition, Order
 
 
 class RunFilter(NamedTuple):
-    """Which runs to list. Empty means all."""
+    """Which runs to list, and in which order. Empty means all, newest first by id."""
 
     statuses: tuple[RunStatus, ...] = ()
     workflow: str | None = None
     key: str | None = None
     parent: RunId | None = None
+    conditions: tuple[Condition, ...] = ()  # all of them hold
+    order: Order = Order()
 
 
 class Detail(NamedTuple):
@@ -126,7 +129,10 @@ class ViewStore(Protocol):
         ...
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
-        """Newest first (by id), at most `limit`, those with ids below `before`."""
+        """In the filter's order, at most `limit`, those that come behind `before`.
+
+        By id, `before` need not be the id of a run; in any other order nothing comes behind one that is not there.
+        """
         ...
 
     async def list_workers(self) -> list[Worker]:

@@ -15,6 +15,7 @@ from stepwell.model.signals import Question
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
+from stepwell.stores.base.filters import By, Order, in_order, meets, place_of
 from stepwell.stores.base.views import (
     Audit,
     Detail,
@@ -81,10 +82,17 @@ class MemoryViews:
         ]
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
-        matching = [
-            row for row in self._db.runs.values() if (before is None or row.run_id < before) and _matches(row, where)
-        ]
-        return [row.freeze() for row in sorted(matching, key=lambda row: row.run_id, reverse=True)[:limit]]
+        found = in_order([row.freeze() for row in self._db.runs.values() if _matches(row, where)], where.order)
+        if before is not None:
+            found = [run for run in found if self._is_behind(run, before, where.order)]
+        return found[:limit]
+
+    def _is_behind(self, run: Run, before: RunId, order: Order) -> bool:
+        row = self._db.runs.get(before)
+        if row is None and order.by is not By.ID:
+            return False
+        here, there = place_of(run, order.by), (-1, before) if row is None else place_of(row.freeze(), order.by)
+        return here < there if order.descending else here > there
 
     async def list_workers(self) -> list[Worker]:
         return sorted(self._db.workers.values(), key=lambda worker: worker.started_at)
@@ -141,7 +149,13 @@ def _matches(row: RunRow, where: RunFilter) -> bool:
         and where.workflow in (None, row.workflow)
         and where.key in (None, row.key)
         and (where.parent is None or (row.parent is not None and row.parent.run_id == where.parent))
+        and (not where.conditions or _meets_all(row, where))
     )
+
+
+def _meets_all(row: RunRow, where: RunFilter) -> bool:
+    run = row.freeze()
+    return all(meets(run, row.waits, condition) for condition in where.conditions)
 
 
 def _has_cause(db: MemoryDatabase, row: RunRow) -> bool:

@@ -28,6 +28,7 @@ _ORDER: Final = (
     "leases",
     "operators",
     "views",
+    "listings",
     "blobs",
     "parcels",
     "transfers",

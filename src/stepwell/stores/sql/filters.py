@@ -1,4 +1,4 @@
-"""The one place that assembles SQL: conditions of listings, from an allow-list."""
+"""The one place that assembles SQL: conditions and orders of listings, from an allow-list. Values are parameters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.ids import RunId
 from stepwell.model.states import RunStatus
+from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
 from stepwell.stores.base.views import RunFilter
 
 _CONDITIONS = {
@@ -18,16 +19,117 @@ _CONDITIONS = {
 # Says nothing new, but lets a database use an index that leaves the completed runs out.
 _NOT_COMPLETED = "status <> 'completed'"
 
+_TOOK = "ended_at - coalesce(started_at, created_at)"
+_NUMBERS = {Field.VERSION: "version", Field.CREATED: "created_at", Field.TOOK: _TOOK}
+_PLACES = {
+    By.CREATED: "created_at",
+    By.STARTED: "coalesce(started_at, -1)",
+    By.ENDED: "coalesce(ended_at, -1)",
+    By.TOOK: f"coalesce({_TOOK}, -1)",
+}
+# The text is a blob, which a database may hold that is no JSON at all.
+_FAILURE = "case when json_valid(cast(failure as text)) then cast(failure as text) end"
+_ERROR = (
+    f"lower(coalesce({_FAILURE} ->> '$.code', '') || ' ' || ({_FAILURE} ->> '$.type') || ': ' "
+    f"|| ({_FAILURE} ->> '$.message'))"
+)
+_INPUT = (
+    "case when substr(input, 1, 1) = x'6a' and json_valid(cast(substr(input, 2) as text)) "
+    "then cast(substr(input, 2) as text) -> {path} end"
+)
+_TEXTS = {
+    Field.ID: "run_id {test}",
+    Field.KEY: "key {test}",
+    Field.WORKFLOW: "workflow {test}",
+    Field.AT: (
+        f"case when {_FAILURE} ->> '$.type' is not null then coalesce({_FAILURE} ->> '$.path', '') end {{test}}"
+    ),
+    Field.TAG: (
+        "exists (select 1 from json_each(nullif(tags, '')) as tag "
+        "where (tag.value ->> 0) || '=' || (tag.value ->> 1) {test})"
+    ),
+    Field.WAITING: (
+        "exists (select 1 from stepwell_waits as wait where wait.run = stepwell_run_rows.id and "
+        "(wait.kind || ':' {test} or exists (select 1 from json_each(wait.names) as name "
+        "where wait.kind || ':' || name.value {test})))"
+    ),
+    Field.ERROR: f"{_ERROR} {{test}}",
+    Field.WORD: (
+        f"(lower(run_id) {{test}} or lower(coalesce(key, '')) {{test}} or lower(workflow) {{test}} "
+        f"or {_ERROR} {{test}})"
+    ),
+    Field.INPUT: f"{_INPUT} {{test}}",
+}
+
 
 def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, dict[str, Any]]]:
     """Conditions with their parameters: one for each status, because each is then a range of an index in order."""
     common = {"workflow": where.workflow, "key": where.key, "parent": where.parent, "before": before}
-    return [_conditions({"status": status, **common}) for status in dict.fromkeys(where.statuses or (None,))]
+    more, parameters = _more(where, before)
+    if where.order != Order():
+        del common["before"]
+    return [
+        _conditions({"status": status, **common}, more, parameters)
+        for status in dict.fromkeys(where.statuses or (None,))
+    ]
 
 
-def _conditions(wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run_order(order: Order) -> str:
+    """What runs are sorted by."""
+    way = "desc" if order.descending else "asc"
+    return f"run_id {way}" if order.by is By.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
+
+
+def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     given = {name: value for name, value in wanted.items() if value is not None}
     texts = [_CONDITIONS[name] for name in given]
     if given.get("status", RunStatus.COMPLETED) is not RunStatus.COMPLETED:
         texts.append(_NOT_COMPLETED)
-    return " and ".join(texts) or "true", given
+    return " and ".join([*texts, *more]) or "true", {**given, **parameters}
+
+
+def _more(where: RunFilter, before: RunId | None) -> tuple[list[str], dict[str, Any]]:
+    texts: list[str] = []
+    parameters: dict[str, Any] = {}
+    for number, condition in enumerate(where.conditions):
+        text, values = _condition(condition, f"c{number}")
+        texts.append(text)
+        parameters |= values
+    if before is not None and where.order != Order():
+        texts.append(_behind(where.order))
+        parameters["before"] = before
+    return texts, parameters
+
+
+def _behind(order: Order) -> str:
+    sign = "<" if order.descending else ">"
+    if order.by is By.ID:
+        return f"run_id {sign} :before"
+    place = _PLACES[order.by]
+    return f"({place}, run_id) {sign} (select {place}, run_id from stepwell_runs where run_id = :before)"
+
+
+def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
+    """A condition as text, with its values as parameters whose names begin with `name`."""
+    tests: list[str] = []
+    parameters: dict[str, Any] = {}
+    for number, value in enumerate(condition.values):
+        parameter = f"{name}_{number}"
+        if condition.field in NUMBERS:
+            tests.append(f"{_NUMBERS[condition.field]} {Relation(value[0]).value} :{parameter}")
+            parameters[parameter] = int(value[1])
+        else:
+            is_exact = len(value) == 1
+            test = f"{'=' if is_exact else 'glob'} :{parameter}"
+            tests.append(_TEXTS[condition.field].replace("{test}", test).replace("{path}", f":{name}_path"))
+            parameters[parameter] = value[0] if is_exact else _glob(value)
+    if condition.path and condition.values:
+        parameters[f"{name}_path"] = "$" + "".join(f'."{part}"' for part in condition.path.split("."))
+    text = f"coalesce({' or '.join(tests) or 'false'}, false)"
+    # Without the wrapping an index can be used: a text that is not known meets no condition anyway.
+    return (f"not {text}" if condition.negated else f"({' or '.join(tests) or 'false'})"), parameters
+
+
+def _glob(pattern: Pattern) -> str:
+    """A pattern as SQLite's GLOB has it: brackets take away what a character means."""
+    return "*".join("".join(f"[{letter}]" if letter in "[?*" else letter for letter in piece) for piece in pattern)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -16,6 +16,7 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
+from stepwell.stores.base.filters import in_order
 from stepwell.stores.base.views import (
     Audit,
     Detail,
@@ -26,7 +27,7 @@ from stepwell.stores.base.views import (
     Tally,
     UnreadSignal,
 )
-from stepwell.stores.sql.filters import run_conditions
+from stepwell.stores.sql.filters import run_conditions, run_order
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
@@ -60,6 +61,8 @@ class SqliteViews:
         return await self._runner.read(partial(_find_many, targets=targets), is_large=len(targets) > _FEW)
 
     async def find_by_prefix(self, prefix: str, *, limit: int) -> list[RunId]:
+        if not is_storable(prefix):
+            return []
         rows = await self._runner.read(lambda c: rows_of(c, "views.find_by_prefix", prefix=prefix, limit=limit))
         return [run_id for (run_id,) in rows]
 
@@ -82,7 +85,7 @@ class SqliteViews:
         return await self._runner.read(partial(_list_progress, run_ids=run_ids), is_large=len(run_ids) > _FEW)
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
-        query = partial(_list_runs, conditions=run_conditions(where, before), limit=limit)
+        query = partial(_list_runs, where=where, before=before, limit=limit)
         return await self._runner.read(query, is_large=True)
 
     async def list_workers(self) -> list[Worker]:
@@ -202,13 +205,13 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
     return in_snapshot(connection, query)
 
 
-def _list_runs(connection: apsw.Connection, conditions: list[tuple[str, dict[str, Any]]], limit: int) -> list[Run]:
+def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
         found: list[Run] = []
-        for condition, parameters in conditions:
-            text = SQL["views.list_runs"].replace("{conditions}", condition)
+        for condition, parameters in run_conditions(where, before):
+            text = SQL["views.list_runs"].replace("{conditions}", condition).replace("{order}", run_order(where.order))
             found += map(to_run, connection.execute(text, {**parameters, "limit": limit}))
-        return sorted(found, key=lambda run: run.run_id, reverse=True)[:limit]
+        return in_order(found, where.order)[:limit]
 
     return in_snapshot(connection, query)
 

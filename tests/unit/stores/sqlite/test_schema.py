@@ -10,8 +10,9 @@ import pytest
 
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.stores.base.filters import Order
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.sql.filters import run_conditions
+from stepwell.stores.sql.filters import run_conditions, run_order
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.texts import FOLDER, SQL
 
@@ -67,7 +68,11 @@ def test_the_kinds_of_waits_are_those_of_the_model(migrated: apsw.Connection) ->
 def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
     for name, text in SQL.items():
         if not name.startswith("transactions."):
-            _plan(migrated, text.replace("{conditions}", "true"))
+            _plan(migrated, text.replace("{conditions}", "true").replace("{order}", "run_id"))
+
+
+def _filled(text: str, conditions: str) -> str:
+    return text.replace("{conditions}", conditions).replace("{order}", run_order(Order()))
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:
@@ -124,7 +129,7 @@ def test_a_hot_statement_uses_its_index(migrated: apsw.Connection, statement: st
     "statement", ["runs.list_due", "views.next_wake", "signals.list_pending", "views.list_runs", "outbox.list_queue"]
 )
 def test_an_index_gives_the_order_without_sorting(migrated: apsw.Connection, statement: str) -> None:
-    plan = _plan(migrated, SQL[statement].replace("{conditions}", "run_id < :before"))
+    plan = _plan(migrated, _filled(SQL[statement], "run_id < :before"))
 
     assert [line for line in plan if "TEMP B-TREE" in line] == []
 
@@ -132,7 +137,7 @@ def test_an_index_gives_the_order_without_sorting(migrated: apsw.Connection, sta
 def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) -> None:
     [(condition, _)] = run_conditions(RunFilter((RunStatus.PAUSED,)), RunId("r"))
 
-    plan = _plan(migrated, SQL["views.list_runs"].replace("{conditions}", condition))
+    plan = _plan(migrated, _filled(SQL["views.list_runs"], condition))
 
     assert "SEARCH r USING INDEX stepwell_runs_status (status=? AND run_id<?)" in plan
     assert [line for line in plan if "TEMP B-TREE" in line] == []

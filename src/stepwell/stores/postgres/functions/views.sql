@@ -105,44 +105,6 @@ create function {f}.list_progress(p_now bigint, p_seen bigint, p_ids jsonb) retu
     from jsonb_array_elements_text(p_ids) with ordinality as wanted (run_id, place)
 $$;
 
--- Each status is a range of an index in order; completed runs have none of their own, and are found by their ids.
-create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
-language plpgsql stable as $$
-declare
-    v_status text;
-    v_text text := 'select r.id, r.run_id from {t}.runs as r where true';
-    v_parts text[] := '{}';
-    v_result text;
-begin
-    if p_filter->>1 is not null then
-        v_text := v_text || ' and r.definition in (select id from {t}.definitions where workflow = $1->>1)';
-    end if;
-    if p_filter->>2 is not null then
-        v_text := v_text || ' and r.key = $1->>2';
-    end if;
-    if p_filter->>3 is not null then
-        v_text := v_text || ' and r.parent = $1->>3';
-    end if;
-    if p_before is not null then
-        v_text := v_text || ' and r.run_id < $2';
-    end if;
-    for v_status in select distinct one from jsonb_array_elements_text(p_filter->0) as one loop
-        v_parts := v_parts || (
-            '(' || v_text || ' and r.status = ' || quote_literal(v_status)
-            || case when v_status = 'completed' then '' else ' and r.status <> ''completed''' end
-            || ' order by r.run_id desc limit $3)'
-        );
-    end loop;
-    if cardinality(v_parts) = 0 then
-        v_parts := array['(' || v_text || ' order by r.run_id desc limit $3)'];
-    end if;
-    execute 'select coalesce(json_agg({f}.read_run(id) order by run_id desc), ''[]'')::text from (select id, run_id from ('
-        || array_to_string(v_parts, ' union all ') || ') as parts order by run_id desc limit $3) as found'
-    into v_result
-    using p_filter, p_before, p_limit;
-    return v_result;
-end $$;
-
 create function {f}.list_workers(p_now bigint, p_seen bigint) returns text language sql stable as $$
     select coalesce(
         json_agg(json_build_array(incarnation, name, started_at, lease_until, definitions) order by started_at, id), '[]'

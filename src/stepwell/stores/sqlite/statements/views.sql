@@ -47,8 +47,8 @@ select run_id, id from stepwell_runs where run_id in (select value from json_eac
 select * from stepwell_run_rows where parent = :run_id order by id;
 
 -- name: list_runs
--- The marker is replaced by conditions from the allow-list in stores/sql/filters.py.
-select * from stepwell_run_rows where {conditions} order by run_id desc limit :limit;
+-- The markers are replaced by texts from the allow-list in stores/sql/filters.py.
+select * from stepwell_run_rows where {conditions} order by {order} limit :limit;
 
 -- name: tally_runs
 -- No index has all of it, so this is for people.

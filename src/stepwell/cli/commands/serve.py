@@ -1,0 +1,278 @@
+"""`stepwell serve`: the HTTP API. `stepwell token`: who may use it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.output import Column, Output
+from stepwell.cli.settings import Group, Settings, command
+from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from stepwell.http import Application, Authenticator, Hook, Tokens
+    from stepwell.replay.definition import Workflow
+    from stepwell.wiring import Engine
+
+_TOKENS = "stepwell.tokens"
+_HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
+_ROLES = ("viewer", "operator", "worker", "admin")
+
+tokens_option = click.option(
+    "--tokens",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    default=lambda: os.environ.get("STEPWELL_TOKENS"),
+    help="Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.",
+)
+
+
+@command("serve")
+@click.argument("module", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", default=7878, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@tokens_option
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name under which it is reached.")
+@click.option(
+    "--hook", "hooks", multiple=True, metavar="SPEC", help="NAME=event:TOPIC or NAME=signal:NAME@PLACE.IN.BODY."
+)
+@click.option("--embedded", is_flag=True, help="Execute the workflows of MODULE here, too.")
+def serve(
+    settings: Settings,
+    module: str | None,
+    host: str,
+    port: int,
+    tokens: str | None,
+    names: Sequence[str],
+    hooks: Sequence[str],
+    embedded: bool,
+) -> None:
+    """Serve the HTTP API. With MODULE it knows the types of your workflows.
+
+    On another address than a loopback one it takes tokens. The secret of a hook is in the environment:
+    STEPWELL_HOOK_NAME; two, apart by a blank, while it is being changed.
+
+    \b
+    Example:
+      stepwell --db sqlite:///shop.db serve orders.py --port 7878
+      stepwell token new ci --role operator --tokens stepwell.tokens
+      stepwell serve --host 0.0.0.0 --allow-host api.example.com --tokens stepwell.tokens
+    """
+    import asyncio
+    import logging
+
+    from stepwell.cli.loading import load_workflows
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    access = _access(host, tokens)
+    module = module or settings.app
+    workflows = load_workflows(module) if module else []
+    ways_in = [_hook(spec) for spec in hooks]
+    listener = _listen(host, port)
+    with listener:
+        asyncio.run(_serve(settings, workflows, access, listener, names, ways_in, is_worker=embedded))
+
+
+def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
+    """Who is let in. Refuses to open a door to the network that nobody guards."""
+    from stepwell.errors import InvalidOptionError
+
+    try:
+        from stepwell.http import LoopbackAccess, TokenFile
+        from stepwell.http.access import is_loopback
+    except ImportError as error:
+        raise InvalidOptionError(
+            "what the server is made of is not installed", why=str(error), fix='pip install "stepwell[server]"'
+        ) from None
+    if tokens is not None:
+        found = TokenFile(Path(tokens))
+        if len(found):
+            return found
+    if not is_loopback(host) or tokens is not None:
+        raise InvalidOptionError(
+            f"nobody may be let in at {host}" if tokens else f"{host} is open to others, and there are no tokens",
+            where="--host" if tokens is None else "--tokens",
+            why="whoever reaches the port could steer your runs and read their payloads",
+            fix=f"stepwell token new NAME --role operator --tokens {tokens or _TOKENS}, then serve with --tokens",
+        )
+    return LoopbackAccess()
+
+
+def _hook(spec: str) -> Hook:
+    from stepwell.errors import InvalidOptionError
+    from stepwell.http import Hook
+
+    found = _HOOK.fullmatch(spec)
+    if found is None:
+        raise InvalidOptionError(
+            f"cannot read the hook {spec!r}", fix="github=event:pushes, or shop=signal:paid@data.order_id"
+        )
+    variable = f"STEPWELL_HOOK_{found['name'].upper().replace('-', '_')}"
+    secrets = tuple(os.environ.get(variable, "").split())
+    if not secrets:
+        raise InvalidOptionError(f"hook {found['name']!r} has no secret", fix=f"set {variable}")
+    return Hook(name=found["name"], secret=secrets, topic=found["topic"], signal=found["signal"], run=found["run"])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    import socket
+
+    from stepwell.errors import InvalidOptionError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except OSError as error:
+        raise InvalidOptionError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}", fix="choose another with --port"
+        ) from None
+
+
+async def _serve(
+    settings: Settings,
+    workflows: list[Workflow[Any, Any]],
+    access: Tokens | Authenticator,
+    listener: socket.socket,
+    names: Sequence[str],
+    ways_in: list[Hook],
+    *,
+    is_worker: bool,
+) -> None:
+    import uvicorn
+
+    from stepwell.http import app
+    from stepwell.http.access import LOOPBACK_HOSTS
+    from stepwell.wiring import Engine
+
+    async with Engine(settings.db, workflows=workflows, worker=is_worker) as engine:
+        hosts = [*LOOPBACK_HOSTS, *names]
+        application: Application = app(engine, access=access, hosts=hosts, hooks=ways_in)
+        config = uvicorn.Config(
+            application,
+            log_level="warning",
+            access_log=False,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=5,
+        )
+        _banner(settings, engine, listener, access, workflows)
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _banner(
+    settings: Settings,
+    engine: Engine,
+    listener: socket.socket,
+    access: Tokens | Authenticator,
+    workflows: list[Workflow[Any, Any]],
+) -> None:
+    from stepwell.http import LoopbackAccess
+    from stepwell.wiring import spell_url
+
+    host, port = listener.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    who = "everybody on this machine" if isinstance(access, LoopbackAccess) else "who has a token"
+    served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
+    body = {"url": url, "pid": os.getpid(), "db": spell_url(settings.db), "access": who, "workflows": served}
+    out = Output(settings)
+    dot = " - " if out.ascii else " · "
+    if out.format == "json":
+        out.format = "jsonl"  # one line, because whoever reads it waits for a whole one
+    line = clean(dot.join([f"serving {url}", body["db"], f"lets in {who}", "Ctrl-C stops"]))  # type: ignore[list-item]
+    out.one("stepwell.serve/1", body, run_ids=[], words=lambda: [line])
+
+
+@click.group("token", cls=Group)
+def token() -> None:
+    """Make, list and take back tokens for the HTTP API.
+
+    \b
+    Example:
+      stepwell token new ci --role operator --expires 90d
+    """
+
+
+@token.command("new")
+@click.argument("name")
+@click.option("--role", type=click.Choice(_ROLES), default="viewer", show_default=True, help="What it may do.")
+@click.option("--expires", metavar="TIME", help="After how long it is over, such as 90d.")
+@click.option("--payloads/--no-payloads", default=None, help="Whether it sees inputs and results.")
+@tokens_option
+@click.pass_obj
+def new(
+    settings: Settings, name: str, role: str, expires: str | None, payloads: bool | None, tokens: str | None
+) -> None:
+    """Make a token and show it, this once.
+
+    \b
+    Example:
+      stepwell token new ci --role operator --expires 90d
+    """
+    from stepwell.http.roles import Role
+    from stepwell.http.tokens import make_token, read_tokens, write_tokens
+
+    path = Path(tokens or _TOKENS)
+    text, made = make_token(name, Role(role), payloads=payloads, lasts=expires)
+    write_tokens(path, [*(read_tokens(path) if path.exists() else ()), made])
+    out = Output(settings)
+    out.one("stepwell.token/1", {"token": text, "name": name, "role": role}, run_ids=[], words=lambda: [text])
+
+
+@token.command("ls")
+@tokens_option
+@click.pass_obj
+def listed(settings: Settings, tokens: str | None) -> None:
+    """List tokens, without what is secret of them.
+
+    \b
+    Example:
+      stepwell token ls
+    """
+    from stepwell.http.tokens import read_tokens
+
+    found = read_tokens(Path(tokens or _TOKENS))
+    out = Output(settings)
+    items: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "role": each.role.value,
+            "prefix": each.prefix,
+            "expires_at": None if each.expires_at is None else each.expires_at.isoformat(),
+            "is_revoked": each.is_revoked,
+        }
+        for each in found
+    ]
+    if not out.many("stepwell.token/1", "tokens", items, run_ids=[]):
+        rows = [
+            [i["name"], i["role"], i["prefix"], i["expires_at"] or "", "revoked" if i["is_revoked"] else ""]
+            for i in items
+        ]
+        out.table([Column("NAME", True), Column("ROLE"), Column("PREFIX"), Column("EXPIRES"), Column("STATE")], rows)
+
+
+@token.command("revoke")
+@click.argument("name")
+@tokens_option
+@click.pass_obj
+def revoked(settings: Settings, name: str, tokens: str | None) -> None:
+    """Take back every token of a name; a running server knows within two seconds.
+
+    \b
+    Example:
+      stepwell token revoke ci
+    """
+    from stepwell.http.tokens import revoke
+
+    count = revoke(Path(tokens or _TOKENS), name)
+    body = {"name": name, "revoked": count}
+    Output(settings).one("stepwell.token/1", body, run_ids=[], words=lambda: [clean(f"Revoked {count} of {name}")])

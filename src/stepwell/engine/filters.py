@@ -1,0 +1,309 @@
+"""The filter language: one line of text that says which runs, for Python, the command line and HTTP alike.
+
+    status:failed,paused workflow:order* error:"stock API" since:24h -tag:test sort:-started
+
+Terms stand beside each other and all hold; values with commas between them are alternatives; `-` in front of a term
+turns it round; `*` stands for any text; in double quotes nothing has a meaning, but `\\` takes that of a quote away.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+from stepwell.clock import Instant, span, to_instant
+from stepwell.engine.terms import Term, Value, fail, read_terms
+from stepwell.errors import InvalidKeyError, InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.runs import normal_key
+from stepwell.model.states import ACTIVE, TERMINAL, RunStatus, WaitKind
+from stepwell.nearest import nearest
+from stepwell.stores.base.filters import ASCII_LOWER, By, Condition, Field, Order, Relation
+from stepwell.stores.base.views import RunFilter
+
+_STATUSES: Final[dict[str, frozenset[RunStatus]]] = {
+    **{status.value: frozenset({status}) for status in RunStatus},
+    "rollback_incomplete": frozenset({RunStatus.COMPENSATION_FAILED}),
+    "active": ACTIVE,
+    "ended": TERMINAL,
+}
+_FAILED: Final = frozenset(RunStatus) - {RunStatus.COMPLETED, RunStatus.CONTINUED}
+_NOWHERE: Final = Condition(Field.ID, ())
+_VERSION_MAX: Final = 2**53
+_BEGINNING: Final = 0  # nothing was created before the epoch
+_AGES: Final = 2**62
+_BARE: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")  # JSON without quotes
+
+
+def parse_filter(text: str, now: Instant) -> RunFilter:
+    """The runs that a filter names; times count back from `now`. Raises `FilterError` with the place and the cause."""
+    draft = _Draft(text, now)
+    for term in read_terms(text):
+        draft.add(term)
+    return draft.finish()
+
+
+class _Draft:
+    """A filter that is being read. What has an index is kept apart from what has none."""
+
+    def __init__(self, text: str, now: Instant) -> None:
+        self._text = text
+        self._now = now
+        self._statuses = frozenset(RunStatus)
+        self._exact: dict[str, str] = {}  # a field of `RunFilter` → its value
+        self._order: Order | None = None
+        self._conditions: list[Condition] = []
+
+    def add(self, term: Term) -> None:
+        """Take one term."""
+        if term.field is None:
+            self._conditions.append(Condition(Field.WORD, (_contained(term.values[0]),), term.negated))
+            return
+        field, _, path = term.field.partition(".")
+        read = _FIELDS.get(field)
+        if read is None or bool(path) != (field in _WITH_PATH):
+            self._unknown(term)
+        read(self, term)
+
+    def finish(self) -> RunFilter:
+        """The filter."""
+        if not self._statuses:
+            self._conditions.append(_NOWHERE)
+        is_any = not self._statuses or len(self._statuses) == len(RunStatus)
+        parent = self._exact.get("parent")
+        return RunFilter(
+            statuses=() if is_any else tuple(status for status in RunStatus if status in self._statuses),
+            workflow=self._exact.get("workflow"),
+            key=self._exact.get("key"),
+            parent=None if parent is None else RunId(parent),
+            conditions=tuple(self._conditions),
+            order=self._order or Order(),
+        )
+
+    # --- one for each field ---
+
+    def status(self, term: Term) -> None:
+        """Those in one of these states."""
+        named: frozenset[RunStatus] = frozenset()
+        for value in term.values:
+            word = value.text.lower()
+            if word not in _STATUSES:
+                fix = _INSTEAD.get(word) or _choices(word, list(_STATUSES))
+                fail(self._text, value.start, f"there is no status {value.text!r}", fix=fix)
+            named |= _STATUSES[word]
+        self._statuses &= frozenset(RunStatus) - named if term.negated else named
+
+    def workflow(self, term: Term) -> None:
+        """Those of these workflows."""
+        self._patterns(Field.WORKFLOW, term, lambda value: value.pieces)
+
+    def key(self, term: Term) -> None:
+        """Those with such a key, in its one spelling."""
+        self._patterns(Field.KEY, term, self._key_pieces)
+
+    def id(self, term: Term) -> None:
+        """Those with such an id; ids are in lower case."""
+        self._patterns(Field.ID, term, lambda value: tuple(piece.lower() for piece in value.pieces))
+
+    def parent(self, term: Term) -> None:
+        """The children of one run."""
+        first, *others = term.values
+        if term.negated or others or "parent" in self._exact or len(first.pieces) > 1:
+            fail(self._text, term.start, "parent: takes the id of one run", fix="write parent:ID")
+        self._exact["parent"] = first.text.lower()
+
+    def at(self, term: Term) -> None:
+        """Those that failed at such a path."""
+        self._patterns(Field.AT, term, lambda value: value.pieces)
+        self._only(_FAILED, term)
+
+    def error(self, term: Term) -> None:
+        """Those whose error has such a text in it."""
+        self._patterns(Field.ERROR, term, _contained)
+        self._only(_FAILED, term)
+
+    def tag(self, term: Term) -> None:
+        """Those with a tag of this name, or of this name and value."""
+        self._patterns(Field.TAG, term, _tag_pieces)
+
+    def attr(self, term: Term) -> None:
+        """Those with a tag of this name that has one of these values."""
+        name = (term.field or "").partition(".")[2]
+        self._patterns(Field.TAG, term, lambda value: (f"{name}={value.pieces[0]}", *value.pieces[1:]))
+
+    def waiting(self, term: Term) -> None:
+        """Those that wait for something of this kind, or of this kind and name."""
+        self._patterns(Field.WAITING, term, self._wait_pieces)
+        self._only(ACTIVE, term)
+
+    def input(self, term: Term) -> None:
+        """Those whose input has one of these values at a path."""
+        path = (term.field or "").partition(".")[2]
+        texts = [(text,) for value in term.values for text in self._json_texts(value)]
+        self._conditions.append(Condition(Field.INPUT, tuple(texts), term.negated, path))
+
+    def since(self, term: Term) -> None:
+        """Those created after that."""
+        self._moment(term, Relation.FROM)
+
+    def until(self, term: Term) -> None:
+        """Those created before that."""
+        self._moment(term, Relation.UP_TO)
+
+    def version(self, term: Term) -> None:
+        """Those of such a version of their workflow."""
+        self._numbers(Field.VERSION, term, self._version_number)
+
+    def took(self, term: Term) -> None:
+        """Those that have ended, after such a time."""
+        self._numbers(Field.TOOK, term, self._took_number)
+
+    def sort(self, term: Term) -> None:
+        """In which order."""
+        value = term.values[0]
+        name = value.text.removeprefix("-")
+        if term.negated:
+            fail(self._text, term.start, "an order cannot be turned round by -sort:", fix=f"write sort:-{name}")
+        if self._order is not None or len(term.values) > 1:
+            fail(self._text, term.start, "there can be only one order", fix="leave one sort: away")
+        if name not in list(By):
+            fix = _choices(name, [by.value for by in By])
+            fail(self._text, value.start, f"runs cannot be sorted by {name!r}", fix=fix)
+        self._order = Order(By(name), value.text.startswith("-"))
+
+    # --- inside ---
+
+    def _patterns(self, field: Field, term: Term, pieces: Callable[[Value], tuple[str, ...]]) -> None:
+        values = tuple(pieces(value) for value in term.values)
+        is_exact = len(values) == 1 and len(values[0]) == 1 and not term.negated
+        if is_exact and field in (Field.WORKFLOW, Field.KEY) and field.value not in self._exact:
+            self._exact[field.value] = values[0][0]
+        else:
+            self._conditions.append(Condition(field, values, term.negated))
+
+    def _only(self, statuses: frozenset[RunStatus], term: Term) -> None:
+        """Only runs in these states can meet the term: said, so that the index by status is used."""
+        if not term.negated:
+            self._statuses &= statuses
+
+    def _key_pieces(self, value: Value) -> tuple[str, ...]:
+        if len(value.pieces) > 1:
+            return tuple(piece.casefold() for piece in value.pieces)
+        try:
+            return (normal_key(value.text),)
+        except InvalidKeyError as error:
+            fail(self._text, value.start, error.title, why=error.why)
+
+    def _wait_pieces(self, value: Value) -> tuple[str, ...]:
+        kind, colon, _ = value.pieces[0].partition(":")
+        kinds = [kind.value for kind in WaitKind]
+        if kind not in kinds or (len(value.pieces) > 1 and not colon):
+            fix = _choices(kind, kinds) + "; and with a name: waiting:signal:NAME"
+            fail(self._text, value.start, f"nothing waits for {value.text!r}", fix=fix)
+        return value.pieces if colon else (f"{kind}:", "")
+
+    def _json_texts(self, value: Value) -> list[str]:
+        if len(value.pieces) > 1:
+            fail(self._text, value.start, "a value in the input is compared whole", fix='put a "*" into quotes')
+        texts = [json.dumps(value.text, ensure_ascii=False)]
+        if not value.is_quoted and _BARE.fullmatch(value.text):
+            texts.append(value.text)
+        return texts
+
+    def _moment(self, term: Term, relation: Relation) -> None:
+        value = term.values[0]
+        if term.negated or len(term.values) > 1:
+            fix = "since: and until: are each other's opposite, and each takes one time"
+            fail(self._text, term.start, f"{term.field}: takes one time and no -", fix=fix)
+        self._conditions.append(Condition(Field.CREATED, ((relation.value, str(self._instant(value))),)))
+
+    def _instant(self, value: Value) -> int:
+        try:
+            return max(self._now - span(value.text), _BEGINNING)
+        except (InvalidOptionError, OverflowError):
+            pass
+        try:
+            when = datetime.fromisoformat(value.text)
+            return to_instant(when if when.tzinfo else when.replace(tzinfo=UTC))
+        except (ValueError, OverflowError):
+            fix = "write how long ago (30m, 24h, 7d), or when (2026-01-31, 2026-01-31T09:30); times are in UTC"
+            fail(self._text, value.start, f"{value.text!r} is no time", fix=fix)
+
+    def _numbers(self, field: Field, term: Term, read: Callable[[Value, str, bool], int]) -> None:
+        found: list[tuple[str, str]] = []
+        for value in term.values:
+            sign = next((sign for sign in ("<=", ">=", "<", ">", "=") if value.text.startswith(sign)), "")
+            found.append((sign or "=", str(read(value, value.text.removeprefix(sign), bool(sign)))))
+        self._conditions.append(Condition(field, tuple(found), term.negated))
+
+    def _version_number(self, value: Value, text: str, _: bool) -> int:
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
+        if not 0 <= number <= _VERSION_MAX:
+            fail(self._text, value.start, f"{text!r} is no version", fix="write version:7 or version:<7")
+        return number
+
+    def _took_number(self, value: Value, text: str, has_sign: bool) -> int:
+        fix = "write took:>30s or took:<5m"
+        if not has_sign:
+            fail(self._text, value.start, "took: needs to know whether more or less", fix=fix)
+        try:
+            return min(span(text), _AGES)
+        except (InvalidOptionError, OverflowError):
+            fail(self._text, value.start, f"{text!r} is no length of time", fix=fix)
+
+    def _unknown(self, term: Term) -> NoReturn:
+        field, _, path = (term.field or "").partition(".")
+        if field in _WITH_PATH and not path:
+            fail(self._text, term.start, f"{field}: has to say which", fix=f"write {field}.NAME:VALUE")
+        if path and field in _FIELDS:
+            fail(self._text, term.start, f"{field}: has no parts", fix=f"write {field}:VALUE")
+        names = [f"{name}.NAME" if name in _WITH_PATH else name for name in _FIELDS]
+        fix = f"{_choices(field, names)}; a word with a colon in it needs quotes"
+        fail(self._text, term.start, f"a filter has no field {field!r}", fix=fix)
+
+
+def _contained(value: Value) -> tuple[str, ...]:
+    """Anywhere in a text, whatever the case of its letters."""
+    pieces = [piece.translate(ASCII_LOWER) for piece in value.pieces]
+    return ("", *pieces, "")
+
+
+def _tag_pieces(value: Value) -> tuple[str, ...]:
+    has_value = any("=" in piece for piece in value.pieces)
+    return value.pieces if has_value else (*value.pieces[:-1], f"{value.pieces[-1]}=", "")
+
+
+def _choices(word: str, known: list[str]) -> str:
+    near = nearest(word, known)
+    return (f"did you mean {' or '.join(near)}? " if near else "") + f"there are: {', '.join(known)}"
+
+
+_FIELDS: Final[dict[str, Callable[[_Draft, Term], None]]] = {
+    "status": _Draft.status,
+    "workflow": _Draft.workflow,
+    "version": _Draft.version,
+    "key": _Draft.key,
+    "id": _Draft.id,
+    "parent": _Draft.parent,
+    "at": _Draft.at,
+    "error": _Draft.error,
+    "waiting": _Draft.waiting,
+    "tag": _Draft.tag,
+    "attr": _Draft.attr,
+    "input": _Draft.input,
+    "since": _Draft.since,
+    "until": _Draft.until,
+    "took": _Draft.took,
+    "sort": _Draft.sort,
+}
+_WITH_PATH: Final = frozenset({"attr", "input"})
+# What people see under another name than the stored one.
+_INSTEAD: Final = {
+    "retrying": "write waiting:retry",
+    "timed_out": "write error:DeadlineExceeded",
+    "throttled": "write status:pending",
+    "suspended": "write status:waiting",
+}

@@ -1,0 +1,150 @@
+"""What people ask about the whole store rather than about one run, and what becomes of a run while one looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from stepwell.clock import to_datetime
+from stepwell.engine.live import LiveReads
+from stepwell.engine.views import plain
+from stepwell.errors import StoreUnavailableError
+from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.stores.base.wakeups import Hint, HintKind
+
+LOOK_AGAIN = 1.0  # seconds, without any hint
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One registered worker."""
+
+    name: str
+    incarnation: str
+    started_at: datetime
+    lease_until: datetime
+    is_alive: bool
+    definitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActView:
+    """One act of an operator on a run."""
+
+    at: datetime
+    run_id: str
+    verb: str
+    by: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEventView:
+    """An event that a topic keeps for waits to come."""
+
+    event_id: str
+    topic: str
+    payload: Any
+    deliver: str
+    published_at: datetime
+    kept_until: datetime
+
+
+class Overviews(LiveReads):
+    """The reads of an engine that are not about what one run has recorded."""
+
+    _registry: Registry
+
+    @property
+    def workflows(self) -> tuple[Workflow[Any, Any], ...]:
+        """The workflows that this engine was given, by name and version."""
+        known = (self._registry.find(definition) for definition in self._registry.definitions)
+        return tuple(sorted((each for each in known if each), key=lambda each: (each.name, each.version)))
+
+    async def list_definitions(self) -> list[str]:
+        """Every "name@version" that a run or a worker in the store names, known here or not."""
+        return await self._surely(lambda _: self._store.views.list_definitions())
+
+    async def list_workers(self) -> list[WorkerView]:
+        """Registered workers, live or not, oldest first."""
+        now, found = self._store.now(), await self._surely(lambda _: self._store.views.list_workers())
+        return [
+            WorkerView(
+                one.name,
+                one.incarnation,
+                to_datetime(one.started_at),
+                to_datetime(one.lease_until),
+                one.lease_until > now,
+                one.definitions,
+            )
+            for one in found
+        ]
+
+    async def list_acts(self, target: str) -> list[ActView]:
+        """What operators did to one run, oldest first."""
+        run = await self._get(target)
+        found = await self._surely(lambda _: self._store.views.list_audit(run.run_id))
+        return [
+            ActView(to_datetime(one.at), one.run_id, one.verb, one.by, str(one.before), str(one.after), one.reason)
+            for one in found
+        ]
+
+    async def kept_events(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
+        """What topics (or one topic) keep for waits to come, oldest first."""
+        found = await self._surely(lambda _: self._store.views.list_events(limit=limit, topic=topic))
+        return [
+            KeptEventView(
+                one.event_id,
+                one.topic,
+                plain(one.payload),
+                one.deliver,
+                to_datetime(one.published_at),
+                to_datetime(one.kept_until),
+            )
+            for one in found
+        ]
+
+    async def probe(self) -> None:
+        """Ask the store something small. Raises `StoreUnavailableError` at once if it does not answer."""
+        await self._store.views.find_by_prefix("0", limit=1)
+
+    async def watch(self, target: str) -> AsyncGenerator[Run | None, None]:
+        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+
+        Changes that follow each other closely may be told as one.
+        """
+        run = await self._get(target)
+        changed, seen = asyncio.Event(), False
+        unlisten = self._store.wakeups.listen(lambda hint: _hear(hint, run.run_id, changed))
+        try:
+            while True:
+                changed.clear()
+                latest = await self._look(run) if seen else run
+                yield None if seen and latest == run else latest
+                run, seen = latest, True
+                if run.ended_at is not None:
+                    return
+                try:
+                    await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
+                except TimeoutError:
+                    continue
+        finally:
+            unlisten()
+
+    async def _look(self, known: Run) -> Run:
+        try:
+            return await self._store.views.find(known.run_id) or known
+        except StoreUnavailableError:
+            return known
+
+
+def _hear(hint: Hint, run_id: RunId, changed: asyncio.Event) -> None:
+    if hint.kind is HintKind.CHANGED or run_id in hint.runs:
+        changed.set()

@@ -1,0 +1,170 @@
+"""Who asks, and may this request be looked at at all: hosts, web pages of other sites, tokens, and how often."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from stepwell.clock import Clock
+from stepwell.errors import (
+    InvalidOptionError,
+    NotAllowedError,
+    NotAuthenticatedError,
+    TooManyRequestsError,
+    UntrustedOriginError,
+)
+from stepwell.http.roles import Caller, Permission, Role
+from stepwell.http.tokens import Tokens
+
+Headers = list[tuple[bytes, bytes]]
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+_OWN_SITE = (b"same-origin", b"none")
+
+
+class Authenticator(Protocol):
+    """Says who asks. Own ones are for client certificates, signed JSON tokens, or whatever a company has."""
+
+    def identify(self, scope: Mapping[str, Any]) -> Caller | None:
+        """The caller of an ASGI request; None if it has not proved who it is. Never raises for what a caller sends."""
+        ...
+
+
+class BearerAccess:
+    """Callers prove who they are by a token in the `Authorization` header."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def identify(self, scope: Mapping[str, Any]) -> Caller | None:
+        """Whose token it is."""
+        given = values_of(scope["headers"], b"authorization")
+        if len(given) != 1:
+            return None
+        scheme, _, text = given[0].decode("latin-1").partition(" ")
+        return self._tokens.find(text.strip()) if scheme.lower() == "bearer" else None
+
+
+class LoopbackAccess:
+    """Everybody on this machine is let in, and nobody else: for development, on a loopback address.
+
+    What came through a proxy is not from this machine, whatever the connection says.
+    """
+
+    def __init__(self, role: Role = Role.ADMIN) -> None:
+        self._caller = Caller("local", role)
+
+    def identify(self, scope: Mapping[str, Any]) -> Caller | None:
+        """The one local caller, if both ends of the connection are here."""
+        if any(values_of(scope["headers"], name) for name in _FORWARDED):
+            return None
+        ends = (scope.get("client"), scope.get("server"))
+        return self._caller if all(end is not None and is_loopback(str(end[0])) for end in ends) else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine's own and nobody else's."""
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def values_of(headers: Headers, name: bytes) -> list[bytes]:
+    """Every value of a header."""
+    return [value for key, value in headers if key == name]
+
+
+class Gate:
+    """Lets a request in or raises. Knows nothing of routes but the permission that one asks for."""
+
+    def __init__(
+        self, authenticator: Authenticator, hosts: Iterable[str], clock: Clock, *, rate: float, burst: int
+    ) -> None:
+        self._authenticator = authenticator
+        self._hosts = frozenset(_plain_host(host) for host in hosts)
+        if not self._hosts or "*" in self._hosts:
+            raise InvalidOptionError(
+                "the host names are not said one by one",
+                why="a web page could point its own name at this server and read the answers in a browser",
+                fix='hosts=["api.example.com"], every name under which the server is reached',
+            )
+        self._is_bearer = not isinstance(authenticator, LoopbackAccess)
+        self._buckets = Buckets(clock, rate, burst)
+
+    def check_host(self, scope: Mapping[str, Any]) -> None:
+        """Raise `UntrustedOriginError` unless the request is for one of the names that are ours."""
+        given = values_of(scope["headers"], b"host")
+        if len(given) != 1 or _plain_host(given[0].decode("latin-1")) not in self._hosts:
+            raise UntrustedOriginError(
+                "this server is not reached under that name",
+                why="the Host header is missing, double, or not one of the allowed names",
+                fix="use one of the names that the server was started with, or start it with --allow-host NAME",
+            )
+
+    def check_page(self, scope: Mapping[str, Any]) -> None:
+        """Raise if a web page of another site made the request, and a browser could do so without any secret."""
+        if self._is_bearer:
+            return
+        sites, origins = values_of(scope["headers"], b"sec-fetch-site"), values_of(scope["headers"], b"origin")
+        host = values_of(scope["headers"], b"host")[0]
+        if any(site not in _OWN_SITE for site in sites) or any(o.partition(b"://")[2] != host for o in origins):
+            raise UntrustedOriginError(
+                "a web page of another site made this request",
+                why="without tokens, any page in a browser on this machine could steer your runs",
+                fix="call the API from a program, or start the server with tokens",
+            )
+
+    def identify(self, scope: Mapping[str, Any]) -> Caller:
+        """Who asks. Raises `NotAuthenticatedError`."""
+        caller = self._authenticator.identify(scope)
+        if caller is None:
+            raise NotAuthenticatedError(
+                "this needs a token",
+                why="the request has none, or one that is unknown, over or taken back",
+                fix="send `Authorization: Bearer TOKEN`; an admin makes tokens with `stepwell token new NAME`",
+            )
+        self._buckets.take(caller.name)
+        return caller
+
+    def admit(self, caller: Caller, permission: Permission) -> None:
+        """Raise `NotAllowedError` unless the caller's role has the permission."""
+        if not caller.may(permission):
+            raise NotAllowedError(
+                f"a {caller.role.value} may not do this",
+                where=f"token {caller.name}",
+                why=f"it takes the permission {permission.value!r}",
+                fix="ask with a token of a higher role",
+            )
+
+
+def _plain_host(host: str) -> str:
+    """A Host header without its port, in lower case."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.partition(":")[0] if name.count(":") == 1 else name
+
+
+class Buckets:
+    """How often each caller may ask: a bucket that fills steadily, and is emptied by asking."""
+
+    def __init__(self, clock: Clock, rate: float, burst: int) -> None:
+        self._clock, self._rate, self._burst = clock, rate, burst
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> None:
+        """Count one request. Raises `TooManyRequestsError` if there have been too many."""
+        now = self._clock.monotonic()
+        left, at = self._left.get(name, (float(self._burst), now))
+        left = min(float(self._burst), left + (now - at) * self._rate)
+        if left < 1:
+            raise TooManyRequestsError(
+                "too many requests",
+                where=f"token {name}",
+                why=f"at most {self._rate:g} a second are answered, {self._burst} at once",
+                fix="wait a second, and ask less often",
+            )
+        self._left[name] = (left - 1, now)

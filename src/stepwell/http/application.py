@@ -1,0 +1,282 @@
+"""The ASGI application: one guard around every request, then the table of operations."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.engine.facade import Facade
+from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError
+from stepwell.http import following, hooks, operating, runs, starting, steering
+from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
+from stepwell.http.encoding import encode
+from stepwell.http.hooks import Hook, hooks_by_name
+from stepwell.http.ledger import Act, FirstLedger
+from stepwell.http.limits import Limits
+from stepwell.http.openapi import describe as describe_api
+from stepwell.http.operations import Call, Operation, Reply, check_operations
+from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
+from stepwell.http.problems import Refused, describe, readable
+from stepwell.http.reading import read_body, read_query, read_raw
+from stepwell.http.roles import Caller, Permission, Role
+from stepwell.http.services import Services
+from stepwell.http.tokens import Tokens
+from stepwell.ids import SystemIds
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+LOG = logging.getLogger("stepwell.http")
+
+OPERATIONS: Final = (
+    *operating.OPERATIONS,
+    *starting.OPERATIONS,
+    *runs.OPERATIONS,
+    *following.OPERATIONS,
+    *steering.OPERATIONS,
+    *hooks.OPERATIONS,
+)
+
+_NOBODY: Final = Caller("nobody", Role.VIEWER, payloads=False)
+_KEY: Final = re.compile(r"[!-~]{1,200}")
+_SAFE_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Application:
+    """The HTTP API of one engine; see `app`."""
+
+    def __init__(
+        self,
+        engine: Facade,
+        *,
+        access: Tokens | Authenticator,
+        hosts: Iterable[str],
+        hooks: Iterable[Hook],
+        limits: Limits,
+        clock: Clock,
+        operations: Iterable[Operation] = OPERATIONS,
+    ) -> None:
+        table = tuple(operations)
+        check_operations(table)
+        self._services = Services(engine, clock, limits, FirstLedger(engine), hooks_by_name(hooks))
+        self._services.document = describe_api(table)
+        authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
+        self._gate = Gate(authenticator, hosts, clock, rate=limits.rate, burst=limits.burst)
+        self._ids = SystemIds(clock)
+        self._by_path: dict[str, dict[str, Operation]] = {}
+        for each in table:
+            self._by_path.setdefault(each.path, {})[each.method] = each
+        self._routes = [Route(path, _never, methods=None) for path in self._by_path]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI description."""
+        return self._services.document
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request. Whatever happens inside, the answer is ours."""
+        match scope["type"]:
+            case "http":
+                await self._answer(scope, receive, send)
+            case "websocket":
+                # There is no such route, so nobody is let in by one.
+                await receive()
+                await send({"type": "websocket.close", "code": 1008})
+            case "lifespan":
+                await _lifespan(receive, send)
+            case _:
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = self._ids.uuid()
+        has_begun = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                own = {name for name, _ in _SAFE_HEADERS}
+                kept = [pair for pair in message["headers"] if pair[0].lower() not in own]
+                message["headers"] = [*kept, *_SAFE_HEADERS, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        request, name = Request(scope, receive), ""
+        try:
+            self._gate.check_host(scope)
+            operation, path = self._find(scope)
+            name = operation.name if operation else ""
+            response = await self._perform(request, operation, path, request_id)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001  the outermost edge: whatever it is, callers get a problem
+            response = _problem(error, request_id)
+        counted = (name or "none", response.status_code)
+        self._services.requests[counted] = self._services.requests.get(counted, 0) + 1
+        try:
+            await response(scope, receive, guarded)
+        except Exception as error:
+            LOG.error("request %s broke off: %s", request_id, type(error).__name__, exc_info=error)
+            if not has_begun:
+                raise
+
+    def _find(self, scope: Scope) -> tuple[Operation | None, Mapping[str, str]]:
+        """The operation of a request: by its exact path, and only then by its method."""
+        for route in self._routes:
+            match, child = route.matches(scope)
+            if match is not Match.NONE:
+                return self._by_path[route.path].get(scope["method"]), {"": route.path, **child["path_params"]}
+        return None, {}
+
+    async def _perform(
+        self, request: Request, operation: Operation | None, path: Mapping[str, str], request_id: str
+    ) -> Response:
+        self._gate.check_page(request.scope)
+        caller = self._admit(request.scope, operation)
+        if operation is None:
+            raise _unknown(self._by_path.get(path.get("", ""), {}))
+        call = await self._read(request, operation, caller, path, request_id)
+        if not operation.acts:
+            return _respond(operation, await operation.handler(call))
+        return await self._audited(operation, call)
+
+    def _admit(self, scope: Scope, operation: Operation | None) -> Caller:
+        """Who asks. What is not in the table is told only to those who are known."""
+        permission = Permission.READ if operation is None else operation.permission
+        match permission:
+            case Permission.PUBLIC | Permission.SIGNED:
+                return _NOBODY
+            case None:
+                raise AssertionError("an operation without a permission does not get this far")
+            case _:
+                caller = self._gate.identify(scope)
+                self._gate.admit(caller, permission)
+                return caller
+
+    async def _read(
+        self, request: Request, operation: Operation, caller: Caller, path: Mapping[str, str], request_id: str
+    ) -> Call:
+        limits = self._services.limits
+        query = read_query(operation, request.scope["query_string"].decode("latin-1"), limits)
+        raw = await read_raw(request, limits)
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        key = headers.get("idempotency-key")
+        if key is not None and not (operation.takes_key and _KEY.fullmatch(key)):
+            raise RequestError(
+                "this idempotency key is not taken",
+                where="the header idempotency-key",
+                why="it has 1 to 200 visible characters, and goes with starts, signals and events",
+                fix="leave it out, or use a UUID",
+            )
+        is_signed = operation.permission is Permission.SIGNED
+        body = None if is_signed else read_body(operation, raw, headers.get("content-type", ""), limits)
+        return Call(self._services, caller, request_id, path, query, body, headers, raw)
+
+    async def _audited(self, operation: Operation, call: Call) -> Response:
+        """Do an act between two lines of the audit: none is done that nobody could know of."""
+        is_signed = operation.permission is Permission.SIGNED
+        if not is_signed:
+            await self._note(operation, call, "asked")
+        try:
+            response = _respond(operation, await operation.handler(call))
+        except Exception as error:
+            # What was not even signed leaves no line: anybody could fill the audit.
+            if not is_signed:
+                await self._note(operation, call, str(describe(error, call.request_id)[0].status))
+            raise
+        await self._note(operation, call, str(response.status_code))
+        return response
+
+    async def _note(self, operation: Operation, call: Call, outcome: str) -> None:
+        target = " ".join(value for name, value in call.path.items() if name)
+        if operation.body is not None and not target:
+            target = str(getattr(call.body, "workflow", getattr(call.body, "topic", "")))
+        act = Act(
+            0,
+            self._services.engine.now(),
+            call.request_id,
+            f"hook {target}" if operation.permission is Permission.SIGNED else call.caller.name,
+            operation.name,
+            target,
+            outcome,
+            call.before,
+            call.after,
+            "",
+        )
+        await self._services.ledger.note(act)
+
+
+async def _never(request: Request) -> Response:
+    raise AssertionError("routes are only matched")
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def _unknown(methods: Mapping[str, Operation]) -> Refused:
+    if methods:
+        allowed = ", ".join(sorted(methods))
+        error = RequestError("this method is not possible here", fix=f"use {allowed}")
+        return Refused(405, error, {"allow": allowed})
+    return Refused(404, NotFoundError("path", "here", fix="GET /openapi.json lists what there is"))
+
+
+def _respond(operation: Operation, reply: Reply | Response) -> Response:
+    if isinstance(reply, Response):
+        return reply
+    return Response(encode(reply.body), reply.status, dict(reply.headers), operation.media)
+
+
+def _problem(error: Exception, request_id: str) -> Response:
+    error = readable(error)
+    problem, headers = describe(error, request_id)
+    if problem.status >= 500:
+        cause = error if not isinstance(error, StepwellError) else None
+        LOG.error("request %s: %s %.500s", request_id, problem.code, error, exc_info=cause)
+    return Response(encode(problem), problem.status, headers, PROBLEM_MEDIA)
+
+
+def app(
+    engine: Facade,
+    *,
+    access: Tokens | Authenticator,
+    hosts: Iterable[str] = LOOPBACK_HOSTS,
+    hooks: Iterable[Hook] = (),
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+) -> Application:
+    """The HTTP API of an engine, as an ASGI application: serve it by itself, or mount it in another.
+
+    The engine is opened and closed by the caller. `access` says who is let in: `Tokens`, a `TokenFile`,
+    `LoopbackAccess()` for development, or an authenticator of your own; there is no default. `hosts` are the names
+    under which the server is reached. Raises `InvalidOptionError` if an operation has no permission.
+    """
+    if not isinstance(access, Tokens) and not callable(getattr(access, "identify", None)):
+        raise InvalidOptionError(
+            "nobody decided who may use the API", where="access", fix="access=TokenFile(path), or LoopbackAccess()"
+        )
+    return Application(
+        engine,
+        access=access,
+        hosts=hosts,
+        hooks=hooks,
+        limits=limits or Limits(),
+        clock=clock or SystemClock(),
+    )

@@ -1,0 +1,276 @@
+"""What is answered, as types: the JSON, its description in OpenAPI and the code are one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stepwell.engine.explain import Explanation
+from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, SignalView, WaitView
+from stepwell.http.operations import Call
+from stepwell.model.failures import FailureRecord
+from stepwell.model.states import RunStatus
+
+
+class FailureBody(msgspec.Struct):
+    """A recorded error, with its causes. `data` and `trace` are payloads."""
+
+    type: str
+    message: str
+    code: str
+    path: str
+    why: str
+    fix: str
+    attempts: int
+    data: Any
+    trace: Any
+    causes: dict[str, FailureBody]
+
+
+class RunBody(msgspec.Struct):
+    """One run. `input` and `output` are payloads."""
+
+    run_id: str
+    workflow: str
+    version: int
+    status: RunStatus
+    key: str | None
+    generation: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    wake_at: datetime | None
+    parent: str | None
+    successor: str | None
+    reason: str
+    failure: FailureBody | None
+    input: Any
+    output: Any
+    priority: int
+    tags: dict[str, str]
+    deadline_at: datetime | None
+    replaced_by: str | None
+
+
+class RunPage(msgspec.Struct):
+    """Runs, newest first; `next` is the cursor of the page after this one."""
+
+    runs: list[RunBody]
+    next: str | None
+
+
+class ProgressBody(msgspec.Struct):
+    """How far a long step has come."""
+
+    path: str
+    done: int | None
+    total: int | None
+    unit: str
+    note: str
+    turns: int
+    at: datetime
+    state: Any
+
+
+class AttemptBody(msgspec.Struct):
+    """One failed attempt."""
+
+    number: int
+    at: datetime
+    error: str
+    next_at: datetime | None
+
+
+class WaitBody(msgspec.Struct):
+    """One thing that a run waits for."""
+
+    path: str
+    kind: str
+    due_at: datetime | None
+    names: list[str]
+    where: list[str]
+    failed_attempts: list[AttemptBody]
+
+
+class EntryBody(msgspec.Struct):
+    """One line of history. `value` is a payload."""
+
+    seq: int
+    path: str
+    kind: str
+    status: str
+    attempts: int
+    at: datetime
+    took: float
+    value: Any
+    failure: FailureBody | None
+    can_undo: bool
+    is_undone: bool
+    failed_attempts: list[AttemptBody]
+
+
+class HistoryPage(msgspec.Struct):
+    """The history of a run, in the order of its commits; `next` is the cursor of the page after this one."""
+
+    run_id: str
+    entries: list[EntryBody]
+    next: int | None
+
+
+class ShownRun(msgspec.Struct):
+    """One run with what it waits for and what it has started."""
+
+    run: RunBody
+    waits: list[WaitBody]
+    progress: list[ProgressBody]
+    pending_signals: list[str]
+    children: list[RunBody]
+
+
+class Node(msgspec.Struct):
+    """A place in a run: what was recorded there, what waits there, and what is below it."""
+
+    name: str
+    path: str
+    entry: EntryBody | None = None
+    waits: list[WaitBody] = []
+    below: list[Node] = []
+
+
+class TreeBody(msgspec.Struct):
+    """A run as a tree of its places."""
+
+    run: RunBody
+    root: Node
+
+
+class WhyBody(msgspec.Struct):
+    """Why a run is where it is, and what moves it on."""
+
+    run_id: str
+    status: RunStatus
+    sentence: str
+    next: str
+    facts: dict[str, Any]
+
+
+class ResultBody(msgspec.Struct):
+    """How far a run is; `output` once it has completed."""
+
+    run_id: str
+    status: RunStatus
+    is_ended: bool
+    output: Any
+    failure: FailureBody | None
+
+
+class SignalBody(msgspec.Struct):
+    """A signal that no run will read where it is."""
+
+    number: int
+    target: str
+    name: str
+    payload: Any
+    sent_at: datetime
+    is_held: bool
+    run_status: RunStatus | None
+    reason: str
+
+
+class SignalPage(msgspec.Struct):
+    """Signals, oldest first."""
+
+    signals: list[SignalBody]
+
+
+def attempt_body(tried: AttemptView) -> AttemptBody:
+    """A failed attempt."""
+    return AttemptBody(tried.number, tried.at, tried.error, tried.next_at)
+
+
+def failure_body(call: Call, failure: FailureRecord | None) -> FailureBody | None:
+    """A failure as the caller may see it."""
+    if failure is None:
+        return None
+    causes = {name: failure_body(call, cause) for name, cause in failure.causes.items()}
+    return FailureBody(
+        failure.type,
+        failure.message,
+        failure.code,
+        failure.path,
+        failure.why,
+        failure.fix,
+        failure.attempts,
+        call.show(msgspec.json.decode(failure.data)),
+        call.show(failure.trace or None),
+        {name: cause for name, cause in causes.items() if cause is not None},
+    )
+
+
+def run_body(call: Call, run: RunView) -> RunBody:
+    """A run as the caller may see it."""
+    return RunBody(
+        run.run_id,
+        run.workflow,
+        run.version,
+        RunStatus(run.status),
+        run.key,
+        run.generation,
+        run.created_at,
+        run.started_at,
+        run.ended_at,
+        run.wake_at,
+        run.parent,
+        run.successor,
+        run.reason,
+        failure_body(call, run.failure),
+        call.show(run.input),
+        call.show(run.output),
+        run.priority,
+        run.tags,
+        run.deadline_at,
+        run.replaced_by,
+    )
+
+
+def entry_body(call: Call, entry: EntryView) -> EntryBody:
+    """A line of history as the caller may see it."""
+    return EntryBody(
+        entry.seq,
+        entry.path,
+        entry.kind,
+        entry.status,
+        entry.attempts,
+        entry.at,
+        entry.took,
+        call.show(entry.value),
+        failure_body(call, entry.failure),
+        entry.can_undo,
+        entry.is_undone,
+        [attempt_body(tried) for tried in entry.failed_attempts],
+    )
+
+
+def wait_body(wait: WaitView) -> WaitBody:
+    """A wait."""
+    tries = [attempt_body(tried) for tried in wait.failed_attempts]
+    return WaitBody(wait.path, wait.kind, wait.due_at, list(wait.names), list(wait.where), tries)
+
+
+def progress_body(call: Call, one: ProgressView) -> ProgressBody:
+    """How far a step has come, as the caller may see it."""
+    return ProgressBody(one.path, one.done, one.total, one.unit, one.note, one.turns, one.at, call.show(one.state))
+
+
+def why_body(found: Explanation) -> WhyBody:
+    """An explanation."""
+    return WhyBody(found.run_id, RunStatus(found.status), found.sentence, found.next, found.facts)
+
+
+def signal_body(call: Call, view: SignalView) -> SignalBody:
+    """A signal as the caller may see it."""
+    status = None if view.run_status is None else RunStatus(view.run_status)
+    payload = call.show(view.payload)
+    return SignalBody(view.number, view.target, view.name, payload, view.sent_at, view.is_held, status, view.reason)

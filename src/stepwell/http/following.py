@@ -1,0 +1,146 @@
+"""Following a run: server-sent events with every new line of its history and every change of its state.
+
+The id of an event says how far its receiver is: the last line of history, and a mark of the run's state. So a receiver
+that was cut off goes on behind it, with any server, and misses no line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+
+from stepwell.engine.views import entry_views, run_view
+from stepwell.errors import RequestError, TooManyRequestsError
+from stepwell.http.bodies import entry_body, run_body
+from stepwell.http.encoding import encode
+from stepwell.http.limits import STREAM_MAX_SECONDS
+from stepwell.http.operations import Call, look
+from stepwell.http.problems import describe, readable
+from stepwell.model.runs import Run
+
+LOG = logging.getLogger("stepwell.http")
+
+MEDIA: Final = "text/event-stream"
+_BEAT_SECONDS: Final = 15
+_SEQ_DIGITS_MAX: Final = 15
+
+
+class FollowQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """After how many seconds the stream is closed at the latest."""
+
+    seconds: Annotated[float, Meta(ge=0, le=STREAM_MAX_SECONDS)] = STREAM_MAX_SECONDS
+
+
+class ChangeEvent(msgspec.Struct):
+    """One event: `entry` with a line of history, `run` with the run, or `problem`, the last; `data` is its JSON."""
+
+    event: Literal["entry", "run", "problem"]
+    id: str
+    data: str
+
+
+class Mark(NamedTuple):
+    """How far a receiver is."""
+
+    seq: int = 0
+    state: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.seq}-{self.state}"
+
+
+def read_mark(headers: Mapping[str, str]) -> Mark:
+    """The mark in `Last-Event-ID`. Raises `RequestError` for what never was one."""
+    text = headers.get("last-event-id", "")
+    if not text:
+        return Mark()
+    seq, dash, state = text.partition("-")
+    if not (dash and seq.isascii() and seq.isdigit() and len(seq) <= _SEQ_DIGITS_MAX and state.isalnum()):
+        raise RequestError("this is not the id of an event", where="the header last-event-id", fix="leave it out")
+    return Mark(int(seq), state)
+
+
+def state_of(run: Run) -> str:
+    """A short mark of everything about a run but its history."""
+    facts = (run.run_id, run.status.value, run.epoch, run.owner, run.wake_at, run.ended_at, run.successor, run.tags)
+    return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
+
+
+async def follow(call: Call) -> Response:
+    """Tell what happens to a run until it ends; 204 if it has ended and the receiver knows everything."""
+    services, mark = call.services, read_mark(call.headers)
+    detail = await services.engine.detail(call.path["run"])
+    run = detail.run
+    if run.ended_at is not None and mark == (run.last_seq, state_of(run)):
+        return Response(status_code=204)
+    if services.followers >= services.limits.streams_max:
+        raise TooManyRequestsError(
+            "too many streams are open", why=f"at most {services.limits.streams_max} are", fix="close some, or wait"
+        )
+    return StreamingResponse(_events(call, run.run_id, mark), media_type=MEDIA)
+
+
+async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
+    call.services.followers += 1
+    loop = asyncio.get_running_loop()
+    ends_at, beat_at = loop.time() + call.query.seconds, loop.time() + _BEAT_SECONDS
+    watching = call.services.engine.watch(run_id)
+    try:
+        async for run in watching:
+            if run is not None:
+                told, mark = await _news(call, run, mark)
+                for event in told:
+                    yield event
+                beat_at = loop.time() + _BEAT_SECONDS
+            if loop.time() >= ends_at:
+                return
+            if loop.time() >= beat_at:
+                # A receiver that is gone is noticed by writing to it.
+                yield b": still here\n\n"
+                beat_at = loop.time() + _BEAT_SECONDS
+    except Exception as error:  # noqa: BLE001  the answer has begun: what went wrong is told as its last event
+        LOG.error("request %s broke off: %.500s", call.request_id, error)
+        yield _event("problem", mark, describe(readable(error), call.request_id)[0])
+    finally:
+        call.services.followers -= 1
+        await watching.aclose()
+
+
+async def _news(call: Call, run: Run, mark: Mark) -> tuple[list[bytes], Mark]:
+    """What a receiver does not know yet, and how far it is then."""
+    told: list[bytes] = []
+    if run.last_seq > mark.seq:
+        detail = await call.services.engine.detail(run.run_id)
+        run = detail.run
+        for entry in entry_views(detail):
+            if entry.seq > mark.seq:
+                mark = Mark(entry.seq, mark.state or "0")
+                told.append(_event("entry", mark, entry_body(call, entry)))
+    latest = Mark(max(run.last_seq, mark.seq), state_of(run))
+    if latest != mark:
+        told.append(_event("run", latest, run_body(call, run_view(run))))
+    return told, latest
+
+
+def _event(name: str, mark: Mark, body: Any) -> bytes:
+    return f"event: {name}\nid: {mark}\ndata: ".encode() + encode(body) + b"\n\n"
+
+
+OPERATIONS = (
+    look(
+        "/runs/{run}/changes",
+        "follow_run",
+        follow,
+        "What happens to a run, as server-sent events; Last-Event-ID goes on behind an event",
+        {200: ChangeEvent, 204: None},
+        query=FollowQuery,
+        media=MEDIA,
+    ),
+)

@@ -1,0 +1,123 @@
+"""An operation: one method on one path, with the one permission that it takes. The table of them is the API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stepwell.errors import InvalidOptionError
+from stepwell.http.roles import PUBLIC_PATHS, Caller, Permission
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from stepwell.http.services import Services
+
+HIDDEN = {"hidden": True}
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing may stand after the question mark."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that was let in, read and checked."""
+
+    services: Services
+    caller: Caller
+    request_id: str
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    headers: Mapping[str, str]
+    raw: bytes = b""
+    before: str = ""  # for the audit: what the object was
+    after: str = ""
+
+    def show(self, payload: Any) -> Any:
+        """A payload as this caller may see it."""
+        return payload if payload is None or self.caller.sees_payloads else HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Call], Awaitable["Reply | Response"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method on one path. `answers` are the types of what is answered, by status."""
+
+    method: str
+    path: str
+    name: str
+    permission: Permission | None = None  # none is a mistake, which `check_operations` finds
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
+    takes_key: bool = False  # an Idempotency-Key
+    media: str = "application/json"
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changes anything; such an act is audited."""
+        return self.method != "GET"
+
+
+def look(
+    path: str,
+    name: str,
+    handler: Handler,
+    summary: str,
+    answers: Mapping[int, Any],
+    permission: Permission = Permission.READ,
+    **more: Any,
+) -> Operation:
+    """An operation that changes nothing."""
+    return Operation(
+        method="GET",
+        path=path,
+        name=name,
+        permission=permission,
+        handler=handler,
+        summary=summary,
+        answers=answers,
+        **more,
+    )
+
+
+def check_operations(operations: Iterable[Operation]) -> None:
+    """Raise `InvalidOptionError` for an operation that nobody decided about, or that would be open to everybody."""
+    seen: set[tuple[str, str]] = set()
+    for each in operations:
+        where = f"{each.method} {each.path}"
+        if not isinstance(each.permission, Permission):
+            raise InvalidOptionError(
+                f"{where} has no permission",
+                where=where,
+                why="what nobody decided about must not be reachable",
+                fix="say which permission it takes",
+            )
+        if each.permission is Permission.PUBLIC and (each.method != "GET" or each.path not in PUBLIC_PATHS):
+            raise InvalidOptionError(
+                f"{where} is public",
+                where=where,
+                why=f"only {' and '.join(sorted(PUBLIC_PATHS))} are",
+                fix="say which permission it takes",
+            )
+        if (each.method, each.path) in seen:
+            raise InvalidOptionError(f"{where} is there twice", where=where, fix="remove one of them")
+        seen.add((each.method, each.path))

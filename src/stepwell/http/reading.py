@@ -1,0 +1,97 @@
+"""Reading a request: nothing is parsed that is too long, and nothing is taken that could not be stored faithfully."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from stepwell.codec.base import Place
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors import InvalidInputError, PayloadTooLargeError, RequestError
+from stepwell.http.limits import Limits
+from stepwell.http.operations import Operation
+from stepwell.http.problems import Refused
+
+_JSON: Final = "application/json"
+_PLACE: Final = Place("", "", "the body")
+_PARTS_MAX: Final = 50
+
+
+async def read_raw(request: Request, limits: Limits) -> bytes:
+    """The body as it came, at most as long as it may be; one that says it is longer is not even received."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise _unsupported("a body that is compressed is not taken", "send it as it is")
+    said = request.headers.get("content-length", "")
+    if said.isascii() and said.isdigit() and int(said[:20]) > limits.body_max:
+        raise _too_large(limits)
+    parts, length = [], 0
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length > limits.body_max:
+            raise _too_large(limits)
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _too_large(limits: Limits) -> Refused:
+    error = PayloadTooLargeError(
+        "the request is too large", why=f"at most {limits.body_max:,} bytes are taken", fix="send less at once"
+    )
+    return Refused(413, error, {"connection": "close"})
+
+
+def _unsupported(title: str, fix: str) -> Refused:
+    return Refused(415, RequestError(title, where="the header content-type or content-encoding", fix=fix))
+
+
+def read_body(operation: Operation, raw: bytes, content_type: str, limits: Limits) -> Any:
+    """The body as the type that the operation takes. All that does not fit is named."""
+    if operation.body is None:
+        if raw:
+            raise RequestError("this takes no body", where=f"{operation.method} {operation.path}", fix="send none")
+        return None
+    if not raw and not msgspec.structs.fields(operation.body)[0].required:
+        return operation.body()
+    media, _, parameters = content_type.partition(";")
+    if media.strip().lower() != _JSON or parameters.strip().lower() not in ("", "charset=utf-8"):
+        raise _unsupported("only JSON is taken", f"send it as {_JSON}")
+    codec = JsonCodec(payload_bytes_max=limits.body_max)
+    plain = _wrong(lambda: codec.decode_external(raw, Any, place=_PLACE))
+    return _wrong(lambda: _fit(plain, operation.body, "the body", strict=True))
+
+
+def _wrong(read: Any) -> Any:
+    """A request that does not fit is wrong as such (400), unlike an input that does not fit its workflow (422)."""
+    try:
+        return read()
+    except InvalidInputError as error:
+        raise Refused(400, error) from None
+
+
+def read_query(operation: Operation, query: str, limits: Limits) -> Any:
+    """What stands after the question mark, as the type that the operation takes."""
+    if len(query) > limits.query_max:
+        raise RequestError("the query is too long", why=f"at most {limits.query_max:,} characters are taken")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_PARTS_MAX)
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=_PARTS_MAX)
+    except ValueError:
+        raise RequestError(
+            "the query cannot be read", why="it is not name=value&name=value in UTF-8", fix="encode it as a URL asks"
+        ) from None
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RequestError("a query parameter is there twice", fix="give each once")
+    if any("\x00" in text for pair in pairs for text in pair):
+        raise RequestError("the query has a character that cannot be stored", why="U+0000 is in it")
+    return _wrong(lambda: _fit(found, operation.query, "the query", strict=False))
+
+
+def _fit(plain: Any, kind: Any, where: str, *, strict: bool) -> Any:
+    try:
+        return msgspec.convert(plain, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{where} does not fit", [str(error).replace("`$", "`")], where=where) from None

@@ -1,0 +1,234 @@
+"""Operations that look at runs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from stepwell.engine.filters import parse_filter
+from stepwell.engine.views import EntryView, WaitView, entry_views, progress_views, run_view, wait_views
+from stepwell.errors import (
+    NotAllowedError,
+    NotFoundError,
+    RequestError,
+    ResultTimeout,
+    RollbackIncomplete,
+    RunCancelled,
+    RunFailed,
+    RunPaused,
+)
+from stepwell.http.bodies import (
+    EntryBody,
+    HistoryPage,
+    Node,
+    ResultBody,
+    RunPage,
+    ShownRun,
+    TreeBody,
+    WaitBody,
+    WhyBody,
+    entry_body,
+    failure_body,
+    progress_body,
+    run_body,
+    wait_body,
+    why_body,
+)
+from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
+from stepwell.http.operations import Call, Reply, look
+from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.stores.base.filters import Field
+
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
+_CURSOR = "runs:"
+
+
+class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which runs: a line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
+
+    q: Annotated[str, Meta(max_length=1_024)] = ""
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which lines: those after a number."""
+
+    limit: Limit = 100
+    after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
+
+
+class ResultQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many seconds to wait for the end."""
+
+    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX_SECONDS)] = 0
+
+
+class ActBody(msgspec.Struct):
+    """One act of an operator on a run."""
+
+    at: datetime
+    verb: str
+    by: str
+    before: str
+    after: str
+    reason: str
+
+
+class ActList(msgspec.Struct):
+    """What operators did to a run, oldest first."""
+
+    run_id: str
+    acts: list[ActBody]
+
+
+def write_cursor(run_id: str) -> str:
+    """Where the next page begins, as a word that callers need not understand."""
+    return base64.urlsafe_b64encode(f"{_CURSOR}{run_id}".encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> str:
+    """The run of a cursor. Raises `RequestError` for what never was one."""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        text = ""
+    if not text.startswith(_CURSOR) or text == _CURSOR or "\x00" in text:
+        raise RequestError("this is not a cursor", where="cursor", fix="give `next` of the page before, or none")
+    return text.removeprefix(_CURSOR)
+
+
+async def list_runs(call: Call) -> Reply:
+    """Runs, newest first, or as the filter says."""
+    query: RunsQuery = call.query
+    engine = call.services.engine
+    where = parse_filter(query.q, engine.now())
+    if not call.caller.sees_payloads and any(one.field is Field.INPUT for one in where.conditions):
+        raise NotAllowedError(
+            "this filter looks into payloads",
+            where="q",
+            why=f"{call.caller.name} may not see them, and could find them out by asking often enough",
+            fix="leave `input.` out, or ask with a token that sees payloads",
+        )
+    before = None if query.cursor is None else read_cursor(query.cursor)
+    found = await engine.list_runs(where, limit=query.limit + 1, before=before)
+    page = found[: query.limit]
+    following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
+    return Reply(RunPage([run_body(call, run) for run in page], following))
+
+
+async def show_run(call: Call) -> Reply:
+    """One run with what it waits for and what it started."""
+    detail = await call.services.engine.detail(call.path["run"])
+    return Reply(
+        ShownRun(
+            run_body(call, run_view(detail.run)),
+            [wait_body(wait) for wait in wait_views(detail)],
+            [progress_body(call, one) for one in progress_views(detail)],
+            [signal.name for signal in detail.signals],
+            [run_body(call, run_view(child)) for child in detail.children],
+        )
+    )
+
+
+async def show_history(call: Call) -> Reply:
+    """What is recorded of a run, line by line."""
+    query: HistoryQuery = call.query
+    detail = await call.services.engine.detail(call.path["run"])
+    found = [entry for entry in entry_views(detail) if entry.seq > query.after]
+    page = found[: query.limit]
+    following = page[-1].seq if len(found) > len(page) else None
+    return Reply(HistoryPage(detail.run.run_id, [entry_body(call, entry) for entry in page], following))
+
+
+async def show_tree(call: Call) -> Reply:
+    """The same as a tree."""
+    detail = await call.services.engine.detail(call.path["run"])
+    root = grow(entry_views(detail), wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
+    return Reply(TreeBody(run_body(call, run_view(detail.run)), root))
+
+
+def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of: Any) -> Node:
+    """The tree of what was recorded and what waits, in the order of the first record below each place."""
+    root = Node("", "")
+    places: dict[str, Node] = {"": root}
+
+    def place(path: str) -> Node:
+        found = places.get(path)
+        if found is None:
+            above, _, name = path.rpartition("/")
+            found = places[path] = Node(name, path)
+            place(above).below.append(found)
+        return found
+
+    for entry in entries:
+        body: EntryBody = entry_of(entry)
+        place(entry.path).entry = body
+    for wait in waits:
+        body_of_wait: WaitBody = wait_of(wait)
+        place(wait.path).waits.append(body_of_wait)
+    return root
+
+
+async def why(call: Call) -> Reply:
+    """Why a run is not moving, and what moves it on."""
+    return Reply(why_body(await call.services.engine.explain(call.path["run"])))
+
+
+async def result(call: Call) -> Reply:
+    """The result of a run, or of the one that continues it; waits for its end as long as it is told to."""
+    engine, target = call.services.engine, call.path["run"]
+    output: Any = None
+    try:
+        output = await engine.result(target, timeout=call.query.wait, output_hint=Any)
+    except (ResultTimeout, RunFailed, RunCancelled, RunPaused, RollbackIncomplete):
+        pass
+    view = await engine.status(target)
+    while view is not None and view.successor is not None:
+        view = await engine.status(view.successor)
+    if view is None:
+        raise NotFoundError("run", target)
+    is_ended = RunStatus(view.status) in TERMINAL
+    shown = call.show(output) if view.status == RunStatus.COMPLETED else None
+    failure = failure_body(call, view.failure)
+    body = ResultBody(view.run_id, RunStatus(view.status), is_ended, shown, failure)
+    return Reply(body, 200 if is_ended else 202)
+
+
+async def list_acts(call: Call) -> Reply:
+    """What operators did to a run."""
+    target = call.path["run"]
+    found = await call.services.engine.list_acts(target)
+    acts = [ActBody(one.at, one.verb, one.by, one.before, one.after, one.reason) for one in found]
+    return Reply(ActList(found[0].run_id if found else target, acts))
+
+
+OPERATIONS = (
+    look("/runs", "list_runs", list_runs, "Runs, newest first", {200: RunPage}, query=RunsQuery),
+    look("/runs/{run}", "show_run", show_run, "One run, with its waits and children", {200: ShownRun}),
+    look(
+        "/runs/{run}/history",
+        "show_history",
+        show_history,
+        "What is recorded of a run",
+        {200: HistoryPage},
+        query=HistoryQuery,
+    ),
+    look("/runs/{run}/tree", "show_tree", show_tree, "A run as a tree of its places", {200: TreeBody}),
+    look("/runs/{run}/why", "explain_run", why, "Why a run is where it is", {200: WhyBody}),
+    look(
+        "/runs/{run}/result",
+        "await_result",
+        result,
+        "The result, by long poll; 202 while it goes on",
+        {200: ResultBody, 202: ResultBody},
+        query=ResultQuery,
+    ),
+    look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
+)

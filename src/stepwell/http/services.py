@@ -1,0 +1,29 @@
+"""What the operations work with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepwell.clock import Clock
+from stepwell.engine.facade import Facade
+from stepwell.http.ledger import Ledger
+from stepwell.http.limits import Limits
+
+if TYPE_CHECKING:
+    from stepwell.http.hooks import Hook
+
+
+@dataclass(slots=True)
+class Services:
+    """One engine, and what the HTTP API keeps beside it."""
+
+    engine: Facade
+    clock: Clock
+    limits: Limits
+    ledger: Ledger
+    hooks: Mapping[str, Hook]
+    document: dict[str, Any] = field(default_factory=dict)  # the OpenAPI description
+    followers: int = 0
+    requests: dict[tuple[str, int], int] = field(default_factory=dict)  # answered, by operation and status

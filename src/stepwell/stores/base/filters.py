@@ -1,0 +1,198 @@
+"""What a listing of runs can be asked for: conditions and an order, as data that every store understands alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from stepwell.model.failures import decode_failure
+from stepwell.model.runs import Run
+from stepwell.model.waits import Wait
+
+Pattern = tuple[str, ...]
+"""The literal pieces between stars: `("order",)` is that text, `("order", "")` is whatever begins with it."""
+
+ASCII_LOWER = {ord(letter): ord(letter.lower()) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+"""The one folding that every database does alike."""
+
+
+class Field(StrEnum):
+    """What a condition is about, and the text or number that its values are compared with."""
+
+    ID = "id"
+    KEY = "key"
+    WORKFLOW = "workflow"
+    AT = "at"  # the path of its failure
+    TAG = "tag"  # "name=value" of each tag
+    WAITING = "waiting"  # "kind:" of each wait, and "kind:name" for each name that it waits for
+    ERROR = "error"  # "code type: message" of its failure, letters folded
+    WORD = "word"  # any of id, key, workflow and error, letters folded
+    INPUT = "input"  # the JSON text at `path` in its input, if that is stored as plain JSON
+    VERSION = "version"
+    CREATED = "created"
+    TOOK = "took"  # from its start, or else its creation, to its end
+
+
+NUMBERS = frozenset({Field.VERSION, Field.CREATED, Field.TOOK})
+
+
+class Relation(StrEnum):
+    """How a number is compared."""
+
+    BELOW = "<"
+    UP_TO = "<="
+    IS = "="
+    FROM = ">="
+    ABOVE = ">"
+
+
+class Condition(NamedTuple):
+    """True if the field has any of the values; without values it is true of no run.
+
+    A value is a `Pattern`; of a field in `NUMBERS`, a `Relation` and the number. Patterns for fields whose letters are
+    folded are in lower case.
+    """
+
+    field: Field
+    values: tuple[Pattern, ...]
+    negated: bool = False
+    path: str = ""  # into the input: names with dots between them
+
+
+class By(StrEnum):
+    """What runs are sorted by; equal ones by id."""
+
+    ID = "id"
+    CREATED = "created"
+    STARTED = "started"
+    ENDED = "ended"
+    TOOK = "took"
+
+
+class Order(NamedTuple):
+    """A run that has no such time comes before all that have one; after them, if the order is descending."""
+
+    by: By = By.ID
+    descending: bool = True
+
+
+def place_of(run: Run, by: By) -> tuple[int, str]:
+    """Where a run stands in an order."""
+    number: int | None
+    match by:
+        case By.ID:
+            number = None
+        case By.CREATED:
+            number = run.created_at
+        case By.STARTED:
+            number = run.started_at
+        case By.ENDED:
+            number = run.ended_at
+        case By.TOOK:
+            number = _took(run)
+    return -1 if number is None else number, run.run_id
+
+
+def in_order(runs: list[Run], order: Order) -> list[Run]:
+    """Runs as an order has them."""
+    return sorted(runs, key=lambda run: place_of(run, order.by), reverse=order.descending)
+
+
+def meets(run: Run, waits: tuple[Wait, ...], condition: Condition) -> bool:
+    """Whether a run meets a condition: what a database has to agree with."""
+    if condition.field in NUMBERS:
+        number = _number(run, condition.field)
+        met = number is not None and any(_compare(number, *value) for value in condition.values)
+    else:
+        texts = [*_texts(run, waits, condition)]
+        met = any(_expression(value).fullmatch(text) for value in condition.values for text in texts)
+    return met is not condition.negated
+
+
+@lru_cache(maxsize=512)
+def _expression(pattern: Pattern) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern)), re.DOTALL)
+
+
+def _compare(number: int, relation: str, other: str) -> bool:
+    match Relation(relation):
+        case Relation.BELOW:
+            return number < int(other)
+        case Relation.UP_TO:
+            return number <= int(other)
+        case Relation.IS:
+            return number == int(other)
+        case Relation.FROM:
+            return number >= int(other)
+        case Relation.ABOVE:
+            return number > int(other)
+
+
+def _number(run: Run, field: Field) -> int | None:
+    if field is Field.VERSION:
+        return run.version
+    return run.created_at if field is Field.CREATED else _took(run)
+
+
+def _took(run: Run) -> int | None:
+    begun = run.created_at if run.started_at is None else run.started_at
+    return None if run.ended_at is None else run.ended_at - begun
+
+
+def _texts(run: Run, waits: tuple[Wait, ...], condition: Condition) -> Iterator[str]:
+    match condition.field:
+        case Field.ID:
+            yield run.run_id
+        case Field.KEY if run.key is not None:
+            yield run.key
+        case Field.WORKFLOW:
+            yield run.workflow
+        case Field.TAG:
+            yield from (f"{name}={value}" for name, value in run.tags)
+        case Field.WAITING:
+            for wait in waits:
+                yield f"{wait.kind.value}:"
+                yield from (f"{wait.kind.value}:{name}" for name in wait.names)
+        case Field.AT | Field.ERROR:
+            yield from _failure_texts(run.failure, condition.field)
+        case Field.WORD:
+            for text in (run.run_id, run.key or "", run.workflow):
+                yield text.translate(ASCII_LOWER)
+            yield from _failure_texts(run.failure, Field.ERROR)
+        case Field.INPUT:
+            found = _at_path(run.input, condition.path.split("."))
+            if found is not None:
+                yield found
+        case _:
+            return
+
+
+def _failure_texts(stored: bytes | None, field: Field) -> Iterator[str]:
+    if stored is None:
+        return
+    try:
+        failure = decode_failure(stored)
+    except msgspec.DecodeError:
+        return
+    if field is Field.AT:
+        yield failure.path
+    else:
+        yield f"{failure.code} {failure.type}: {failure.message}".translate(ASCII_LOWER)
+
+
+def _at_path(payload: bytes, path: list[str]) -> str | None:
+    """The JSON text at a path through the objects of a payload."""
+    if payload[:1] != b"j":
+        return None
+    found = msgspec.Raw(payload[1:])
+    try:
+        for name in path:
+            found = msgspec.json.decode(found, type=dict[str, msgspec.Raw])[name]
+        return bytes(found).decode()
+    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+        return None

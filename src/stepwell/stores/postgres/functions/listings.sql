@@ -1,0 +1,169 @@
+-- Listings of runs. A filter is [statuses, workflow, key, parent, conditions, [by, descending]], a condition is [field, values,
+-- negated, path], and a value is a list of texts: see stores/base/filters.py. Texts of statements are put together from an
+-- allow-list and from places in the filter; what a caller wrote is only ever a parameter.
+
+-- The literal pieces between stars as a pattern for LIKE.
+create function {f}.like_of(p_pieces jsonb) returns text language sql immutable parallel safe
+return (
+    select string_agg(replace(replace(replace(piece, '\', '\\'), '%', '\%'), '_', '\_'), '%' order by place)
+    from jsonb_array_elements_text(p_pieces) with ordinality as x (piece, place)
+);
+
+-- A failure as JSON; null if it is not the record of one.
+create function {f}.failure_of(p_run bigint) returns json language plpgsql stable as $$
+declare
+    v_failure json;
+begin
+    select convert_from(failure, 'UTF8')::json into v_failure from {t}.payloads where run = p_run;
+    return case when v_failure->>'type' is not null and v_failure->>'message' is not null then v_failure end;
+exception when data_exception then
+    return null;
+end $$;
+
+-- What `error` is compared with.
+create function {f}.error_of(p_run bigint) returns text language plpgsql stable as $$
+declare
+    v_failure json := {f}.failure_of(p_run);
+begin
+    return lower(
+        (coalesce(v_failure->>'code', '') || ' ' || (v_failure->>'type') || ': ' || (v_failure->>'message')) collate "C"
+    );
+end $$;
+
+-- The JSON text at a path through the objects of an input; null if there is none, or if it is not stored as plain JSON.
+create function {f}.input_at(p_run bigint, p_path text) returns text language plpgsql stable as $$
+declare
+    v_name text;
+    v_found json;
+begin
+    select convert_from(substr(input, 2), 'UTF8')::json into v_found from {t}.payloads
+    where run = p_run and substr(input, 1, 1) = 'j'::bytea;
+    foreach v_name in array string_to_array(p_path, '.') loop
+        if v_found is null or json_typeof(v_found) <> 'object' then
+            return null;
+        end if;
+        v_found := v_found->v_name;
+    end loop;
+    return v_found::text;
+exception when data_exception then
+    return null;
+end $$;
+
+-- One value of a condition as SQL; `p_value` is where it stands in the filter.
+create function {f}.test_of(p_field text, p_path text, p_value text, p_is_exact boolean, p_relation text) returns text
+language plpgsql immutable as $$
+declare
+    v_took constant text := '(r.ended_at - coalesce(r.started_at, r.created_at))';
+    v_test constant text := case
+        when p_is_exact then ' = (' || p_value || '->>0)' else ' like {f}.like_of(' || p_value || ')'
+    end;
+    v_compared constant text := case when p_relation in ('<', '<=', '=', '>=', '>') then ' ' || p_relation end
+        || ' (' || p_value || '->>1)::bigint';
+begin
+    return case p_field
+        when 'id' then 'r.run_id' || v_test
+        when 'key' then 'r.key' || v_test
+        when 'workflow' then 'r.definition in (select d.id from {t}.definitions as d where d.workflow' || v_test || ')'
+        when 'at' then '(select case when x.failure is not null then coalesce(x.failure->>''path'', '''') end'
+            || ' from {f}.failure_of(r.id) as x (failure))' || v_test
+        when 'tag' then 'exists (select 1 from {t}.payloads as p, json_array_elements(p.tags) as tag'
+            || ' where p.run = r.id and (tag->>0) || ''='' || (tag->>1)' || v_test || ')'
+        when 'waiting' then 'exists (select 1 from {t}.waits as w where w.run = r.id and (w.kind || '':''' || v_test
+            || ' or exists (select 1 from unnest(w.names) as name where w.kind || '':'' || name' || v_test || ')))'
+        when 'error' then '{f}.error_of(r.id)' || v_test
+        when 'word' then '(lower(r.run_id collate "C")' || v_test || ' or lower(coalesce(r.key, '''') collate "C")' || v_test
+            || ' or r.definition in (select d.id from {t}.definitions as d where lower(d.workflow collate "C")' || v_test || ')'
+            || ' or {f}.error_of(r.id)' || v_test || ')'
+        when 'input' then '{f}.input_at(r.id, ' || p_path || ')' || v_test
+        when 'version' then 'r.definition in (select d.id from {t}.definitions as d where d.version' || v_compared || ')'
+        when 'created' then 'r.created_at' || v_compared
+        when 'took' then v_took || v_compared
+    end;
+end $$;
+
+-- All conditions of a filter as SQL; the filter is its parameter $1.
+create function {f}.conditions_of(p_conditions jsonb) returns text language plpgsql immutable as $$
+declare
+    v_text text := '';
+    v_any text;
+    v_condition jsonb;
+    v_value jsonb;
+    v_at bigint;
+    v_place bigint;
+begin
+    for v_condition, v_at in select one, place - 1 from jsonb_array_elements(p_conditions) with ordinality as x (one, place) loop
+        v_any := null;
+        for v_value, v_place in
+            select one, place - 1 from jsonb_array_elements(v_condition->1) with ordinality as x (one, place)
+        loop
+            v_any := concat_ws(
+                ' or ', v_any,
+                {f}.test_of(
+                    v_condition->>0, format('($1->4->%s->>3)', v_at), format('($1->4->%s->1->%s)', v_at, v_place),
+                    jsonb_array_length(v_value) = 1, v_value->>0
+                )
+            );
+        end loop;
+        -- Without the wrapping an index can be used: a text that is not known meets no condition anyway.
+        v_text := v_text || case
+            when (v_condition->2)::boolean then format(' and not coalesce(%s, false)', coalesce(v_any, 'false'))
+            else format(' and (%s)', coalesce(v_any, 'false'))
+        end;
+    end loop;
+    return v_text;
+end $$;
+
+-- The number that an order goes by; null if it is by id.
+create function {f}.place_of(p_by text) returns text language sql immutable parallel safe
+return case p_by
+    when 'created' then 'r.created_at'
+    when 'started' then 'coalesce(r.started_at, -1)'
+    when 'ended' then 'coalesce(r.ended_at, -1)'
+    when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
+end;
+
+-- Each status is a range of an index in order; completed runs have none of their own, and are found by their ids.
+create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
+language plpgsql stable as $$
+declare
+    v_status text;
+    v_place constant text := {f}.place_of(p_filter->5->>0);
+    v_way constant text := case when (p_filter->5->1)::boolean then 'desc' else 'asc' end;
+    v_sign constant text := case when (p_filter->5->1)::boolean then '<' else '>' end;
+    v_order constant text := case when v_place is null then '' else 'place ' || v_way || ', ' end || 'run_id ' || v_way;
+    v_text text := 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place from {t}.runs as r where true';
+    v_parts text[] := '{}';
+    v_result text;
+begin
+    if p_filter->>1 is not null then
+        v_text := v_text || ' and r.definition in (select id from {t}.definitions where workflow = $1->>1)';
+    end if;
+    if p_filter->>2 is not null then
+        v_text := v_text || ' and r.key = $1->>2';
+    end if;
+    if p_filter->>3 is not null then
+        v_text := v_text || ' and r.parent = $1->>3';
+    end if;
+    v_text := v_text || {f}.conditions_of(p_filter->4);
+    if p_before is not null and v_place is null then
+        v_text := v_text || ' and r.run_id ' || v_sign || ' $2';
+    elsif p_before is not null then
+        v_text := v_text || ' and (' || v_place || ', r.run_id) ' || v_sign
+            || ' (select ' || v_place || ', r.run_id from {t}.runs as r where r.run_id = $2)';
+    end if;
+    for v_status in select distinct one from jsonb_array_elements_text(p_filter->0) as one loop
+        v_parts := v_parts || (
+            '(' || v_text || ' and r.status = ' || quote_literal(v_status)
+            || case when v_status = 'completed' then '' else ' and r.status <> ''completed''' end
+            || ' order by ' || v_order || ' limit $3)'
+        );
+    end loop;
+    if cardinality(v_parts) = 0 then
+        v_parts := array['(' || v_text || ' order by ' || v_order || ' limit $3)'];
+    end if;
+    execute 'select coalesce(json_agg({f}.read_run(id) order by ' || v_order || '), ''[]'')::text from (select * from ('
+        || array_to_string(v_parts, ' union all ') || ') as parts order by ' || v_order || ' limit $3) as found'
+    into v_result
+    using p_filter, p_before, p_limit;
+    return v_result;
+end $$;

@@ -1,0 +1,126 @@
+"""--where: one act on many runs, counted, tried dry, confirmed, and stopped half-way."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from stepwell.cli import bulk
+from stepwell.engine.facade import Facade
+from tests.edges.conftest import Cli, Shop
+
+
+def test_a_dry_run_says_which_and_changes_nothing(cli: Cli, db: Shop) -> None:
+    said = cli("cancel", "--where", "status:active", "--dry-run", "--db", db.url, "-o", "json").json
+
+    assert (said["schema"], said["dry_run"], said["matched"]) == ("stepwell.bulk/1", True, 3)
+    assert said["statuses"] == {"waiting": 1, "paused": 1, "compensation_failed": 1}
+    assert set(said["sample"]) == {db.ids[name] for name in ("approval", "confused", "stuck")}
+    assert db.status("approval-1").status == "waiting"
+    words = cli("cancel", "--where", "status:active", "--dry-run", "--db", db.url).out
+    assert words.startswith("3 runs match (newest ")
+    assert db.ids["stuck"] in words
+
+
+def test_without_a_person_nothing_is_done_unless_it_is_said(cli: Cli, db: Shop) -> None:
+    said = cli("cancel", "--where", "status:waiting", "--db", db.url)
+
+    assert said.code == 2
+    assert "1 run matches; nothing was done" in said.err
+    assert db.status("approval-1").status == "waiting"
+
+
+def test_what_cannot_be_done_is_told_and_is_exit_code_10(cli: Cli, shop_anywhere: Shop) -> None:
+    words = ["cancel", "--where", "status:active,failed", "--yes", "--reason", "closing", "--db", shop_anywhere.url]
+    said = cli(*words, "-o", "json")
+
+    outcomes = {item["run_id"]: item["outcome"] for item in said.json["items"]}
+    ids = shop_anywhere.ids
+    assert said.code == 10
+    assert (said.json["matched"], said.json["done"], said.json["refused"]) == (4, 2, 2)
+    assert outcomes[ids["approval"]] == outcomes[ids["confused"]] == "done"
+    assert outcomes[ids["stuck"]] == outcomes[ids["declined"]] == "refused"
+    assert shop_anywhere.status("approval-1").reason == "closing"
+
+
+@pytest.mark.parametrize(
+    ("verb", "where", "status"),
+    [
+        (["retry"], "status:failed", "pending"),
+        (["resume"], "status:paused", "pending"),
+        (["rollback", "resume"], "status:compensation_failed", "compensating"),
+    ],
+)
+def test_every_steering_verb_takes_a_filter(
+    cli: Cli, shop_anywhere: Shop, verb: list[str], where: str, status: str
+) -> None:
+    said = cli(*verb, "--where", where, "-y", "--db", shop_anywhere.url)
+    again = cli(*verb, "--where", where, "-y", "--db", shop_anywhere.url)
+
+    assert (said.code, said.err) == (0, f"{said.out.partition(':')[0]}: 1 of 1\n")
+    assert said.out.endswith(": 1 of 1\n")
+    assert cli("ls", "--where", f"status:{status}", "-o", "ids", "--db", shop_anywhere.url).out.count("\n") == 1
+    assert (again.code, again.out) == (0, "No runs match.\n")
+
+
+def test_ids_come_from_standard_input(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = cli("ls", "-o", "ids", "--where", "status:waiting,completed", "--db", db.url).out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(ids))
+
+    said = cli("cancel", "-", "--db", db.url)
+
+    assert said.code == 10
+    assert f"Cancelled: 1 of 2 · 1 cannot be cancelled ({db.ids['checkout']} is completed)" in said.out
+
+
+def test_a_run_and_a_filter_or_neither_is_wrong_usage(cli: Cli, db: Shop) -> None:
+    assert cli("retry", "declined-1", "--where", "status:failed", "--db", db.url).code == 2
+    assert cli("retry", "--db", db.url).code == 2
+    assert cli("retry", "--where", "status:faild", "--yes", "--db", db.url).code == 2
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "status"), [("y\n", 0, "cancelled"), ("n\n", 130, "waiting")])
+def test_a_person_is_asked(
+    cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, status: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal(answer))
+
+    said = cli("cancel", "--where", "status:waiting", "--db", db.url)
+
+    assert (said.code, db.status("approval-1").status) == (code, status)
+    assert "1 run matches (newest " in said.err
+    assert "Go on? [y/N]" in said.err
+
+
+def test_stopped_half_way_it_tells_what_was_done(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    cancel = Facade.cancel
+
+    async def once(self: Facade, target: str, *args: Any, **options: Any) -> bool:
+        if done:
+            raise KeyboardInterrupt
+        done.append(target)
+        return await cancel(self, target, *args, **options)
+
+    monkeypatch.setattr(Facade, "cancel", once)
+    said = cli("cancel", "--where", "status:waiting,paused", "--yes", "--db", db.url)
+
+    assert said.code == 130
+    assert "Cancelled: 1 of 2" in said.out
+    assert "stopped: 1 were not touched" in said.out
+
+
+def test_more_than_a_page_is_found_whole(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_PAGE", 2)
+
+    said = cli("cancel", "--where", "since:1h sort:created", "--dry-run", "-o", "json", "--db", db.url).json
+
+    assert said["matched"] == 6

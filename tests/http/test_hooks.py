@@ -1,0 +1,125 @@
+"""Signed messages come in once, as signals or events; everything else is refused before it is parsed."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from stepwell import InvalidInputError
+from stepwell.clock import SystemClock
+from stepwell.errors import InvalidOptionError
+from stepwell.http import Hook
+from stepwell.sinks.signatures import keys_of, sign
+from tests.http.desk import SECRET, Desk
+
+
+def signed(
+    body: bytes, *, secret: str = SECRET, message_id: str = "m1", late: int = 0, said: bytes | None = None
+) -> dict[str, str]:
+    at = SystemClock().now() // 1_000_000 - late
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": sign(keys_of(secret), message_id, at, body if said is None else said),
+        "content-type": "application/json",
+    }
+
+
+async def send(desk: Desk, hook: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    return await desk.ask("POST", f"/hooks/{hook}", role=None, content=body, headers=headers)
+
+
+async def test_a_message_becomes_one_signal_also_after_its_run_has_ended(any_desk: Desk) -> None:
+    run_id = await any_desk.start("payment")
+    body = json.dumps({"data": {"run": run_id}}).encode()
+    headers = signed(body)
+
+    first = await send(any_desk, "bank", body, headers)
+    result = (await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})).json()
+    again = await send(any_desk, "bank", body, headers)
+    held = (await any_desk.get("/signals/held")).json()["signals"]
+
+    assert (first.json(), again.json()) == (
+        {"delivery": "delivered", "reached": 1},
+        {"delivery": "duplicate", "reached": 0},
+    )
+    assert result["output"] == f"paid {{'data': {{'run': '{run_id}'}}}}"
+    assert held == []
+
+
+@pytest.mark.parametrize("message", [b"{}", b'{"run": true}', b'{"run": {"a": 1}}', b"[1]", b"null"])
+async def test_a_message_that_names_no_run_is_refused_and_may_come_again(desk: Desk, message: bytes) -> None:
+    answers = [await send(desk, "boss", message, signed(message)) for _ in range(2)]
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(422, InvalidInputError.code)] * 2
+
+
+async def test_a_message_becomes_one_event(any_desk: Desk) -> None:
+    body = b'{"order": 1}'
+    headers = signed(body)
+
+    first = await send(any_desk, "shop", body, headers)
+    replayed = await send(any_desk, "shop", body, headers)
+    audit = (await any_desk.get("/audit")).json()["acts"]
+
+    assert (first.status_code, first.json()["delivery"]) == (200, "delivered")
+    assert (replayed.status_code, replayed.json()["delivery"]) == (200, "duplicate")
+    assert [(act["who"], act["after"]) for act in audit] == [("hook shop", "duplicate"), ("hook shop", "delivered")]
+
+
+async def test_both_of_two_secrets_count(desk: Desk) -> None:
+    body = b"{}"
+
+    answers = [
+        await send(desk, "shop", body, signed(body, secret=secret, message_id=secret[:6]))
+        for secret in (SECRET, "an older secret of the two")
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("hook", "change"),
+    [
+        ("shop", {"webhook-signature": "v1,AAAA"}),
+        ("shop", {"webhook-signature": ""}),
+        ("shop", {"webhook-timestamp": "soon"}),
+        ("shop", {"webhook-timestamp": "0"}),
+        ("shop", {"webhook-id": "another"}),
+        ("nothing", {}),
+    ],
+)
+async def test_what_is_not_signed_just_so_is_refused(desk: Desk, hook: str, change: dict[str, str]) -> None:
+    answer = await send(desk, hook, b"{}", {**signed(b"{}"), **change})
+
+    assert (answer.status_code, answer.json()["code"]) == (401, "SW431")
+    assert (await desk.get("/audit")).json()["acts"] == []
+
+
+@pytest.mark.parametrize("late", [-301, 301])
+async def test_a_stale_message_is_refused(desk: Desk, late: int) -> None:
+    assert (await send(desk, "shop", b"{}", signed(b"{}", late=late))).status_code == 401
+
+
+@pytest.mark.parametrize("bit", range(0, 96, 7))
+async def test_every_flipped_bit_is_noticed(desk: Desk, bit: int) -> None:
+    body = bytearray(b'{"order": 1}')
+    headers = signed(bytes(body))
+    body[bit // 8] ^= 1 << bit % 8
+
+    assert (await send(desk, "shop", bytes(body), headers)).status_code == 401
+
+
+async def test_the_signature_is_checked_before_the_body_is_parsed(desk: Desk) -> None:
+    garbage = b"[" * 5_000
+
+    assert (await send(desk, "shop", garbage, signed(b"{}"))).status_code == 401
+    assert (await send(desk, "shop", garbage, signed(garbage))).status_code == 400
+
+
+@pytest.mark.parametrize("how", [{}, {"topic": "a", "signal": "b", "run": "c"}, {"signal": "b"}, {"run": "c"}])
+def test_a_hook_says_what_becomes_of_its_messages(how: dict[str, str]) -> None:
+    with pytest.raises(InvalidOptionError):
+        Hook(name="x", secret=SECRET, **how)

@@ -1,0 +1,228 @@
+"""Runs are started, seen and steered, the same on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from stepwell.http import Role
+from tests.http.desk import Desk
+
+ORDER = {"customer": "ann", "amount": 42}
+
+
+async def test_a_run_is_started_awaited_and_seen_in_every_form(any_desk: Desk) -> None:
+    run_id = await any_desk.start("checkout", ORDER, key="Order-1", tags={"team": "a"})
+
+    result = await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+    shown = (await any_desk.get("/runs/order-1")).json()
+    history = (await any_desk.get(f"/runs/{run_id}/history")).json()
+    tree = (await any_desk.get(f"/runs/{run_id}/tree")).json()
+    why = (await any_desk.get(f"/runs/{run_id}/why")).json()
+
+    assert (result.status_code, result.json()["output"]) == (200, {"text": "reserved for ann", "amount": 42})
+    assert (shown["run"]["run_id"], shown["run"]["status"], shown["run"]["input"]) == (run_id, "completed", ORDER)
+    assert [(entry["path"], entry["value"]) for entry in history["entries"]] == [("reserve", "reserved for ann")]
+    assert [node["path"] for node in tree["root"]["below"]] == ["reserve"]
+    assert why["sentence"].endswith("has completed.")
+
+
+async def test_a_signal_moves_a_waiting_run_on(any_desk: Desk) -> None:
+    run_id = await any_desk.start("approval")
+
+    early = await any_desk.get(f"/runs/{run_id}/result")
+    sent = await any_desk.post(f"/runs/{run_id}/signals", {"name": "approve", "payload": 7})
+    late = await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+
+    assert early.status_code == 202
+    assert (sent.status_code, sent.json()) == (202, {"delivery": "delivered"})
+    assert late.json()["output"] == "approved 7"
+
+
+async def test_a_start_with_a_key_happens_once(any_desk: Desk) -> None:
+    body, key = {"workflow": "checkout", "input": ORDER}, {"idempotency-key": "once-1"}
+
+    answers = await asyncio.gather(*(any_desk.post("/runs", body, headers=key) for _ in range(8)))
+    other = await any_desk.post("/runs", {**body, "priority": 3}, headers=key)
+
+    assert len({answer.json()["run"]["run_id"] for answer in answers}) == 1
+    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
+    assert (other.status_code, other.json()["code"]) == (409, "SW408")
+    assert len((await any_desk.get("/runs")).json()["runs"]) == 1
+
+
+async def test_a_signal_with_a_key_is_delivered_once(any_desk: Desk) -> None:
+    run_id = await any_desk.start("approval")
+    body, key = {"name": "approve", "payload": 1}, {"idempotency-key": "yes-1"}
+
+    first = await any_desk.post(f"/runs/{run_id}/signals", body, headers=key)
+    again = await any_desk.post(f"/runs/{run_id}/signals", body, headers=key)
+    other = await any_desk.post(f"/runs/{run_id}/signals", {**body, "payload": 2}, headers=key)
+
+    assert first.json() == {"delivery": "delivered"}
+    assert (again.status_code, again.json()["delivery"]) == (200, "duplicate")
+    assert other.status_code == 409
+
+
+async def test_pages_follow_each_other_without_gap_or_overlap(any_desk: Desk) -> None:
+    started = [await any_desk.start("checkout", ORDER) for _ in range(7)]
+
+    seen: list[str] = []
+    query = {"limit": "3"}
+    while True:
+        page = (await any_desk.get("/runs", params=query)).json()
+        seen += [run["run_id"] for run in page["runs"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+
+    assert sorted(seen) == sorted(started)
+    assert len(seen) == len(set(seen))
+
+
+async def test_failed_runs_are_retried_paused_ones_resumed_and_others_refused(any_desk: Desk) -> None:
+    failed, paused = await any_desk.start("declined", ORDER), await any_desk.start("confused", ORDER)
+    for run_id in (failed, paused):
+        await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+
+    refused = await any_desk.post(f"/runs/{failed}/resume", role=Role.OPERATOR)
+    retried = await any_desk.post(f"/runs/{failed}/retry", role=Role.OPERATOR)
+    resumed = await any_desk.post(f"/runs/{paused}/resume", role=Role.OPERATOR)
+    acts = (await any_desk.get(f"/runs/{failed}/acts")).json()["acts"]
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "SW404")
+    assert (retried.status_code, retried.json()["changed"]) == (200, True)
+    assert (resumed.status_code, resumed.json()["changed"]) == (200, True)
+    assert [(act["verb"], act["by"], act["before"]) for act in acts] == [("retry", "the operator", "failed")]
+
+
+async def test_cancelling_twice_is_no_mistake(any_desk: Desk) -> None:
+    run_id = await any_desk.start("approval")
+
+    first = await any_desk.post(f"/runs/{run_id}/cancel", {"reason": "not needed"})
+    again = await any_desk.post(f"/runs/{run_id}/cancel")
+
+    assert (first.status_code, first.json()["changed"]) == (200, True)
+    assert (again.status_code, again.json()["changed"]) == (200, False)
+
+
+async def test_every_act_stands_in_the_audit_between_two_lines_of_one_chain(any_desk: Desk) -> None:
+    from stepwell.http.ledger import Act, chained
+
+    run_id = await any_desk.start("approval")
+    await any_desk.post(f"/runs/{run_id}/cancel", role=Role.OPERATOR)
+    await any_desk.post(f"/runs/{run_id}/retry", role=Role.OPERATOR)
+
+    page = (await any_desk.get("/audit")).json()["acts"]
+    stored = list(reversed(await any_desk.application._services.ledger.list_acts(limit=100)))
+
+    assert [(act["act"], act["who"], act["outcome"]) for act in reversed(page)] == [
+        ("start_run", "the admin", "asked"),
+        ("start_run", "the admin", "201"),
+        ("cancel_run", "the operator", "asked"),
+        ("cancel_run", "the operator", "200"),
+        ("retry_run", "the operator", "asked"),
+        ("retry_run", "the operator", "409"),
+    ]
+    assert page[2]["target"] == run_id
+    chain = ""
+    for act in stored:
+        assert chained(chain, act) == act.chain
+        chain = act.chain
+    assert chained("", stored[0]._replace(who="somebody else")) != stored[0].chain
+    assert isinstance(stored[0], Act)
+
+
+async def test_events_reach_runs_and_are_kept(any_desk: Desk) -> None:
+    key = {"idempotency-key": "packed-1"}
+    body = {"topic": "packed", "payload": {"order": 1}, "retain": "1h"}
+
+    first = await any_desk.post("/events", body, headers=key)
+    again = await any_desk.post("/events", body, headers=key)
+    kept = (await any_desk.get("/events", params={"topic": "packed"})).json()["events"]
+
+    assert first.status_code == again.status_code == 202
+    assert first.json()["event_id"] == again.json()["event_id"]
+    assert [event["payload"] for event in kept] == [{"order": 1}]
+
+
+async def test_signals_that_nobody_reads_are_found(desk: Desk) -> None:
+    body = {"name": "approve", "payload": 5, "if_missing": "hold"}
+
+    sent = await desk.post("/runs/nobody-yet/signals", body)
+    held = (await desk.get("/signals/held")).json()["signals"]
+    unread = (await desk.get("/signals/unread")).json()["signals"]
+
+    assert sent.json() == {"delivery": "held"}
+    assert [(one["target"], one["payload"], one["is_held"]) for one in held] == [("nobody-yet", 5, True)]
+    assert unread == []
+
+
+async def test_workflows_tell_their_types(desk: Desk) -> None:
+    found = {each["name"]: each for each in (await desk.get("/workflows")).json()["workflows"]}
+
+    assert set(found) == {"checkout", "approval", "payment", "declined", "confused"}
+    assert found["approval"]["signals"] == [{"name": "approve", "payload": {"type": "integer"}}]
+    assert set(found["checkout"]["input"]["$defs"]["Order"]["properties"]) == {"customer", "amount"}
+    assert (await desk.get("/workflows/chekout")).json()["title"].endswith("Did you mean 'checkout'?")
+
+
+async def test_a_workflow_that_only_workers_know_is_started_by_name_and_no_other(desk: Desk) -> None:
+    from stepwell import Engine
+    from stepwell.http import Tokens, app
+    from tests.http.desk import TOKENS
+
+    client = Engine(desk.engine._store)
+    stranger = Desk(client, app(client, access=Tokens(TOKENS)))
+
+    started = await stranger.post("/runs", {"workflow": "checkout", "input": ORDER}, headers={"idempotency-key": "s"})
+    unknown = await stranger.post("/runs", {"workflow": "os.system", "input": "id"})
+
+    assert started.status_code == 201
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "SW402")
+
+
+async def test_an_input_that_does_not_fit_names_all_that_is_wrong(desk: Desk) -> None:
+    answer = await desk.post("/runs", {"workflow": "checkout", "input": {"amount": "4O"}})
+
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert answer.json()["code"] == "SW310"
+    assert len(answer.json()["violations"]) == 2
+
+
+async def _events(desk: Desk, path: str, **more: object) -> list[dict[str, str]]:
+    answer = await desk.get(path, **more)
+    assert answer.status_code == 200, answer.text
+    found = []
+    for block in answer.text.strip().split("\n\n"):
+        if block and not block.startswith(":"):
+            found.append(dict(line.split(": ", 1) for line in block.split("\n")))
+    return found
+
+
+async def test_a_follower_is_told_everything_and_goes_on_behind_any_event(any_desk: Desk) -> None:
+    run_id = await any_desk.start("approval")
+    following = asyncio.ensure_future(_events(any_desk, f"/runs/{run_id}/changes", params={"seconds": 30}))
+    await asyncio.sleep(0.2)
+    await any_desk.post(f"/runs/{run_id}/signals", {"name": "approve", "payload": 1})
+    told = await following
+
+    later = await _events(any_desk, f"/runs/{run_id}/changes", headers={"last-event-id": told[0]["id"]})
+    over = await any_desk.get(f"/runs/{run_id}/changes", headers={"last-event-id": told[-1]["id"]})
+
+    assert json.loads(told[-1]["data"])["status"] == "completed"
+    assert [event["event"] for event in told].count("entry") == 1
+    assert [event["event"] for event in later] == ["entry", "run"]
+    assert over.status_code == 204
+    assert any_desk.application._services.followers == 0
+
+
+@pytest.mark.parametrize("mark", ["x", "1", "-a", "1-é", "9" * 40 + "-a"])
+async def test_what_is_no_event_id_is_refused(desk: Desk, mark: str) -> None:
+    run_id = await desk.start("approval")
+
+    answer = await desk.get(f"/runs/{run_id}/changes", headers={b"last-event-id": mark.encode()})
+
+    assert answer.status_code == 400

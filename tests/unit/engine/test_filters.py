@@ -1,0 +1,214 @@
+"""The filter language: what each term means, and what is said of one that means nothing."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from stepwell.clock import Instant
+from stepwell.engine.filters import parse_filter
+from stepwell.engine.terms import LENGTH_MAX, TERMS_MAX
+from stepwell.errors import FilterError
+from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
+from stepwell.stores.base.filters import By, Condition, Field, Order
+from stepwell.stores.base.views import RunFilter
+
+NOW = Instant(1_800_000_000_000_000)
+HOUR = 3_600_000_000
+S = RunStatus
+
+
+def parse(text: str) -> RunFilter:
+    return parse_filter(text, NOW)
+
+
+def the_condition(text: str) -> tuple[Any, ...]:
+    (condition,) = parse(text).conditions
+    return condition.field, *condition.values
+
+
+def test_nothing_means_everything() -> None:
+    assert parse("") == parse(" \t\n ") == RunFilter()
+
+
+def test_the_line_of_the_manual() -> None:
+    found = parse("status:failed since:24h workflow:order* error:timeout -tag:test sort:-started")
+
+    assert found == RunFilter(
+        statuses=(S.FAILED,),
+        conditions=(
+            Condition(Field.CREATED, ((">=", str(NOW - 24 * HOUR)),)),
+            Condition(Field.WORKFLOW, (("order", ""),)),
+            Condition(Field.ERROR, (("", "timeout", ""),)),
+            Condition(Field.TAG, (("test=", ""),), negated=True),
+        ),
+        order=Order(By.STARTED, descending=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "statuses"),
+    [
+        ("status:failed,waiting", {S.FAILED, S.WAITING}),
+        ("STATUS:Failed", None),
+        ("status:FAILED", {S.FAILED}),
+        ("-status:completed", set(S) - {S.COMPLETED}),
+        ("status:active", ACTIVE),
+        ("status:ended -status:completed", TERMINAL - {S.COMPLETED}),
+        ("status:rollback_incomplete", {S.COMPENSATION_FAILED}),
+        ("status:active,ended", set()),
+        ("error:x", set(S) - {S.COMPLETED, S.CONTINUED}),
+        ("-error:x", set()),
+        ("waiting:signal", ACTIVE),
+    ],
+)
+def test_statuses_are_united_within_a_term_and_met_between_terms(text: str, statuses: set[RunStatus] | None) -> None:
+    if statuses is None:
+        with pytest.raises(FilterError, match="no field 'STATUS'"):
+            parse(text)
+    else:
+        assert set(parse(text).statuses) == statuses
+
+
+def test_statuses_that_exclude_each_other_match_nothing() -> None:
+    assert parse("status:failed -status:failed").conditions == (Condition(Field.ID, ()),)
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("workflow:a*b*", (Field.WORKFLOW, ("a", "b", ""))),
+        ('workflow:"a*"*', (Field.WORKFLOW, ("a*", ""))),
+        ("workflow:a,b", (Field.WORKFLOW, ("a",), ("b",))),
+        ('tag:"a,b",c', (Field.TAG, ("a,b=", ""), ("c=", ""))),
+        ("key:A*", (Field.KEY, ("a", ""))),
+        ("id:018F*", (Field.ID, ("018f", ""))),
+        ("at:payment/~3/charge", (Field.AT, ("payment/~3/charge",))),
+        ("tag:vip", (Field.TAG, ("vip=", ""))),
+        ("tag:v*", (Field.TAG, ("v", "=", ""))),
+        ("tag:region=eu*", (Field.TAG, ("region=eu", ""))),
+        ("attr.region:eu,us", (Field.TAG, ("region=eu",), ("region=us",))),
+        ("waiting:signal", (Field.WAITING, ("signal:", ""))),
+        ("waiting:signal:Approve*", (Field.WAITING, ("signal:Approve", ""))),
+        ("waiting:signal:Approve:Purchase", (Field.WAITING, ("signal:Approve:Purchase",))),
+        ('error:"Stock API 503"', (Field.ERROR, ("", "stock api 503", ""))),
+        ('error:"say \\"a\\\\b\\""', (Field.ERROR, ("", 'say "a\\b"', ""))),
+        ("version:7", (Field.VERSION, ("=", "7"))),
+        ("version:<7,>9", (Field.VERSION, ("<", "7"), (">", "9"))),
+        ("took:>=30s", (Field.TOOK, (">=", "30000000"))),
+        ("until:1h", (Field.CREATED, ("<=", str(NOW - HOUR)))),
+        ("since:2027-01-15T08:00", (Field.CREATED, (">=", str(NOW)))),
+        ("since:2027-01-15T09:00+01:00", (Field.CREATED, (">=", str(NOW)))),
+        ("since:999999999999999w", (Field.CREATED, (">=", "0"))),
+        ("Word", (Field.WORD, ("", "word", ""))),
+        ('"two words"', (Field.WORD, ("", "two words", ""))),
+        ('"a:b"', (Field.WORD, ("", "a:b", ""))),
+        ("input.customer.id:42", (Field.INPUT, ('"42"',), ("42",))),
+        ('input.customer.id:"42"', (Field.INPUT, ('"42"',))),
+        ("input.paid:true", (Field.INPUT, ('"true"',), ("true",))),
+        ("input.name:änn", (Field.INPUT, ('"änn"',))),
+    ],
+)
+def test_a_term_is_a_condition(text: str, condition: tuple[Any, ...]) -> None:
+    assert the_condition(text) == condition
+    if text.partition(":")[0] not in ("since", "until"):
+        assert parse(f"-{text}").conditions[0].negated
+
+
+def test_what_has_an_index_is_asked_for_by_itself() -> None:
+    found = parse('workflow:order key:" A  17" parent:R1 workflow:other')
+
+    assert (found.workflow, found.key, found.parent) == ("order", "a  17", "r1")
+    assert found.conditions == (Condition(Field.WORKFLOW, (("other",),)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("sort:-took", Order(By.TOOK)),
+        ("sort:ended", Order(By.ENDED, descending=False)),
+        ("sort:created", Order(By.CREATED, descending=False)),
+        ("", Order(By.ID)),
+    ],
+)
+def test_an_order_is_upwards_unless_it_has_a_minus(text: str, order: Order) -> None:
+    assert parse(text).order == order
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "title", "fix"),
+    [
+        ("a stauts:failed", 2, "no field 'stauts'", "did you mean status?"),
+        ("status:failed,faled", 14, "no status 'faled'", "did you mean failed?"),
+        ("status:retrying", 7, "no status", "waiting:retry"),
+        ("key:", 0, "no value", '""'),
+        ("status:failed,", 0, "an empty value", '""'),
+        ('error:"open', 6, "not closed", '"'),
+        ("-", 0, "nothing to look for", "word"),
+        ("-sort:took", 0, "turned round", "sort:-took"),
+        ("sort:size", 5, "sorted by 'size'", "took"),
+        ("sort:took sort:id", 10, "only one order", "one"),
+        ("since:yesterday", 6, "no time", "24h"),
+        ("-since:1h", 0, "one time", "opposite"),
+        ("since:1h,2h", 0, "one time", "each"),
+        ("took:30s", 5, "more or less", "took:>30s"),
+        ("took:>soon", 5, "no length of time", "took:>30s"),
+        ("version:x", 8, "no version", "version:7"),
+        ("version:99999999999999999999", 8, "no version", "version:7"),
+        ("waiting:singal", 8, "nothing waits for", "did you mean signal"),
+        ("waiting:*", 8, "nothing waits for", "signal"),
+        ("input:42", 0, "say which", "input.NAME"),
+        ("input.a:4*", 8, "whole", "quotes"),
+        ("tag.vip:1", 0, "no parts", "tag:VALUE"),
+        ("key:''" + "k" * 300, 4, "key", ""),
+        ("parent:a,b", 0, "one run", "parent:ID"),
+        ("1:2", 0, "no field", "quotes"),
+        ("a\x00b", 1, "control characters", ""),
+        ("x" * (LENGTH_MAX + 1), LENGTH_MAX, "too long", "at most"),
+        ("a " * (TERMS_MAX + 1), 2 * TERMS_MAX, "too many terms", "at most"),
+    ],
+)
+def test_a_term_that_means_nothing_is_refused_with_its_place_and_a_way_out(
+    text: str, position: int, title: str, fix: str
+) -> None:
+    with pytest.raises(FilterError) as refused:
+        parse(text)
+
+    error = refused.value
+    assert (error.code, error.position) == ("SW407", position)
+    assert title in error.title
+    assert fix in error.fix
+    assert error.where.startswith(f"character {position + 1} of the filter")
+
+
+def _refused_at(text: str) -> int | None:
+    try:
+        parse(text)
+    except FilterError as error:
+        return error.position
+    return None
+
+
+def test_any_text_is_a_filter_or_is_refused() -> None:
+    chance, read = random.Random(7), 0
+    parts = [
+        *"\"\\*:,.-<>= \t\n%_'",
+        "status",
+        "workflow",
+        "since",
+        "took",
+        "input.a",
+        "sort",
+        "failed",
+        "1h",
+        "ä",
+        "\x00",
+    ]
+    for _ in range(3_000):
+        text = "".join(chance.choice(parts) for _ in range(chance.randint(1, 12)))
+        position = _refused_at(text)
+        assert position is None or 0 <= position <= len(text)
+        read += position is None
+    assert read > 100
