@@ -22,7 +22,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=[(18, ""), (16, ""), (18, "isolation=serializable")], ids=["18", "16", "serializable"])
+@pytest.fixture(params=[(18, ""), (16, "isolation=serializable")], ids=["18", "16-serializable"])
 def url(request: pytest.FixtureRequest) -> str:
     return cleared_url(*request.param)
 

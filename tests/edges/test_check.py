@@ -144,7 +144,7 @@ def test_runs_of_a_version_that_is_gone_are_a_warning(cli: Cli, url: str, tmp_pa
 
 
 def test_json_has_all_of_it(cli: Cli, url: str, tmp_path: Path) -> None:
-    app = write(tmp_path, "orders_json", before='time.sleep(1); await ctx.step("look", reserve)')
+    app = write(tmp_path, "orders_json", before='time.sleep(0); await ctx.step("look", reserve)')
     said = cli("check", app, "--db", url, "-o", "json")
 
     assert said.code == 9
@@ -164,7 +164,7 @@ def test_sarif_names_rules_places_and_levels(
     cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    app = write(tmp_path, "orders_sarif", before='time.sleep(1); await ctx.step("look", reserve)')
+    app = write(tmp_path, "orders_sarif", before='time.sleep(0); await ctx.step("look", reserve)')
     body = cli("check", app, "--db", url, "-o", "sarif").json
 
     assert body["version"] == "2.1.0"
@@ -178,7 +178,7 @@ def test_sarif_names_rules_places_and_levels(
 
 
 def test_annotations_of_a_pull_request_are_one_line_each(cli: Cli, url: str, tmp_path: Path) -> None:
-    app = write(tmp_path, "orders_github", before='time.sleep(1); await ctx.step("look", reserve)')
+    app = write(tmp_path, "orders_github", before='time.sleep(0); await ctx.step("look", reserve)')
     lines = cli("check", app, "--db", url, "-o", "github").out.splitlines()
 
     assert lines[0].startswith("::error file=")

@@ -27,7 +27,7 @@ def storm(*arguments: str, seconds_max: int) -> dict[str, int]:
 
 @pytest.mark.timeout(300)
 def test_a_hundred_kills_lose_no_acknowledged_result_and_commit_nothing_twice() -> None:
-    figures = storm("--store", "sqlite", "--kills", "100", "--seconds", "75", seconds_max=280)
+    figures = storm("--store", "sqlite", "--kills", "100", "--seconds", "45", seconds_max=280)
 
     assert [figures[name] for name in ("kills", "stops", "terms")] == [100, 10, 10]
     assert [figures[name] for name in ("lost acks", "double commits", "orphans")] == [0, 0, 0]

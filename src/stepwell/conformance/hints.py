@@ -9,7 +9,7 @@ import pytest
 
 from stepwell.clock import Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FIRST, Scene, place, wait_child, wait_signal, wait_topic
+from stepwell.conformance.scene import FIRST, Scene, new_signal, place, wait_child, wait_signal, wait_topic
 from stepwell.ids import RunId
 from stepwell.model.commits import Pause, Release
 from stepwell.model.states import RunStatus
@@ -53,6 +53,18 @@ class HintSuite(StoreCase):
         heard.clear()
         await scene.send("s1", "r1")
         assert await self._is_ready(heard)
+
+    async def test_what_its_waker_claims_is_no_news(self, scene: Scene, heard: list[Hint]) -> None:
+        for run_id in ("r1", "r2"):
+            turn = await scene.begin(run_id)
+            await turn.park(wait_signal())
+        heard.clear()
+
+        signals = [new_signal("s1", "r1"), new_signal("s2", "r2")]
+        _, claimed = await scene.store.signals.deliver(signals, scene.claimant(limit=1))
+
+        assert [each.run.run_id for each in claimed] == ["r1"]
+        assert await self._runs(heard, HintKind.READY) == {"r2"}
 
     async def test_whatever_ends_or_stops_is_told(self, scene: Scene, heard: list[Hint]) -> None:
         await (await scene.begin("r1")).end()

@@ -444,7 +444,7 @@ class Facade(SignalVerbs, Overviews):
         return self._store.now()
 
     async def _get(self, target: str) -> Run:
-        found = await self._surely(lambda _: self._store.views.find(_target(target)))
+        found = await self._surely(lambda _: self._results.finder.find(_target(target)))
         if found is None:
             raise NotFoundError("run", target, near=await self._near(target))
         return found

@@ -23,6 +23,7 @@ from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Reply
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
@@ -31,26 +32,47 @@ _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
 
 class Together:
-    """Runs that ended in one commit and are waited for: whoever comes first looks for all of them."""
+    """Runs that are looked for at one time: whoever comes first looks for all of them."""
 
-    def __init__(self, store: Store, run_ids: list[RunId]) -> None:
+    def __init__(self, store: Store, targets: list[str]) -> None:
+        self.targets = targets
         self._store = store
-        self._run_ids = run_ids
-        self._found: asyncio.Future[dict[RunId, Run | None] | None] | None = None
+        self._found: asyncio.Future[dict[str, Run | None] | None] | None = None
 
-    async def find(self, run_id: RunId) -> Run | None:
+    async def find(self, target: str) -> Run | None:
         """One of the runs as it is now."""
         if self._found is None:
             self._found = asyncio.get_running_loop().create_future()
             found = None
             try:
-                found = dict(zip(self._run_ids, await self._store.views.find_many(self._run_ids), strict=True))
+                found = dict(zip(self.targets, await self._store.views.find_many(self.targets), strict=True))
             finally:
                 self._found.set_result(found)
         else:
             found = await asyncio.shield(self._found)
         # Whoever came first may have given up.
-        return await self._store.views.find(run_id) if found is None else found[run_id]
+        return await self._store.views.find(target) if found is None else found[target]
+
+
+class Finder:
+    """Finds runs by id or key; those that are asked for in one round of the event loop share one read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._round: Together | None = None
+
+    async def find(self, target: str) -> Run | None:
+        """The run as it is now."""
+        together, is_first = self._round, self._round is None
+        if together is None:
+            together = self._round = Together(self._store, [])
+        together.targets.append(target)
+        try:
+            await asyncio.sleep(0)
+        finally:
+            if is_first:
+                self._round = None
+        return await together.find(target)
 
 
 class Changed(asyncio.Event):
@@ -90,7 +112,7 @@ class News:
                     event.set()
         elif hint.kind in (HintKind.ENDED, HintKind.REPLIED):
             awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
-            together = Together(self._store, awaited) if len(awaited) > 1 else None
+            together = Together(self._store, list(awaited)) if len(awaited) > 1 else None
             for run_id in awaited:
                 for event in self._waiting[run_id]:
                     event.together = together
@@ -179,6 +201,7 @@ class Results:
     """Hands ended runs to those who wait for them."""
 
     def __init__(self, store: Store) -> None:
+        self.finder = Finder(store)
         self._store = store
         self._news = News(store)
 
@@ -210,7 +233,7 @@ class Results:
 
     async def _last_of_chain(self, run: Run) -> Run:
         while run.status is RunStatus.CONTINUED and run.successor is not None:
-            following = await self._look(run.successor)
+            following = await self._look(run.successor, self.finder)
             if following is None:
                 break
             run = following
@@ -223,9 +246,11 @@ class Results:
             if is_at_work:
                 await _heard(changed, LOOK_AGAIN)
             while True:
-                changed.clear()
+                # One that was named alone is looked for at once; without a hint, many may look at the same time.
+                views = self._store.views if changed.is_set() else self.finder
                 together, changed.together = changed.together, None
-                run = await self._look(run_id, together)
+                changed.clear()
+                run = await self._look(run_id, together or views)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
                     self._news.unlisten(run_id, changed)
                     run_id = run.successor
@@ -237,9 +262,9 @@ class Results:
         finally:
             self._news.unlisten(run_id, changed)
 
-    async def _look(self, run_id: RunId, together: Together | None = None) -> Run | None:
+    async def _look(self, run_id: RunId, views: ViewStore | Together | Finder) -> Run | None:
         try:
-            run = await (self._store.views if together is None else together).find(run_id)
+            run = await views.find(run_id)
         except StoreUnavailableError:
             return None
         if run is None:

@@ -14,6 +14,7 @@ from stepwell.model.runs import ChildOutcome, Claimed, Inbox, NewRun
 from stepwell.model.starts import postponed_to
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Claimant
+from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.memory.database import MemoryDatabase, RunRow
 from stepwell.stores.memory.signals import take_over_held
 from stepwell.stores.memory.transaction import Transaction
@@ -41,6 +42,7 @@ class Quota:
         if _most_urgent(tx.db, self._claimant.definitions, tx.now) > row.priority:
             return None
         self._left -= 1
+        tx.unhint(HintKind.READY, row.run_id)  # nobody need look for it
         return own(tx, row, self._claimant)
 
 

@@ -50,11 +50,9 @@ class Caller(Protocol):
         """Prepare the database, which blocks, and get the first line."""
         ...
 
-    async def call(
-        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
-    ) -> bytes:
-        """Call a function. An urgent call never waits for another one. A brief one may hold up the event loop for a
-        millisecond, if it is the only one.
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
+        """Call a function. An urgent call never waits for another one. If it is the only one, it may hold up the event
+        loop for two milliseconds.
 
         Raises `StoreUnavailableError` if the answer did not come, `ConflictError` if it has to be asked again.
         """
@@ -89,9 +87,7 @@ class InlineCaller:
         self.uses += 1
         prepare()
 
-    async def call(
-        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
-    ) -> bytes:
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         return self.call_now(call, values)
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
@@ -137,14 +133,12 @@ class PooledCaller:
         await self.beside(prepare)
         self._lines.give(await connect(self._address))
 
-    async def call(
-        self, call: Call[Any], values: list[Value], *, is_urgent: bool = False, is_brief: bool = False
-    ) -> bytes:
+    async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         lines = self._urgent if is_urgent else self._lines
         line = lines.find() or await lines.take()
         self.calls += 1
         try:
-            return await line.call(call, values, is_brief=is_brief and lines.is_calm, patience=ANSWER_SECONDS_MAX)
+            return await line.call(call, values, is_brief=lines.is_calm, patience=ANSWER_SECONDS_MAX)
         finally:
             lines.give(line)
 

@@ -67,7 +67,7 @@ class PostgresDatabase:
         if not self.blobs.is_empty:
             await self._store_blobs()
         try:
-            return statement.decode(await self.caller.call(statement, values, is_brief=True))
+            return statement.decode(await self.caller.call(statement, values))
         except ConflictError:
             return None  # whoever judges it asks again
 

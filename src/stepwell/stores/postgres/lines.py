@@ -22,7 +22,7 @@ _PAUSE_CALLS = 100
 _IDLE = pq.TransactionStatus.IDLE
 # A server on the only core there is could not answer as long as we look.
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-_LOOKS_MAX, _NAP_MILLIS = (800, 0) if _CORES > 1 else (1, 1)  # a millisecond, in either way
+_LOOKS_MAX, _NAP_MILLIS = (1_600, 0) if _CORES > 1 else (1, 2)  # two milliseconds, in either way
 _READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 
@@ -86,7 +86,7 @@ class Line:
     ) -> bytes:
         """Call a function; its answer. A caller that is cancelled leaves a broken line behind.
 
-        The answer to a brief call is waited for right here, awake, if answers come within a millisecond: to go round
+        The answer to a brief call is waited for right here, awake, if answers come within two milliseconds: to go round
         the event loop, which has nothing else to do for the store, and to be woken up cost more than what is waited
         for. `patience` is for how many seconds the server may say nothing.
         """

@@ -62,6 +62,13 @@ class Transaction:
         """Note what to tell after the commit."""
         self._hints.setdefault(kind, {})[run_id] = None
 
+    def unhint(self, kind: HintKind, run_id: RunId) -> None:
+        """What was to be told of a run is no news any more."""
+        runs = self._hints.get(kind, {})
+        runs.pop(run_id, None)
+        if not runs:
+            self._hints.pop(kind, None)
+
     def hints(self) -> list[Hint]:
         """What to tell."""
         return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()] if self._hints else []

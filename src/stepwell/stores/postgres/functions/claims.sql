@@ -57,6 +57,15 @@ begin
     if cardinality(p_runs) = 0 then
         return '[]';
     end if;
+    if cardinality(p_runs) = 1 then
+        -- By its one number, which is several times quicker than by a list of one.
+        update {t}.runs
+        set status = case when status in ('pending', 'waiting') then 'running' else status end,
+            epoch = epoch + 1, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
+        where id = p_runs[1];
+        update {t}.heads set number = 0 where run = p_runs[1] and number <> 0;
+        return '[' || {f}.read_claimed(p_runs[1])::text || ']';
+    end if;
     update {t}.runs
     set status = case when status in ('pending', 'waiting') then 'running' else status end,
         epoch = epoch + 1, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
@@ -68,7 +77,7 @@ begin
     );
 end $$;
 
--- Claim runs that were woken, each if it is served and the limit allows.
+-- Claim runs that were woken, each if it is served and the limit allows. Nobody need look for those.
 create function {f}.take_woken(p_now bigint, p_runs bigint[], p_claimant jsonb) returns text language plpgsql volatile as $$
 declare
     q {f}.quota;
@@ -81,7 +90,7 @@ begin
     q := {f}.offer(p_now, p_claimant);
     if q.room > 0 then
         for v_run in
-            select r.id, d.workflow, d.version, d.priority
+            select r.id, r.run_id, d.workflow, d.version, d.priority
             from unnest(p_runs) with ordinality as woken (id, place)
             join {t}.runs as r on r.id = woken.id
             join {t}.definitions as d on d.id = r.definition
@@ -91,6 +100,7 @@ begin
             if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then
                 q.room := q.room - 1;
                 v_mine := v_mine || v_run.id;
+                perform {f}.unhint('ready', v_run.run_id);
             end if;
         end loop;
     end if;

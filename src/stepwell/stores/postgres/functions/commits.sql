@@ -2,21 +2,11 @@
 -- waits, move, refused, replies, received, emits, announce, published, appends, progress, ended_progress]. One that has nothing
 -- behind its entries ends there: that is what nearly every commit is.
 
--- Everything that a batch will need, locked in the one order.
-create function {f}.lock_for(p_commits jsonb) returns void language plpgsql volatile as $$
+-- Those of new waits, and of events for one that go back when these runs end.
+create function {f}.lock_topics(p_commits jsonb, p_ending text[]) returns void language plpgsql volatile as $$
 declare
     v_name text;
-    v_ending text[];
 begin
-    for v_name in
-        select distinct child->>4
-        from jsonb_array_elements(p_commits) as c, jsonb_array_elements(c->10) as child
-        where jsonb_array_length(c) > 5 and child->>4 is not null
-        order by 1
-    loop
-        perform {f}.lock_key(v_name);
-    end loop;
-    select array_agg(c->>0) into v_ending from jsonb_array_elements(p_commits) as c where c->12->>0 = 'end';
     for v_name in
         select distinct topic
         from (
@@ -29,15 +19,45 @@ begin
             from {t}.runs as r
             join {t}.receipts as got on got.run = r.id and not got.is_read
             join {t}.events as e on e.number = got.event and e.deliver = 'one'
-            where r.run_id = any (v_ending)
+            where r.run_id = any (p_ending)
         ) as topics
         order by 1
     loop
         perform {f}.lock_topic(v_name);
     end loop;
-    if v_ending is null and jsonb_array_length(p_commits) = 1 then
-        return;
+end $$;
+
+-- Everything that a batch will need, locked in the one order. Keys and topics are looked for only where there may be any.
+create function {f}.lock_for(p_commits jsonb) returns void language plpgsql volatile as $$
+declare
+    v_name text;
+    v_ending text[];
+    v_alone record;
+begin
+    if p_commits @? '$[*][10][*]' then
+        for v_name in
+            select distinct child->>4
+            from jsonb_array_elements(p_commits) as c, jsonb_array_elements(c->10) as child
+            where jsonb_array_length(c) > 5 and child->>4 is not null
+            order by 1
+        loop
+            perform {f}.lock_key(v_name);
+        end loop;
     end if;
+    select array_agg(c->>0) into v_ending from jsonb_array_elements(p_commits) as c where c->12->>0 = 'end';
+    if jsonb_array_length(p_commits) = 1 and not p_commits @? '$[*][11][*][1] ? (@ == "topic")' then
+        if v_ending is null then
+            return;
+        end if;
+        -- By its one id, which is several times quicker than by a list of one.
+        select r.parent, exists (select 1 from {t}.receipts as got where got.run = r.id and not got.is_read) as has_events
+        into v_alone
+        from {t}.runs as r where r.run_id = v_ending[1];
+        if v_alone.parent is null and v_alone.has_events is not true then
+            return;  -- whoever applies it locks the run itself, and there is nothing else
+        end if;
+    end if;
+    perform {f}.lock_topics(p_commits, v_ending);
     perform 1
     from {t}.runs
     where run_id = any (

@@ -87,6 +87,16 @@ begin
     );
 end $$;
 
+-- What was to be told of a run is no news any more.
+create function {f}.unhint(p_kind text, p_run_id text) returns void language plpgsql volatile as $$
+begin
+    perform set_config(
+        'stepwell.hints',
+        replace(current_setting('stepwell.hints'), '["' || p_kind || '",' || to_json(p_run_id)::text || '],', ''),
+        true
+    );
+end $$;
+
 create function {f}.answer(p_now bigint, p_result text) returns text language sql volatile
 return '[' || p_now || ',' || p_result || ',[' || rtrim(current_setting('stepwell.hints'), ',') || ']]';
 

@@ -58,7 +58,10 @@ class Quota:
         if found.wake_at is None or found.wake_at > self._tx.now:
             return None  # what came later in the same transition ended it
         owner = self.reserve(found.definition, found.priority)
-        return None if owner is None else own(self._tx, run, owner)
+        if owner is None:
+            return None
+        self._tx.unhint(HintKind.READY, found.run_id)  # nobody need look for it
+        return own(self._tx, run, owner)
 
 
 def begin(tx: Transaction, run: int) -> bool:
