@@ -12,9 +12,12 @@ OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
 JOBS ?= auto
+PEERS ?=
+WORKLOADS ?=
+ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check check-campaign fmt docs sim differential bench storm api-campaign lock wheel clean
+.PHONY: help setup demo test check check-campaign fmt docs sim differential bench bench-peers scale-sim storm api-campaign lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -57,6 +60,12 @@ check-campaign: setup ## change code under MUTATIONS runs in flight; hold what t
 
 bench: setup ## measure both stores, and print the figures beside the raw limit
 	$(BIN)/python -m bench $(ARGS)
+
+bench-peers: setup ## the same work through stepwell and its peers; PEERS=dbos,restate WORKLOADS=W1,W2 ROUNDS=3 narrow it
+	$(BIN)/python -m bench.peers --peers "$(PEERS)" --workloads "$(WORKLOADS)" --rounds $(ROUNDS) $(ARGS)
+
+scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service times that are measured first
+	$(BIN)/python -m bench.scale $(ARGS)
 
 storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)

@@ -18,7 +18,7 @@ PAGES = [path for path in project_files() if path.suffix == ".md"]
 
 def make_targets() -> set[str]:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
 
 
 def test_there_is_a_readme_with_an_example_and_the_two_commands() -> None:
@@ -40,7 +40,7 @@ def test_python_examples_compile(page: Path) -> None:
 def test_make_targets_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     spans = [fence["body"] for fence in FENCE.finditer(text)] + re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
-    named = {target for span in spans for target in re.findall(r"(?:^|[\s;&(])make ([a-z]+)", span)}
+    named = {target for span in spans for target in re.findall(r"(?:^|[\s;&(])make ([a-z-]+)", span)}
 
     assert named - make_targets() == set()
 

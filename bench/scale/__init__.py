@@ -1,0 +1,1 @@
+"""How far one database goes: service times measured here, and a simulation of many workers over them."""

@@ -1,0 +1,136 @@
+"""Results as text: cells, tables for a page, and the picture."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from bench.peers.pages import BEGIN, END, as_markdown, inserted, write_page
+from bench.peers.picture import bar_length, draw
+from bench.peers.results import LIMITS, Results, Sample
+from bench.peers.tables import Grid, grids, limit_grid, number, ratio_grid, times, workload_grid
+
+
+@pytest.fixture
+def results() -> Results:
+    """Three participants, one of which refuses."""
+    samples = [Sample(LIMITS, LIMITS, 1, {"fsync_per_s": 5_000, "sqlite_per_s": 4_000})]
+    for round_number, (ours, theirs) in enumerate([(2_000, 100), (2_200, 110), (1_800, 90)], start=1):
+        samples += [
+            Sample("stepwell-sqlite", "W1", round_number, {"steps_per_s": ours, "cpu_ms": 0.1, "units": 1_000}),
+            Sample("dbos-sqlite", "W1", round_number, {"steps_per_s": theirs, "cpu_ms": 3.0, "units": 1_000}),
+            Sample("edda-sqlite", "W1", round_number, refused="it fell over"),
+        ]
+    return Results(samples=samples)
+
+
+def test_numbers_have_decimals_only_where_they_are_small() -> None:
+    assert [number(0.123, 2), number(12.345, 2), number(123.4, 2), number(12_345.6, 0)] == [
+        "0.12",
+        "12.35",
+        "123",
+        "12,346",
+    ]
+
+
+def test_times_are_told_as_exactly_as_they_are_worth() -> None:
+    assert [times(None), times(0.5), times(12.34), times(1_234.5)] == ["–", "0.50 ×", "12.3 ×", "1,234 ×"]
+
+
+def test_a_workload_shows_medians_extremes_and_how_far_ahead_we_are(results: Results) -> None:
+    grid = workload_grid(results, "W1")
+
+    assert grid.title == "W1  one run of sequential steps, rounds: 3"
+    assert grid.rows == [
+        ["stepwell, SQLite", "2,000 [1,800–2,200]", "0.10", "1,000", "", ""],
+        ["DBOS, SQLite", "100 [90–110]", "3.00", "1,000", "20.0 ×", "–"],
+        ["Edda, SQLite", "–", "–", "–", "–", "–"],
+    ]
+    assert grid.notes == ["Edda, SQLite: – because it fell over"]
+
+
+def test_the_limits_show_what_part_of_them_one_run_reaches(results: Results) -> None:
+    assert limit_grid(results).rows == [
+        ["write of 4 KiB + fdatasync, per s", "5,000 [5,000–5,000]", ""],
+        ["SQLite: raw commits of one row, per s", "4,000 [4,000–4,000]", "0.50"],
+    ]
+
+
+def test_ratios_of_all_workloads_stand_in_one_table(results: Results) -> None:
+    grid = ratio_grid(results)
+
+    assert grid.header == ["", "W1 steps/s"]
+    assert ["DBOS, SQLite", "20.0 × / –"] in grid.rows
+    assert ["Edda, SQLite", "–"] in grid.rows
+
+
+def test_tables_without_rows_are_left_out() -> None:
+    assert [grid.title for grid in grids(Results())] == [ratio_grid(Results()).title]
+
+
+def test_a_page_has_the_table_and_its_notes() -> None:
+    grid = Grid("title", ["", "a"], [["row", "1"]], ["a note"])
+
+    assert grid.markdown() == "**title**\n\n|  | a |\n| --- | --: |\n| row | 1 |\n\na note\n"
+
+
+def test_a_terminal_shows_what_stands_in_brackets() -> None:
+    console = Console(width=100, file=StringIO(), record=True)
+
+    Grid("title", ["", "a [min–max]"], [["row", "1 [bold]"]], ["[red] note"]).show(console)
+
+    shown = console.export_text()
+    assert all(words in shown for words in ("a [min–max]", "1 [bold]", "[red] note"))
+
+
+def test_bars_grow_with_the_logarithm() -> None:
+    shortest, middle, longest = (bar_length(value, 1, 100) for value in (1, 10, 100))
+
+    assert middle - shortest == pytest.approx(longest - middle)
+    assert shortest > 0
+    assert bar_length(5, 5, 5) == longest
+
+
+def test_the_picture_is_well_formed_and_has_a_bar_for_each_figure(results: Results) -> None:
+    picture = ElementTree.fromstring(draw(results))
+    space = "{http://www.w3.org/2000/svg}"
+
+    texts = [text.text for text in picture.iter(f"{space}text")]
+
+    assert len(list(picture.iter(f"{space}rect"))) == 1 + 2
+    assert "stepwell, SQLite" in texts
+    assert "2,000" in texts
+    assert "Edda, SQLite" not in texts
+
+
+def test_figures_of_a_page_are_replaced_and_nothing_else(tmp_path: Path, results: Results) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+
+    write_page(results, page)
+
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert "| DBOS, SQLite | 100 [90–110] |" in text
+    assert (tmp_path / "page.svg").read_text() == draw(results)
+
+
+def test_replacing_them_again_changes_nothing(results: Results) -> None:
+    once = inserted(f"{BEGIN}{END}", as_markdown(results))
+
+    assert inserted(once, as_markdown(results)) == once
+
+
+def test_a_page_without_a_place_for_figures_is_refused() -> None:
+    with pytest.raises(ValueError, match="figures: begin"):
+        inserted("nothing", "figures")
+
+
+def test_a_page_tells_who_was_left_out_and_why() -> None:
+    assert "- left out: restate, because npm is missing" in as_markdown(Results(absent={"restate": "npm is missing"}))
