@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +15,11 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
 from stepwell.engine.facade import Facade
+from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.runs import NewRun
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
@@ -24,6 +27,9 @@ from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.base.store import Store
+from stepwell.telemetry.metrics import Metric
+from stepwell.worker.metering import Metrics
+from stepwell.worker.observing import Observer, Observers
 from stepwell.worker.worker import Worker
 
 
@@ -38,7 +44,7 @@ class Engine(Facade):
     `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
     them must say the same. `sinks` get the events that runs emit: the engine that commits an event decides where it
     goes, and any engine with a worker and a sink of that name hands it over. With `lifecycle`, the end of a run is such
-    an event.
+    an event. `observers` are told what is executed here: `Metrics`, `Traces`, or one of your own.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class Engine(Facade):
         offload: Literal["database"] | Path | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
+        observers: Iterable[Observer] = (),
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)
@@ -66,6 +73,7 @@ class Engine(Facade):
         whole = _offloading(codec or JsonCodec(), store, offload)
         super().__init__(environment, store, registry, whole, self._routes.announce)
         self._settings = settings
+        self._observers = tuple(observers)
         self._stalls_max = settings.stalls_max
         self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
@@ -74,7 +82,13 @@ class Engine(Facade):
         await self._store.open()
         if self._serves:
             self._worker = Worker(
-                self._environment, self._store, self._registry, self._settings, self._codec, self._routes
+                self._environment,
+                self._store,
+                self._registry,
+                self._settings,
+                self._codec,
+                self._routes,
+                self._observers,
             )
             self._local = self._worker
             await self._worker.start()
@@ -92,6 +106,15 @@ class Engine(Facade):
             await worker.stop(grace)
         await self._store.close()
         self._environment.executor.close()
+
+    async def figures(self) -> list[Metric]:
+        """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
+        counted = [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
+        return [*await super().figures(), *counted]
+
+    def _new_runs(self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan) -> list[NewRun]:
+        new = super()._new_runs(started, inputs, plan)
+        return new if not self._observers else [*map(Observers(self._observers).starting, new)]
 
 
 def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path | None) -> Codec:

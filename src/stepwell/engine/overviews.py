@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stepwell.clock import to_datetime
+from stepwell.clock import SECOND, to_datetime
 from stepwell.engine.live import LiveReads
 from stepwell.engine.views import plain
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
 
@@ -109,6 +111,24 @@ class Overviews(LiveReads):
                 to_datetime(one.kept_until),
             )
             for one in found
+        ]
+
+    async def figures(self) -> list[Metric]:
+        """What the store holds now, for Prometheus; `render` makes text of it."""
+        census = await self._surely(lambda _: self._store.views.census())
+        now, workers = self._store.now(), await self._surely(lambda _: self._store.views.list_workers())
+        counts: dict[Labels, float] = {
+            (status.value,): census.runs.get(status, 0) for status in RunStatus if status not in TERMINAL
+        }
+        oldest = 0 if census.due_since is None else max(0, now - census.due_since) / SECOND
+        alive = sum(one.lease_until > now for one in workers)
+        return [
+            Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
+            Gauge(
+                "stepwell_ready_runs", "Runs that are due and not claimed: the depth of the queue.", {(): census.due}
+            ),
+            Gauge("stepwell_ready_oldest_seconds", "For how long the first of them has been due.", {(): oldest}),
+            Gauge("stepwell_workers_alive", "Workers whose lease is live.", {(): alive}),
         ]
 
     async def probe(self) -> None:

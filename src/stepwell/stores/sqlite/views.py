@@ -19,6 +19,7 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.filters import in_order
 from stepwell.stores.base.views import (
     Audit,
+    Census,
     Detail,
     HeldSignal,
     Outlook,
@@ -88,6 +89,9 @@ class SqliteViews:
         query = partial(_list_runs, where=where, before=before, limit=limit)
         return await self._runner.read(query, is_large=True)
 
+    async def count_runs(self, where: RunFilter, *, limit: int) -> int:
+        return await self._runner.read(partial(_count_runs, where=where, limit=limit), is_large=True)
+
     async def list_workers(self) -> list[Worker]:
         return list(map(to_worker, await self._runner.read(lambda c: rows_of(c, "workers.list"))))
 
@@ -130,6 +134,9 @@ class SqliteViews:
         rows = await self._runner.read(lambda c: rows_of(c, "views.tally_runs"), is_large=True)
         counted = [Tally(name, to_status(status), count, last_at) for name, status, count, last_at in rows]
         return sorted(counted)
+
+    async def census(self) -> Census:
+        return await self._runner.read(partial(_census, now=self._now()), is_large=True)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._runner.read(partial(_next_wake, definitions=definitions))
@@ -212,6 +219,27 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
             text = SQL["views.list_runs"].replace("{conditions}", condition).replace("{order}", run_order(where.order))
             found += map(to_run, connection.execute(text, {**parameters, "limit": limit}))
         return in_order(found, where.order)[:limit]
+
+    return in_snapshot(connection, query)
+
+
+def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
+    def query() -> int:
+        found = 0
+        for condition, parameters in run_conditions(where, None):
+            text = SQL["views.count_runs"].replace("{conditions}", condition)
+            [(count,)] = connection.execute(text, {**parameters, "limit": limit})
+            found += count
+        return min(found, limit)
+
+    return in_snapshot(connection, query)
+
+
+def _census(connection: apsw.Connection, now: Instant) -> Census:
+    def query() -> Census:
+        runs = {to_status(status): count for status, count in rows_of(connection, "views.count_unfinished")}
+        [(due, since)] = rows_of(connection, "views.count_due", now=now)
+        return Census(runs, due, since)
 
     return in_snapshot(connection, query)
 
