@@ -41,7 +41,7 @@ class Size:
     asking_seconds: float = 10.0
     following_rounds: int = 3
     followers: int = 200
-    followed_steps: int = 100
+    followed_steps: int = 20
 
 
 FULL = Size()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from stepwell.codec.base import Codec
@@ -28,9 +28,10 @@ from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.base.store import Store
 from stepwell.telemetry.metrics import Metric
-from stepwell.worker.metering import Metrics
-from stepwell.worker.observing import Observer, Observers
-from stepwell.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from stepwell.worker.observing import Observer
+    from stepwell.worker.worker import Worker
 
 
 class Engine(Facade):
@@ -81,6 +82,9 @@ class Engine(Facade):
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
+            # Here and not above: most commands only look, and would wait for what they do not use.
+            from stepwell.worker.worker import Worker
+
             self._worker = Worker(
                 self._environment,
                 self._store,
@@ -109,12 +113,20 @@ class Engine(Facade):
 
     async def figures(self) -> list[Metric]:
         """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
-        counted = [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
-        return [*await super().figures(), *counted]
+        found = await super().figures()
+        if self._observers:
+            from stepwell.worker.metering import Metrics
+
+            found += [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
+        return found
 
     def _new_runs(self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan) -> list[NewRun]:
         new = super()._new_runs(started, inputs, plan)
-        return new if not self._observers else [*map(Observers(self._observers).starting, new)]
+        if not self._observers:
+            return new
+        from stepwell.worker.observing import Observers
+
+        return [*map(Observers(self._observers).starting, new)]
 
 
 def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path | None) -> Codec:

@@ -20,6 +20,8 @@ from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
+LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
+PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,21 @@ class KeptEventView:
     kept_until: datetime
 
 
+class Pace:
+    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
+
+    def __init__(self) -> None:
+        self.watchers = 0
+
+    def pause(self) -> float:
+        """How long one of them leaves a run alone after it has told of it, in seconds."""
+        return min(PAUSE_MAX, max(PAUSE_MIN, self.watchers / LOOKS_PER_SECOND))
+
+
 class Overviews(LiveReads):
     """The reads of an engine that are not about what one run has recorded."""
+
+    _pace = Pace()  # one for the process: its engines share its time
 
     _registry: Registry
 
@@ -142,6 +157,7 @@ class Overviews(LiveReads):
         """
         run = await self._get(target)
         changed, seen = asyncio.Event(), False
+        self._pace.watchers += 1
         unlisten = self._store.wakeups.listen(lambda hint: _hear(hint, run.run_id, changed))
         try:
             while True:
@@ -151,11 +167,14 @@ class Overviews(LiveReads):
                 run, seen = latest, True
                 if run.ended_at is not None:
                     return
+                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
+                await asyncio.sleep(self._pace.pause())
                 try:
                     await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
                 except TimeoutError:
                     continue
         finally:
+            self._pace.watchers -= 1
             unlisten()
 
     async def _look(self, known: Run) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
@@ -28,7 +29,7 @@ from stepwell.stores.base.views import (
     Tally,
     UnreadSignal,
 )
-from stepwell.stores.sql.filters import run_conditions, run_order
+from stepwell.stores.sql.filters import run_conditions, run_searches, run_tables
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
@@ -214,11 +215,18 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
 
 def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
-        found: list[Run] = []
+        found: list[int] = []
+        text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, before):
-            text = SQL["views.list_runs"].replace("{conditions}", condition).replace("{order}", run_order(where.order))
-            found += map(to_run, connection.execute(text, {**parameters, "limit": limit}))
-        return in_order(found, where.order)[:limit]
+            one = text.replace("{conditions}", condition)
+            for more, order in run_searches(where, before):
+                asked = one.replace("{more}", more).replace("{order}", order)
+                page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
+                if len(page) == limit:
+                    break
+            found += page
+        rows = rows_of(connection, "views.find_many", ids=json.dumps(found))
+        return in_order([to_run(row) for row in rows], where.order)[:limit]
 
     return in_snapshot(connection, query)
 
@@ -226,9 +234,9 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
     def query() -> int:
         found = 0
+        text = SQL["views.count_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, None):
-            text = SQL["views.count_runs"].replace("{conditions}", condition)
-            [(count,)] = connection.execute(text, {**parameters, "limit": limit})
+            [(count,)] = connection.execute(text.replace("{conditions}", condition), {**parameters, "limit": limit})
             found += count
         return min(found, limit)
 

@@ -47,12 +47,16 @@ select run_id, id from stepwell_runs where run_id in (select value from json_eac
 select * from stepwell_run_rows where parent = :run_id order by id;
 
 -- name: list_runs
--- The markers are replaced by texts from the allow-list in stores/sql/filters.py.
-select * from stepwell_run_rows where {conditions} order by {order} limit :limit;
+-- The markers are replaced by texts from the allow-list in stores/sql/filters.py. Only ids: what else is known of runs that are
+-- not on the page is not looked up.
+select r.id from stepwell_runs as r {tables} where {conditions} and {more} order by {order} limit :limit;
+
+-- name: find_many
+select * from stepwell_run_rows where id in (select value from json_each(:ids));
 
 -- name: count_runs
 -- As list_runs.
-select count(*) from (select 1 from stepwell_run_rows where {conditions} limit :limit);
+select count(*) from (select 1 from stepwell_runs as r {tables} where {conditions} limit :limit);
 
 -- name: count_unfinished
 -- The states are named, so that the index has all of it.
