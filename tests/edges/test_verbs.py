@@ -123,6 +123,20 @@ def test_the_script_for_a_shell_calls_stepwell(cli: Cli, shell: str) -> None:
     assert f"_STEPWELL_COMPLETE={shell}_complete" in cli("completion", shell).out
 
 
+def test_powershell_asks_for_lines_that_stepwell_gives(cli: Cli, db: Shop) -> None:
+    script = cli("completion", "powershell").out
+    assert "Register-ArgumentCompleter -Native -CommandName stepwell" in script
+    assert "$env:_STEPWELL_COMPLETE = 'zsh_complete'" in script
+    asked = {**os.environ, "_STEPWELL_COMPLETE": "zsh_complete", "COMP_WORDS": "stepwell doct", "COMP_CWORD": "1"}
+    said = subprocess.run(
+        [sys.executable, "-c", "from stepwell.cli.main import stepwell; stepwell(prog_name='stepwell')"],
+        env=asked,
+        capture_output=True,
+        text=True,
+    )
+    assert said.stdout.splitlines()[:2] == ["plain", "doctor"]
+
+
 def test_a_shell_is_told_of_runs(db: Shop) -> None:
     asked = {
         **os.environ,

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import click
 
-Format = Literal["table", "json", "jsonl", "ids", "csv"]
-FORMATS: tuple[Format, ...] = ("table", "json", "jsonl", "ids", "csv")
+Format = Literal["table", "wide", "json", "jsonl", "yaml", "ids", "csv"]
+FORMATS: tuple[Format, ...] = ("table", "wide", "json", "jsonl", "yaml", "ids", "csv")
 
 DB_DEFAULT = "sqlite:///stepwell.db"
 
@@ -22,6 +22,8 @@ class Settings:
     db: str = field(default=DB_DEFAULT, repr=False)  # it may hold a password
     output: Format = "table"
     app: str | None = None
+    fields: tuple[str, ...] = ()
+    no_header: bool = False
     ascii: bool = False
     debug: bool = False
 
@@ -39,6 +41,16 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.obj, param.name, value)
 
 
+class _Names(click.ParamType):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        names = tuple(filter(None, (one.strip() for one in str(value).split(","))))
+        return names or self.fail("name a field, or several with commas between them", param, ctx)
+
+
 def _shared_options() -> list[click.Parameter]:
     def option(*names: str, **how: Any) -> click.Option:
         return click.Option(names, expose_value=False, callback=_keep, default=None, **how)
@@ -46,6 +58,8 @@ def _shared_options() -> list[click.Parameter]:
     return [
         option("--db", metavar="URL", help=f"The database. Default: $STEPWELL_DB, or {DB_DEFAULT}."),
         option("-o", "--output", type=click.Choice(FORMATS), help="How to print. Default: table."),
+        option("--fields", type=_Names(), metavar="A,B", help="Only these fields, as JSON names them."),
+        option("--no-header", is_flag=True, flag_value=True, help="No line with the names of columns."),
         option("--app", metavar="MODULE", help="Module or file with your workflows. Default: $STEPWELL_APP."),
         option("--ascii", is_flag=True, flag_value=True, help="No symbols or line drawing."),
         option("--debug", is_flag=True, flag_value=True, help="Show the traceback of an error."),
