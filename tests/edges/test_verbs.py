@@ -34,13 +34,14 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "retry": (0, ["retry", "declined-1"]),
     "resume": (0, ["resume", "confused-1"]),
     "rollback": (0, ["rollback", "resume", "stuck-1"]),
+    "bulk": (0, ["bulk", "ls"]),
     "doctor": (9, ["doctor"]),
     "migrate": (0, ["migrate", "--plan"]),
     "explain": (0, ["explain", "SW404"]),
     "completion": (0, ["completion", "bash"]),
 }
 # These have tests of their own: they take a process, or two databases.
-ELSEWHERE = {"demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export"}
+ELSEWHERE = {"demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export", "import"}
 
 
 def test_every_verb_is_tried() -> None:

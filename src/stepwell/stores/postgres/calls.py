@@ -152,6 +152,7 @@ BEGIN_WORK: Transition[None] = transition("begin_work", "", None)
 SEAL: Transition[Seal] = transition("seal", "text text text bigint", Seal)
 RELEASE: Transition[Seal] = transition("release", "text", Seal)
 UNSEAL: Transition[None] = transition("unseal", "text text boolean", None)
+RESTORE: Transition[bool] = transition("restore", "jsonb", bool)
 UNPACK: Transition[None] = transition("unpack", "text jsonb", None)
 
 LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
