@@ -64,7 +64,9 @@ class Metrics:
 
     def body_ended(self, body: Body, mark: None, outcome: str, error: BaseException | None) -> None:
         """An attempt ended."""
-        self._bodies.add(body.run.workflow, outcome)
+        labels = (body.run.workflow, outcome)
+        values = self._bodies.values
+        values[labels] = values.get(labels, 0) + 1  # as `add`, for each of thousands a second
 
     def left(self, run: Run, outcome: str) -> None:
         """A run is executed no longer."""

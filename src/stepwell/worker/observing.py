@@ -57,15 +57,21 @@ class Observer(Protocol):
 
 
 class Observers:
-    """Several observers as one. What one of them raises is logged, and hurts nobody."""
+    """Several observers as one. What one of them raises is logged, and hurts nobody.
+
+    A body is told of twice, and there are thousands of them a second: whatever is left out here is felt.
+    """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
+        self._observers = tuple(observers)
+        self._backwards = tuple(reversed(self._observers))
 
     def starting(self, new: NewRun) -> NewRun:
         for each in self._observers:
-            with _harmless(each):
+            try:
                 new = each.starting(new)
+            except Exception as error:  # noqa: BLE001  looking on must not change what is looked at
+                _log(each, error)
         return new
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
@@ -77,20 +83,23 @@ class Observers:
     def body(self, body: Body) -> list[Any]:
         marks: list[Any] = []
         for each in self._observers:
-            mark = None
-            with _harmless(each):
-                mark = each.body(body)
-            marks.append(mark)
+            try:
+                marks.append(each.body(body))
+            except Exception as error:  # noqa: BLE001  as above
+                marks.append(None)
+                _log(each, error)
         return marks
 
     def body_ended(self, body: Body, marks: list[Any], attempted: Attempted | None) -> None:
         """One attempt gave this, or was cancelled and gave nothing."""
         outcome = "cancelled" if attempted is None else _OUTCOMES[type(attempted)]
-        error = attempted.error if isinstance(attempted, Raised) else None
+        raised = attempted.error if outcome == "failed" and isinstance(attempted, Raised) else None
         # The last one first: what each has set up for the body is taken down in the other direction.
-        for each, mark in zip(reversed(self._observers), reversed(marks), strict=True):
-            with _harmless(each):
-                each.body_ended(body, mark, outcome, error)
+        for each in self._backwards:
+            try:
+                each.body_ended(body, marks.pop(), outcome, raised)
+            except Exception as error:  # noqa: BLE001  as above
+                _log(each, error)
 
     def left(self, run: Run, outcome: str) -> None:
         self._tell(lambda each: each.left(run, outcome))
@@ -100,26 +109,14 @@ class Observers:
 
     def _tell(self, tell: Callable[[Observer], None]) -> None:
         for each in self._observers:
-            with _harmless(each):
+            try:
                 tell(each)
+            except Exception as error:  # noqa: BLE001  as above
+                _log(each, error)
 
 
-class _harmless:  # noqa: N801  used as a verb, and twice for every body: a generator would cost more than what it guards
-    """Logs what an observer raises: looking on must not change what is looked at."""
-
-    __slots__ = ("_observer",)
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def __enter__(self) -> None:
-        """Nothing is set up."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        _LOG.error("observer %s failed", type(self._observer).__name__, exc_info=error)
-        return True
+def _log(observer: Observer, error: Exception) -> None:
+    _LOG.error("observer %s failed", type(observer).__name__, exc_info=error)
 
 
 def outcome_of(move: Move | None) -> str:
