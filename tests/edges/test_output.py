@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import click
 import pytest
-import yaml
 
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Format, Settings
 from stepwell.cli.texts import brief, clean, dump_json, duration, shorten
+
+yaml: Any = import_module("yaml")  # it has no types
 
 COLUMNS = (Column("RUN", is_fixed=True), Column("WHY"), Column("EMPTY"), Column("TOOK", dropped=1))
 ROWS = [
@@ -63,7 +67,10 @@ def test_a_wide_table_loses_nothing_on_a_narrow_terminal(
     assert capsys.readouterr().out == "0199-aaaa-bbbb  a long story of a card that was declined    1.00 s\n"
 
 
-ITEMS = [{"run_id": "r1", "tags": {"a": "1"}, "took": None}, {"run_id": "r2", "tags": {}, "took": 1.5}]
+ITEMS: list[dict[str, Any]] = [
+    {"run_id": "r1", "tags": {"a": "1"}, "took": None},
+    {"run_id": "r2", "tags": {}, "took": 1.5},
+]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_without_a_header_there_are_only_rows(form: Format, capsys: pytest.Captu
     assert capsys.readouterr().out == "r1\nr2\n"
 
 
-AWKWARD = {
+AWKWARD: dict[str, Any] = {
     "plain": "text",
     "no": "the name is not a boolean",
     "a: b": ["- dash", "", "null", "1.0", "# hash", "{}", "line\nbreak", "\x85\u2028", "日本 🌊", {"deep": [[1], []]}],

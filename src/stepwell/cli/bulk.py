@@ -194,7 +194,12 @@ def _confirm(out: Output, runs: Sequence[RunView], which: Which, act: Act) -> No
 
 def _tell(out: Output, tally: Tally, act: Act) -> None:
     items, ids = tally.items, [item["run_id"] for item in tally.items if item["outcome"] == "done"]
-    facts = {"matched": tally.total, "done": len(ids), "refused": tally.count("refused"), "dry_run": False}
+    facts: dict[str, Any] = {
+        "matched": tally.total,
+        "done": len(ids),
+        "refused": tally.count("refused"),
+        "dry_run": False,
+    }
     facts["bulk"] = tally.name
     if out.many("stepwell.bulk/1", "items", items, run_ids=ids, **facts):
         return

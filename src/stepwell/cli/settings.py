@@ -41,24 +41,22 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.obj, param.name, value)
 
 
-class _Names(click.ParamType):
+def _keep_names(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Names with commas between them."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(filter(None, (one.strip() for one in str(value).split(","))))
-        return names or self.fail("name a field, or several with commas between them", param, ctx)
+    names = None if value is None else tuple(filter(None, (one.strip() for one in value.split(","))))
+    if names == ():
+        raise click.BadParameter("Name a field, or several with commas between them.", ctx, param)
+    _keep(ctx, param, names)
 
 
 def _shared_options() -> list[click.Parameter]:
     def option(*names: str, **how: Any) -> click.Option:
-        return click.Option(names, expose_value=False, callback=_keep, default=None, **how)
+        return click.Option(names, expose_value=False, default=None, **{"callback": _keep, **how})
 
     return [
         option("--db", metavar="URL", help=f"The database. Default: $STEPWELL_DB, or {DB_DEFAULT}."),
         option("-o", "--output", type=click.Choice(FORMATS), help="How to print. Default: table."),
-        option("--fields", type=_Names(), metavar="A,B", help="Only these fields, as JSON names them."),
+        option("--fields", callback=_keep_names, metavar="A,B", help="Only these fields, as JSON names them."),
         option("--no-header", is_flag=True, flag_value=True, help="No line with the names of columns."),
         option("--app", metavar="MODULE", help="Module or file with your workflows. Default: $STEPWELL_APP."),
         option("--ascii", is_flag=True, flag_value=True, help="No symbols or line drawing."),

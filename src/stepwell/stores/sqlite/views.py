@@ -218,7 +218,7 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
         found: list[int] = []
         text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, before):
-            one = text.replace("{conditions}", condition)
+            one, page = text.replace("{conditions}", condition), list[int]()
             for more, order in run_searches(where, before):
                 asked = one.replace("{more}", more).replace("{order}", order)
                 page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]

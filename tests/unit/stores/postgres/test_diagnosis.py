@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell.clock import SECOND, Instant, SystemClock
+from stepwell.clock import SECOND, Instant, Span, SystemClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment, SystemExecutor, system_environment
 from stepwell.ids import Incarnation, SystemIds
@@ -389,11 +389,13 @@ async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: p
 
 async def test_runs_that_no_live_worker_knows_are_found(url: str) -> None:
     store = await opened(url)
-    await store.runs.create([new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=SECOND * 60)])
+    await store.runs.create(
+        [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
+    )
     assert examine(url)["served"].found == "no worker is alive to be asked what it knows"
-    await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND * 60, ("flow@1",)))
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
     found = examine(url)["served"]
-    await store.workers.register(NewWorker(Incarnation("w2"), "bob", SECOND * 60, ("flow@7",)))
+    await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
     both = examine(url)["served"]
     await store.close()
 

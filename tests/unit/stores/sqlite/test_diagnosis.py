@@ -9,7 +9,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation
@@ -182,11 +182,13 @@ async def test_workers_stranded_runs_orphans_and_the_backlog_are_found(environme
 async def test_runs_that_no_live_worker_knows_are_found(environment: Environment, path: Path) -> None:
     store = SqliteStore(environment, path)
     await store.open()
-    await store.runs.create([new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=SECOND * 60)])
+    await store.runs.create(
+        [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
+    )
     assert examine(environment, path)["served"].found == "no worker is alive to be asked what it knows"
-    await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND * 60, ("flow@1",)))
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
     found = examine(environment, path)["served"]
-    await store.workers.register(NewWorker(Incarnation("w2"), "bob", SECOND * 60, ("flow@7",)))
+    await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
     both = examine(environment, path)["served"]
     await store.close()
 
