@@ -29,8 +29,8 @@ def import_(settings: Settings, file: str, own: str | None, new_id: bool, no_key
 
     \b
     Example:
-      stepwell --db sqlite:///here.db export order-42 -o order.json
-      stepwell --db sqlite:///there.db import order.json
+      stepwell export order-42 -o order.json --db sqlite:///here.db
+      stepwell import order.json --db sqlite:///there.db
     """
     from stepwell.check import histories
 
