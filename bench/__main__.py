@@ -18,6 +18,7 @@ from bench.report import Report
 from bench.resuming import resume
 from bench.sequential import w1, w8
 from bench.sizes import FULL, QUICK, Size
+from bench.surfaces import surfaces
 from bench.timers import w5
 from bench.waiting import w7
 
@@ -36,8 +37,9 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "resume": resume,
     "W9": w9,
     "endless": endless,
+    "surfaces": surfaces,
 }
-APART = ("W9", "endless")  # they take minutes: only if named
+APART = ("W9", "endless", "surfaces")  # they take minutes: only if named
 
 
 def main() -> int:

@@ -35,6 +35,13 @@ class Size:
     grown_waiting: int = 100_000
     asked: int = 100
     iterations: int = 100_000
+    listings: int = 5
+    busy: int = 200
+    busy_steps: int = 2_000
+    asking_seconds: float = 10.0
+    following_rounds: int = 3
+    followers: int = 200
+    followed_steps: int = 20
 
 
 FULL = Size()
@@ -65,4 +72,11 @@ QUICK = Size(
     grown_waiting=20,
     asked=3,
     iterations=60,
+    listings=1,
+    busy=10,
+    busy_steps=500,
+    asking_seconds=0.3,
+    following_rounds=1,
+    followers=5,
+    followed_steps=3,
 )

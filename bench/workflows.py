@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepwell import Break, Context, Continue, Workflow, step, workflow
+from stepwell import Break, Context, Continue, Fatal, Workflow, step, workflow
 
 
 @step
@@ -108,6 +108,22 @@ async def looking_out(ctx: Context) -> None:
     await ctx.receive("go", timeout="30d")
 
 
+@workflow
+async def held_back(ctx: Context, steps: int) -> int:
+    """Waits for a signal, then `steps` trivial steps."""
+    await ctx.receive("go")
+    number = 0
+    for _ in range(steps):
+        number = await ctx.step(numbered, number)
+    return number
+
+
+@workflow
+async def breaking(ctx: Context) -> None:
+    """Fails."""
+    raise Fatal("it had to")
+
+
 async def _iterate(ctx: Context, left: int) -> Continue[int] | Break[int]:
     number = await ctx.step(tick, left)
     return Continue(left - 1) if left > 1 else Break(number)
@@ -174,4 +190,6 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     looking_out,
     perpetual,
     noted,
+    held_back,
+    breaking,
 ]

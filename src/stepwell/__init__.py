@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from stepwell.stores.base.transactions import Transaction
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
+    from stepwell.worker.metering import Metrics
+    from stepwell.worker.observing import Observer
+    from stepwell.worker.tracing import Traces
 
 __all__ = [
     "Absent",
@@ -114,7 +117,9 @@ __all__ = [
     "JsonCodec",
     "Keys",
     "Message",
+    "Metrics",
     "NotFoundError",
+    "Observer",
     "Offloaded",
     "Operation",
     "Outcome",
@@ -151,6 +156,7 @@ __all__ = [
     "SyncHandle",
     "TopicFullError",
     "TopicSink",
+    "Traces",
     "Transaction",
     "TransactionError",
     "TransactionsUnsupportedError",
@@ -258,6 +264,9 @@ _HOMES = {
     "stepwell.sinks.webhooks": ["Webhook"],
     "stepwell.stores.base.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],
+    "stepwell.worker.metering": ["Metrics"],
+    "stepwell.worker.observing": ["Observer"],
+    "stepwell.worker.tracing": ["Traces"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

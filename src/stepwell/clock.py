@@ -20,6 +20,7 @@ Span = NewType("Span", int)
 Duration = str | int | float | timedelta
 
 SECOND = Span(1_000_000)
+DAY = Span(86_400 * SECOND)
 _UNITS = {
     "us": 1,
     "ms": 1_000,

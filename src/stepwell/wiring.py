@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from stepwell.codec.base import Codec
@@ -15,8 +15,11 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
 from stepwell.engine.facade import Facade
+from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.runs import NewRun
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
@@ -24,7 +27,11 @@ from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.base.store import Store
-from stepwell.worker.worker import Worker
+from stepwell.telemetry.metrics import Metric
+
+if TYPE_CHECKING:
+    from stepwell.worker.observing import Observer
+    from stepwell.worker.worker import Worker
 
 
 class Engine(Facade):
@@ -38,7 +45,7 @@ class Engine(Facade):
     `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
     them must say the same. `sinks` get the events that runs emit: the engine that commits an event decides where it
     goes, and any engine with a worker and a sink of that name hands it over. With `lifecycle`, the end of a run is such
-    an event.
+    an event. `observers` are told what is executed here: `Metrics`, `Traces`, or one of your own.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Engine(Facade):
         offload: Literal["database"] | Path | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
+        observers: Iterable[Observer] = (),
     ) -> None:
         settings = settings or WorkerSettings()
         environment = environment or system_environment(threads_max=settings.threads_max)
@@ -66,6 +74,7 @@ class Engine(Facade):
         whole = _offloading(codec or JsonCodec(), store, offload)
         super().__init__(environment, store, registry, whole, self._routes.announce)
         self._settings = settings
+        self._observers = tuple(observers)
         self._stalls_max = settings.stalls_max
         self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
@@ -73,8 +82,17 @@ class Engine(Facade):
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
+            # Here and not above: most commands only look, and would wait for what they do not use.
+            from stepwell.worker.worker import Worker
+
             self._worker = Worker(
-                self._environment, self._store, self._registry, self._settings, self._codec, self._routes
+                self._environment,
+                self._store,
+                self._registry,
+                self._settings,
+                self._codec,
+                self._routes,
+                self._observers,
             )
             self._local = self._worker
             await self._worker.start()
@@ -92,6 +110,23 @@ class Engine(Facade):
             await worker.stop(grace)
         await self._store.close()
         self._environment.executor.close()
+
+    async def figures(self) -> list[Metric]:
+        """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
+        found = await super().figures()
+        if self._observers:
+            from stepwell.worker.metering import Metrics
+
+            found += [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
+        return found
+
+    def _new_runs(self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan) -> list[NewRun]:
+        new = super()._new_runs(started, inputs, plan)
+        if not self._observers:
+            return new
+        from stepwell.worker.observing import Observers
+
+        return [*map(Observers(self._observers).starting, new)]
 
 
 def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path | None) -> Codec:

@@ -107,9 +107,8 @@ def _a_condition(world: World) -> Condition:
     return Condition(field, values, world.likely(0.3), "n" if field is Field.INPUT else "")
 
 
-def list_runs(world: World) -> Operation:
-    """Some runs, page by page."""
-    where = RunFilter(
+def _a_filter(world: World) -> RunFilter:
+    return RunFilter(
         statuses=world.some(list(RunStatus), world.chance.choice([0, 0.3])),
         workflow=world.chance.choice([None, None, "flow", "Über flow", "none"]),
         key=world.chance.choice([None, None, *KEYS]),
@@ -117,10 +116,21 @@ def list_runs(world: World) -> Operation:
         conditions=tuple(_a_condition(world) for _ in range(world.chance.choice([0, 0, 1, 2]))),
         order=Order(world.chance.choice([By.ID, *By]), world.likely(0.7)),
     )
+
+
+def list_runs(world: World) -> Operation:
+    """Some runs, page by page."""
+    where = _a_filter(world)
     limit, before = _a_limit(world), _a_run_id(world) if world.likely(0.3) else None
     return _read(
         "list_runs", (where, limit, before), call=lambda views: views.list_runs(where, limit=limit, before=before)
     )
+
+
+def count_runs(world: World) -> Operation:
+    """How many of some runs."""
+    where, limit = _a_filter(world), _a_limit(world)
+    return _read("count_runs", (where, limit), call=lambda views: views.count_runs(where, limit=limit))
 
 
 def list_workers(_: World) -> Operation:
@@ -172,6 +182,16 @@ def list_definitions(_: World) -> Operation:
 def tally_runs(_: World) -> Operation:
     """How many runs there are of what."""
     return _read("tally_runs", call=lambda views: views.tally_runs())
+
+
+def census(_: World) -> Operation:
+    """What has not ended."""
+
+    async def call(views: Any) -> Any:
+        found = await views.census()
+        return sorted(found.runs.items()), found.due, found.due_since
+
+    return _read("census", call=call)
 
 
 def next_wake(world: World) -> Operation:

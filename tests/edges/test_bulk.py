@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.cli import bulk
+from stepwell.cli import bulk, records
 from stepwell.engine.facade import Facade
 from tests.edges.conftest import Cli, Shop
 
@@ -60,7 +60,8 @@ def test_every_steering_verb_takes_a_filter(
     said = cli(*verb, "--where", where, "-y", "--db", shop_anywhere.url)
     again = cli(*verb, "--where", where, "-y", "--db", shop_anywhere.url)
 
-    assert (said.code, said.err) == (0, f"{said.out.partition(':')[0]}: 1 of 1\n")
+    words = said.out.partition(" · ")[2].partition(":")[0]
+    assert (said.code, said.err) == (0, f"{words}: 1 of 1\n")
     assert said.out.endswith(": 1 of 1\n")
     assert cli("ls", "--where", f"status:{status}", "-o", "ids", "--db", shop_anywhere.url).out.count("\n") == 1
     assert (again.code, again.out) == (0, "No runs match.\n")
@@ -124,3 +125,71 @@ def test_more_than_a_page_is_found_whole(cli: Cli, db: Shop, monkeypatch: pytest
     said = cli("cancel", "--where", "since:1h sort:created", "--dry-run", "-o", "json", "--db", db.url).json
 
     assert said["matched"] == 6
+
+
+# --- what is kept of it ---
+
+
+def test_an_act_on_many_runs_is_on_record(cli: Cli, shop_anywhere: Shop) -> None:
+    url, ids = shop_anywhere.url, shop_anywhere.ids
+    assert cli("bulk", "ls", "--db", url, "-o", "json").json["bulks"] == []
+    said = cli("cancel", "--where", "status:active,failed", "--yes", "--db", url, "-o", "json").json
+
+    assert said["bulk"] == "bulk-1"
+    (listed,) = cli("bulk", "ls", "--db", url, "-o", "json").json["bulks"]
+    facts = {name: listed[name] for name in ("bulk", "verb", "where", "state", "matched", "done", "before", "refused")}
+    assert facts == {
+        "bulk": "bulk-1",
+        "verb": "cancelled",
+        "where": "status:active,failed",
+        "state": "done",
+        "matched": 4,
+        "done": 2,
+        "before": 0,
+        "refused": 2,
+    }
+    shown = cli("bulk", "show", "bulk-1", "--db", url, "-o", "json").json
+    assert {item["run_id"]: item["outcome"] for item in shown["items"]} == {
+        ids["approval"]: "done",
+        ids["confused"]: "done",
+        ids["stuck"]: "refused",
+        ids["declined"]: "refused",
+    }
+    assert cli("retry", "--where", "status:failed", "-y", "--db", url).out.startswith("bulk-2 · Retry")
+    assert [line.split("\t")[0] for line in cli("bulk", "ls", "--db", url).out.splitlines()] == [
+        "BULK",
+        "bulk-2",
+        "bulk-1",
+    ]
+    assert "2 refused" in cli("bulk", "show", "1", "--db", url).out
+
+
+def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
+    cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_EVERY", 1)
+    cancel = Facade.cancel
+    calls: list[bool] = []
+
+    async def cancel_and_abort(engine: Facade, target: str, *args: Any, **options: Any) -> Any:
+        if not calls:
+            calls.append(await records.abort(engine, "bulk-1"))
+        return await cancel(engine, target, *args, **options)
+
+    monkeypatch.setattr(Facade, "cancel", cancel_and_abort)
+    said = cli("cancel", "--where", "status:waiting,paused", "--yes", "--db", db.url, "-o", "json")
+
+    assert calls == [True]
+    assert said.code == 10
+    assert (said.json["matched"], len(said.json["items"])) == (2, 1)
+    shown = cli("bulk", "show", "bulk-1", "--db", db.url, "-o", "json").json
+    assert (shown["state"], len(shown["items"])) == ("aborted", 1)
+    over = cli("bulk", "abort", "bulk-1", "--db", db.url, "-o", "json")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+
+
+@pytest.mark.parametrize("name", ["bulk-7", "7", "x", "bulk-", "bulk-9" * 9])
+def test_an_act_that_never_was_is_not_found(cli: Cli, db: Shop, name: str) -> None:
+    for verb in ("show", "abort"):
+        said = cli("bulk", verb, name, "--db", db.url, "-o", "json")
+        assert (said.code, said.error["code"]) == (4, "SW401")

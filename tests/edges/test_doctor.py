@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 
+from stepwell.clock import SECOND, Span
+from stepwell.conformance.scene import new_run
+from stepwell.environment import system_environment
+from stepwell.ids import Incarnation
+from stepwell.model.workers import Claimant, NewWorker
+from stepwell.wiring import open_store
 from tests.edges.conftest import Cli, Shop
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user
@@ -40,10 +48,13 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "stranded",
         "orphans",
         "backlog",
+        "served",
+        "clock",
+        "size",
     ]
     assert [line.split()[1] for line in lines if line.startswith("⚠")] == ["workers"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "1 warning in 12 checks."
+    assert lines[-1] == "1 warning in 15 checks."
 
 
 def test_a_warning_is_a_problem_only_if_that_is_asked_for(cli: Cli, db: Shop) -> None:
@@ -55,9 +66,10 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
     body = cli("doctor", "--db", db.url, "-o", "json").json
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
-    assert [set(finding) for finding in body["findings"]] == [{"check", "verdict", "found", "why", "fix"}] * 12
+    names = {"check", "verdict", "found", "why", "fix", "remedy"}
+    assert [set(finding) for finding in body["findings"]] == [names] * 15
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 15
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -108,7 +120,91 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 17 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 18 checks are fine.")
+
+
+# --- --fix ---
+
+
+def fixes(cli: Cli, url: str) -> dict[str, str]:
+    """What was done, by the check that asked for it; nothing is left to be done."""
+    said = cli("doctor", "--fix", "--db", url, "-o", "json").json
+    assert not [finding for finding in said["findings"] if finding["remedy"]]
+    return {one["check"]: one["did"] for one in said["fixed"]}
+
+
+def test_nothing_is_mended_where_nothing_is_wrong(cli: Cli, db: Shop) -> None:
+    assert fixes(cli, db.url) == {}
+
+
+def test_a_file_that_others_may_read_is_made_its_owners(cli: Cli, db: Shop) -> None:
+    file = Path(db.url.removeprefix("sqlite:///"))
+    file.chmod(0o644)
+    assert fixes(cli, db.url) == {"mode": f"chmod 600 {file}"}
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_tables_that_are_missing_are_made(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
+    empty = tmp_path / "empty.db"
+    empty.touch(mode=0o600)
+    for url in (f"sqlite:///{empty}", postgres_url):
+        did = fixes(cli, url)
+        assert did["schema"].startswith("migrated from version 0 to ")
+        assert cli("ls", "--db", url).code == 0
+
+
+def test_another_journal_mode_is_put_back(cli: Cli, db: Shop) -> None:
+    connection = apsw.Connection(db.url.removeprefix("sqlite:///"))
+    connection.pragma("journal_mode", "delete")
+    connection.close()
+    assert set(fixes(cli, db.url)) == {"durability"}
+
+
+async def _strand(url: str) -> None:
+    """A run whose worker is gone."""
+    environment = system_environment()
+    store = open_store(url, environment)
+    await store.open()
+    await store.runs.create([new_run("r1")])
+    worker = await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(60 * SECOND), ("flow@1",)))
+    await store.runs.claim(Claimant(worker.incarnation, 2, ("flow@1",)))
+    await store.close()
+    if url.startswith("sqlite:"):
+        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection.execute("update stepwell_workers set lease_until = 0")
+        connection.close()
+    else:
+        with psycopg.connect(url) as server:
+            server.execute("update stepwell.workers set lease_until = 0")
+
+
+def test_runs_of_workers_that_are_gone_are_freed(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
+    for url in (f"sqlite:///{tmp_path}/stranded.db", postgres_url):
+        asyncio.run(_strand(url))
+        assert fixes(cli, url) == {"stranded": "freed 1 runs; 0 need a person"}
+        assert cli("show", "r1", "--db", url, "-o", "json").json["status"] == "pending"
+
+
+def test_people_are_told_what_was_done(cli: Cli, db: Shop) -> None:
+    file = Path(db.url.removeprefix("sqlite:///"))
+    file.chmod(0o644)
+    lines = cli("doctor", "--fix", "--db", db.url).out.splitlines()
+    assert [line for line in lines if line.startswith("→")] == [f"→ mode            chmod 600 {file}"]
+    assert [line[0] for line in lines if line.split()[1:2] == ["mode"]] == ["⚠", "→", "✓"]
+
+
+def test_what_cannot_be_mended_is_said_and_the_rest_goes_on(
+    cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(db.url.removeprefix("sqlite:///")).chmod(0o644)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    said = cli("doctor", "--fix", "--strict", "--db", db.url, "-o", "json")
+    assert said.code == 9
+    assert said.json["fixed"] == [{"check": "mode", "did": "could not be mended: Operation not permitted"}]
 
 
 # --- stepwell migrate ---

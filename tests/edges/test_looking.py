@@ -20,6 +20,22 @@ STATUSES = {
 }
 
 
+def test_below_a_page_stands_how_many_match_and_where_the_next_begins(cli: Cli, db: Shop) -> None:
+    said = cli("ls", "--db", db.url, "--limit", "4")
+    last = said.out.splitlines()[-1].split()[0]
+    assert said.err == f"4 of 6 match · next: --before {last}\n"
+    rest = cli("ls", "--db", db.url, "--limit", "4", "--before", last, "--ascii")
+    assert (len(rest.out.splitlines()), rest.err) == (3, "2 of 6 match\n")
+    assert cli("ls", "--db", db.url).err == ""
+    assert cli("ls", "--db", db.url, "--limit", "4", "-o", "json").err == ""
+
+
+def test_a_wide_list_has_more_columns(cli: Cli, db: Shop) -> None:
+    assert (
+        cli("ls", "--db", db.url, "-o", "wide").out.splitlines()[0].endswith("STARTED (UTC)\tENDED (UTC)\tTAGS\tPARENT")
+    )
+
+
 def test_ls_lists_every_run_newest_first_and_tab_separated_without_a_terminal(cli: Cli, db: Shop) -> None:
     said = cli("ls", "--db", db.url)
 

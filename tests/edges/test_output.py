@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
+import click
 import pytest
 
 from stepwell.cli.output import Column, Output
-from stepwell.cli.settings import Settings
+from stepwell.cli.settings import Format, Settings
 from stepwell.cli.texts import brief, clean, dump_json, duration, shorten
+
+yaml: Any = import_module("yaml")  # it has no types
 
 COLUMNS = (Column("RUN", is_fixed=True), Column("WHY"), Column("EMPTY"), Column("TOOK", dropped=1))
 ROWS = [
@@ -50,6 +56,65 @@ def test_without_a_terminal_nothing_is_dropped_or_shortened(capsys: pytest.Captu
     Output(Settings()).table(COLUMNS, [["1", "tab\there\nline", "", "x" * 300]])
 
     assert capsys.readouterr().out == f"RUN\tWHY\tEMPTY\tTOOK\n1\ttab here line\t\t{'x' * 300}\n"
+
+
+def test_a_wide_table_loses_nothing_on_a_narrow_terminal(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal.setenv("COLUMNS", "20")
+    Output(Settings(output="wide", no_header=True)).table(COLUMNS, ROWS[:1])
+
+    assert capsys.readouterr().out == "0199-aaaa-bbbb  a long story of a card that was declined    1.00 s\n"
+
+
+ITEMS: list[dict[str, Any]] = [
+    {"run_id": "r1", "tags": {"a": "1"}, "took": None},
+    {"run_id": "r2", "tags": {}, "took": 1.5},
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ("table", "TOOK\tRUN_ID\n\tr1\n1.5\tr2\n"),
+        ("csv", "took,run_id\n,r1\n1.5,r2\n"),
+        ("jsonl", '{"schema":"s/1","took":null,"run_id":"r1"}\n{"schema":"s/1","took":1.5,"run_id":"r2"}\n'),
+    ],
+)
+def test_only_the_fields_that_are_asked_for_are_printed(
+    form: Format, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Output(Settings(output=form, fields=("took", "run_id"))).many("s/1", "runs", ITEMS, run_ids=[])
+    assert capsys.readouterr().out == told
+
+
+def test_an_unknown_field_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(click.UsageError, match="no field tool here; there are run_id, tags, took"):
+        Output(Settings(output="json", fields=("tool",))).many("s/1", "runs", ITEMS, run_ids=[])
+
+
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_without_a_header_there_are_only_rows(form: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    Output(Settings(output=form, fields=("run_id",), no_header=True)).many("s/1", "runs", ITEMS, run_ids=[])
+    assert capsys.readouterr().out == "r1\nr2\n"
+
+
+AWKWARD: dict[str, Any] = {
+    "plain": "text",
+    "no": "the name is not a boolean",
+    "a: b": ["- dash", "", "null", "1.0", "# hash", "{}", "line\nbreak", "\x85\u2028", "日本 🌊", {"deep": [[1], []]}],
+    "nothing": None,
+    "empty": {},
+    "numbers": [0, -1.5, True],
+    "nested": [{"a": 1, "b": [{"c": "d"}]}],
+}
+
+
+def test_yaml_says_the_same_to_every_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(Settings(output="yaml")).many("s/1", "items", [AWKWARD], run_ids=[], next=None)
+    assert yaml.safe_load(capsys.readouterr().out) == {"schema": "s-list/1", "next": None, "items": [AWKWARD]}
+    Output(Settings(output="yaml")).one("s/1", AWKWARD, run_ids=[], words=list)
+    assert yaml.safe_load(capsys.readouterr().out) == {"schema": "s/1", **AWKWARD}
 
 
 def test_symbols_are_coloured_on_a_terminal_unless_told_otherwise(

@@ -36,13 +36,14 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "resume": (0, ["resume", "confused-1"]),
     "workflow": (0, ["workflow", "ls"]),
     "rollback": (0, ["rollback", "resume", "stuck-1"]),
+    "bulk": (0, ["bulk", "ls"]),
     "doctor": (9, ["doctor"]),
     "migrate": (0, ["migrate", "--plan"]),
     "explain": (0, ["explain", "SW404"]),
     "completion": (0, ["completion", "bash"]),
 }
 # These have tests of their own: they take a process, or two databases.
-ELSEWHERE = {"new", "dev", "demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export"}
+ELSEWHERE = {"new", "dev", "demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export", "import"}
 
 
 def test_every_verb_is_tried() -> None:
@@ -123,6 +124,20 @@ def test_an_unknown_code_has_near_ones(cli: Cli) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_calls_stepwell(cli: Cli, shell: str) -> None:
     assert f"_STEPWELL_COMPLETE={shell}_complete" in cli("completion", shell).out
+
+
+def test_powershell_asks_for_lines_that_stepwell_gives(cli: Cli, db: Shop) -> None:
+    script = cli("completion", "powershell").out
+    assert "Register-ArgumentCompleter -Native -CommandName stepwell" in script
+    assert "$env:_STEPWELL_COMPLETE = 'zsh_complete'" in script
+    asked = {**os.environ, "_STEPWELL_COMPLETE": "zsh_complete", "COMP_WORDS": "stepwell doct", "COMP_CWORD": "1"}
+    said = subprocess.run(
+        [sys.executable, "-c", "from stepwell.cli.main import stepwell; stepwell(prog_name='stepwell')"],
+        env=asked,
+        capture_output=True,
+        text=True,
+    )
+    assert said.stdout.splitlines()[:2] == ["plain", "doctor"]
 
 
 def test_a_shell_is_told_of_runs(db: Shop) -> None:

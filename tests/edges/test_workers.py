@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.edges.conftest import APP, Cli, Shop
@@ -51,6 +53,56 @@ def test_a_worker_moves_on_what_waits_for_a_signal(cli: Cli, db: Shop) -> None:
         assert process.wait(20) == 0
 
     assert json.loads(banner)["schema"] == "stepwell.worker/1"
+
+
+def test_figures_are_read_at_a_port_of_loopback_under_its_own_name_alone(cli: Cli, db: Shop) -> None:
+    with worker(db.url, APP, "-o", "json", "--metrics", "0") as (process, banner):
+        url = json.loads(banner)["metrics"]
+        cli("start", "checkout", "customer=eve", "amount:=9", "--wait", "--timeout", "30s", "--db", db.url)
+        told = httpx.get(url)
+        elsewhere = httpx.get(url.replace("/metrics", "/runs"))
+        renamed = httpx.get(url, headers={"Host": "evil.example"})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+    assert url.startswith("http://127.0.0.1:")
+    assert (told.status_code, elsewhere.status_code, renamed.status_code) == (200, 404, 421)
+    assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'stepwell_runs_ended_total{workflow="checkout",status="completed"} 1' in told.text.splitlines()
+    assert "stepwell_workers_alive 1" in told.text.splitlines()
+
+
+def test_a_port_that_is_taken_is_said(cli: Cli, db: Shop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = cli("worker", APP, "--db", db.url, "--metrics", str(taken.getsockname()[1]), "-o", "json")
+    assert (said.code, said.error["code"]) == (2, "SW103")
+    assert "cannot listen" in said.error["message"]
+
+
+def test_a_worker_logs_lines_of_json_that_say_where_they_come_from(cli: Cli, tmp_path: Path) -> None:
+    url, app = f"sqlite:///{tmp_path}/logs.db", tmp_path / "talking.py"
+    app.write_text(
+        "import logging\nfrom stepwell import Context, step, workflow\n"
+        "@step\nasync def speak(word: str) -> None:\n    logging.getLogger('talk').info('said %s', word)\n"
+        "@workflow\nasync def talking(ctx: Context) -> None:\n    await ctx.step(speak, 'hello')\n"
+    )
+    with worker(url, str(app), "--log-format", "json", "--log-level", "info") as (process, _):
+        run_id = cli("start", "talking", "--wait", "--timeout", "30s", "--db", url, "--app", str(app), "-o", "ids").out
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        lines = [json.loads(line) for line in process.stderr.read().splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line["logger"] == "talk"]
+    del line["at"]
+    assert line == {
+        "level": "info",
+        "logger": "talk",
+        "message": "said hello",
+        "run": run_id.strip(),
+        "workflow": "talking",
+        "path": "speak",
+        "attempt": 1,
+    }
 
 
 def test_input_may_come_from_standard_input(db: Shop) -> None:

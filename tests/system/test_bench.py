@@ -70,3 +70,12 @@ def test_times_of_a_workload_that_is_too_small_are_not_judged_and_counts_are() -
     assert report.is_good
     report.line("round trips", "4", *at_most(4, 3))
     assert not report.is_good
+
+
+def test_the_surfaces_are_measured() -> None:
+    done = _bench("--store", "sqlite", "--only", "surfaces")
+    figures = _figures(done)
+    assert {"ls    everything", "ls    tag:team=blue", "ls    sort:-started"} <= {*figures}, done.stderr
+    assert figures["GET /runs  answers that are not 200"] == ("0", "ok")
+    assert figures["GET /runs  requests/s"]
+    assert figures["SSE  times slower than without them"]

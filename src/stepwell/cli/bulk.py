@@ -22,6 +22,7 @@ from stepwell.errors import NotFoundError, RequestError
 
 if TYPE_CHECKING:
     from stepwell.cli.acts import Act
+    from stepwell.cli.records import Record
     from stepwell.engine.views import RunView
 
 _PAGE = 500
@@ -73,6 +74,7 @@ class Tally:
     """What became of each run so far."""
 
     total: int
+    name: str = ""  # of the record that is kept
     items: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
@@ -95,10 +97,10 @@ def act_on_many(settings: Settings, which: Which, act: Act) -> int:
     _confirm(out, runs, which, act)
     tally = Tally(len(runs))
     try:
-        ask(settings, lambda client: _act(client, runs, act, tally, out))
+        ask(settings, lambda client: _act(client, runs, act, which, tally, out))
     finally:  # also when it is stopped half-way: what was done is done, and is told
         _tell(out, tally, act)
-    return PARTLY if tally.count("refused") else 0
+    return PARTLY if tally.count("refused") or len(tally.items) < tally.total else 0
 
 
 async def _match(client: Client, where: str) -> list[RunView]:
@@ -118,7 +120,21 @@ async def _named(client: Client, targets: Sequence[str]) -> list[RunView]:
     return [run for run in await client.engine.status_many(list(ids)) if run is not None]
 
 
-async def _act(client: Client, runs: Sequence[RunView], act: Act, tally: Tally, out: Output) -> None:
+async def _act(client: Client, runs: Sequence[RunView], act: Act, which: Which, tally: Tally, out: Output) -> None:
+    from stepwell.cli.acts import operator
+    from stepwell.cli.records import begin
+
+    record = await begin(client.engine, act.done.lower(), operator(), which.where or "", len(runs))
+    tally.name = f"bulk-{record.number}"
+    try:
+        await _each(client, runs, act, record, tally, out)
+    finally:
+        await record.end(is_whole=len(tally.items) == tally.total)
+
+
+async def _each(client: Client, runs: Sequence[RunView], act: Act, record: Record, tally: Tally, out: Output) -> None:
+    from stepwell.cli.records import Item
+
     with Bars(out) as bars:
         for number, run in enumerate(runs, 1):
             try:
@@ -129,7 +145,10 @@ async def _act(client: Client, runs: Sequence[RunView], act: Act, tally: Tally, 
             status = run.status if now is None else now.status
             outcome = "done" if is_done else "before" if now is not None and act.was_done(now) else "refused"
             tally.items.append({"run_id": run.run_id, "outcome": outcome, "status": status})
+            await record.note(Item(run.run_id, outcome, status))
             bars.tell(act.done, number, len(runs))
+            if record.is_aborted:
+                return
 
 
 def _preview(out: Output, runs: Sequence[RunView], act: Act) -> None:
@@ -175,11 +194,17 @@ def _confirm(out: Output, runs: Sequence[RunView], which: Which, act: Act) -> No
 
 def _tell(out: Output, tally: Tally, act: Act) -> None:
     items, ids = tally.items, [item["run_id"] for item in tally.items if item["outcome"] == "done"]
-    facts = {"matched": tally.total, "done": len(ids), "refused": tally.count("refused"), "dry_run": False}
+    facts: dict[str, Any] = {
+        "matched": tally.total,
+        "done": len(ids),
+        "refused": tally.count("refused"),
+        "dry_run": False,
+    }
+    facts["bulk"] = tally.name
     if out.many("stepwell.bulk/1", "items", items, run_ids=ids, **facts):
         return
     dot = " - " if out.ascii else " · "
-    said = [f"{act.done}: {len(ids):,} of {tally.total:,}"]
+    said = [*([tally.name] if tally.name else []), f"{act.done}: {len(ids):,} of {tally.total:,}"]
     if before := tally.count("before"):
         said.append(f"{before:,} before")
     if refused := [item for item in items if item["outcome"] == "refused"]:

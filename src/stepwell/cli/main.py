@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -44,6 +45,8 @@ _MODULES = {
     "versions": "versions",
     "diff": "diff",
     "export": "export",
+    "import": "imports",
+    "bulk": "bulks",
     "explain": "explain",
     "completion": "completion",
 }
@@ -69,7 +72,8 @@ class LazyGroup(Group):
         """The command of a name."""
         if cmd_name not in _MODULES:
             return None
-        found = getattr(import_module(f"stepwell.cli.commands.{_MODULES[cmd_name]}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        found = getattr(import_module(f"stepwell.cli.commands.{_MODULES[cmd_name]}"), name)
         assert isinstance(found, click.Command)
         return found
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from stepwell.cli.settings import Settings
+from stepwell.cli.settings import Format, Settings
 from stepwell.cli.texts import clean, dump_json, shorten
 
 _PAINTS = {"✓": "green", "✕": "red", "⚠": "yellow", "↶": "yellow", "●": "blue", "‖": "cyan", "↻": "cyan"}
@@ -29,7 +29,10 @@ class Output:
     """How one command prints."""
 
     def __init__(self, settings: Settings) -> None:
-        self.format = settings.output
+        self.is_wide = settings.output == "wide"
+        self.format: Format = "table" if self.is_wide else settings.output
+        self._fields = settings.fields
+        self._has_header = not settings.no_header
         self.is_terminal = _is_terminal()
         self.ascii = settings.ascii or not _can_show_symbols()
         self._has_colour = _wants_colour(self.is_terminal)
@@ -42,39 +45,50 @@ class Output:
         """Print one thing: as words, as JSON, or only the ids of the runs it is about."""
         if self.format == "ids":
             self.lines(run_ids)
-        elif self.format == "table":
+        elif self.format == "table" and not self._fields:
             self.lines(words())
+        elif self.format == "table":
+            self._plain_table([body])
         elif self.format == "csv":
-            self._csv([body])
+            self._csv([self._chosen(body)])
         else:
-            self._json(schema, body)
+            self._dump(schema, self._chosen(body))
 
     def many(
         self, schema: str, name: str, items: Sequence[dict[str, Any]], *, run_ids: Sequence[str], **more: Any
     ) -> bool:
         """Print a listing as JSON, JSON lines, CSV or ids; false if it is to be a table."""
-        if self.format == "table":
+        if self.format == "table" and not self._fields:
             return False
-        if self.format == "ids":
+        if self.format == "table":
+            self._plain_table(items)
+        elif self.format == "ids":
             self.lines(run_ids)
         elif self.format == "jsonl":
             for item in items:
-                self._json(schema, item)
+                self._dump(schema, self._chosen(item))
         elif self.format == "csv":
-            self._csv(items)
+            self._csv([self._chosen(item) for item in items])
         else:
-            self._json(f"{schema.partition('/')[0]}-list/1", {**more, name: items})
+            chosen = [self._chosen(item) for item in items]
+            self._dump(f"{schema.partition('/')[0]}-list/1", {**more, name: chosen})
         return True
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it prints words and not what a program reads."""
+        return self.format == "table" and not self._fields
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print a table. Only on a terminal are empty columns dropped and long cells shortened."""
         cells = [[clean(cell) for cell in row] for row in rows]
+        titles = [[column.title for column in columns]] if self._has_header else []
         if not self.is_terminal:
-            self.lines("\t".join(row) for row in [[column.title for column in columns], *cells])
+            self.lines("\t".join(row) for row in [*titles, *cells])
             return
-        used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
-        lines = [[column.title for column in columns], *cells]
-        widths = _fit(columns, used, lines, self._width())
+        used = [n for n in range(len(columns)) if self.is_wide or any(row[n] for row in cells)]
+        lines = [*titles, *cells]
+        widths = _fit(columns, used, lines, sys.maxsize if self.is_wide else self._width())
         for row in lines:
             self.line((" " * _GAP).join(_pad(row[n], width, self._gap) for n, width in widths.items()).rstrip())
 
@@ -113,7 +127,24 @@ class Output:
 
         return get_terminal_size().columns
 
-    def _json(self, schema: str, body: dict[str, Any]) -> None:
+    def _chosen(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The fields that were asked for; all of them if none were."""
+        if not self._fields:
+            return item
+        if unknown := [name for name in self._fields if name not in item]:
+            raise click.UsageError(f"There is no field {', '.join(unknown)} here; there are {', '.join(item)}.")
+        return {name: item[name] for name in self._fields}
+
+    def _plain_table(self, items: Sequence[dict[str, Any]]) -> None:
+        rows = [[_text(value) for value in self._chosen(item).values()] for item in items]
+        self.table([Column(name.upper(), is_fixed=name.endswith("_id")) for name in self._fields], rows)
+
+    def _dump(self, schema: str, body: dict[str, Any]) -> None:
+        if self.format == "yaml":
+            from stepwell.cli.yamls import dump_yaml
+
+            _echo(dump_yaml({"schema": schema, **body}), colour=False, err=False)
+            return
         _echo(dump_json({"schema": schema, **body}, is_compact=self.format == "jsonl"), colour=False, err=False)
 
     def _csv(self, items: Sequence[dict[str, Any]]) -> None:
@@ -123,10 +154,17 @@ class Output:
 
         file = StringIO()
         rows = writer(file, lineterminator="\n")
-        rows.writerows([list(items[0])] if items else [])
+        rows.writerows([list(items[0])] if items and self._has_header else [])
         rows.writerows([_cell(value) for value in item.values()] for item in items)
         if items:
             _echo(file.getvalue().rstrip("\n"), colour=False, err=False)
+
+
+def _text(value: Any) -> str:
+    """A value in a table."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dump_json(value, is_compact=True)
 
 
 def _cell(value: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import click
 
-Format = Literal["table", "json", "jsonl", "ids", "csv"]
-FORMATS: tuple[Format, ...] = ("table", "json", "jsonl", "ids", "csv")
+Format = Literal["table", "wide", "json", "jsonl", "yaml", "ids", "csv"]
+FORMATS: tuple[Format, ...] = ("table", "wide", "json", "jsonl", "yaml", "ids", "csv")
 
 DB_DEFAULT = "sqlite:///stepwell.db"
 DEV_DB = "sqlite:///.stepwell/dev.db"  # of `stepwell dev`; in its folder it is everybody's default
@@ -23,6 +23,8 @@ class Settings:
     db: str = field(default=DB_DEFAULT, repr=False)  # it may hold a password
     output: Format = "table"
     app: str | None = None
+    fields: tuple[str, ...] = ()
+    no_header: bool = False
     ascii: bool = False
     debug: bool = False
     is_db_given: bool = False  # by an option or by the environment
@@ -44,15 +46,25 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         ctx.obj.is_db_given |= param.name == "db"
 
 
+def _keep_names(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Names with commas between them."""
+    names = None if value is None else tuple(filter(None, (one.strip() for one in value.split(","))))
+    if names == ():
+        raise click.BadParameter("Name a field, or several with commas between them.", ctx, param)
+    _keep(ctx, param, names)
+
+
 def _shared_options() -> list[click.Parameter]:
     def option(*names: str, **how: Any) -> click.Option:
-        return click.Option(names, expose_value=False, callback=_keep, default=None, **how)
+        return click.Option(names, expose_value=False, default=None, **{"callback": _keep, **how})
 
     return [
         option(
             "--db", metavar="URL", help=f"The database. Default: $STEPWELL_DB, that of stepwell dev, or {DB_DEFAULT}."
         ),
         option("-o", "--output", type=click.Choice(FORMATS), help="How to print. Default: table."),
+        option("--fields", callback=_keep_names, metavar="A,B", help="Only these fields, as JSON names them."),
+        option("--no-header", is_flag=True, flag_value=True, help="No line with the names of columns."),
         option("--app", metavar="MODULE", help="Module or file with your workflows. Default: $STEPWELL_APP."),
         option("--ascii", is_flag=True, flag_value=True, help="No symbols or line drawing."),
         option("--debug", is_flag=True, flag_value=True, help="Show the traceback of an error."),

@@ -25,7 +25,7 @@ from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSu
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
 from stepwell.conformance.transactions import TransactionSuite
-from stepwell.conformance.transfers import TransferSuite
+from stepwell.conformance.transfers import RestoreSuite, TransferSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
 from stepwell.conformance.wakes import WakeSuite
 from stepwell.conformance.workers import LeaseSuite, RescueSuite
@@ -81,5 +81,6 @@ class StoreSuite(
     BlobSuite,
     SealSuite,
     TransferSuite,
+    RestoreSuite,
 ):
     """Everything the contract says. Each part can also be run by itself."""

@@ -11,7 +11,7 @@ from stepwell.conformance.case import StoreCase
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.contents import SECONDS, fill, pack_all
 from stepwell.conformance.outbox import emit, ids, settle, take
-from stepwell.conformance.scene import Scene, new_run, wait_topic
+from stepwell.conformance.scene import FLOW, Scene, new_run, place, step, wait_topic
 from stepwell.conformance.seals import WRITES, close
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import AlreadyExistsError, StoreInUseError, StoreSealedError, TransferError
@@ -20,7 +20,7 @@ from stepwell.model.commits import Commit, Park, Verdict
 from stepwell.model.events import Publication
 from stepwell.model.signals import Delivery, Reply, ReplyStatus
 from stepwell.model.states import RunStatus
-from stepwell.model.workers import Fence
+from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.parcels import PackedBlob, PackedRun, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import Manifest, SealKind
@@ -388,3 +388,52 @@ class TransferSuite(StoreCase):
         assert turn.claimed.run.epoch == 2
         assert turn.fence == Fence(_W1, 2)
         assert [one.payload for one in turn.claimed.inbox.signals] == [b"go on"]
+
+
+class RestoreSuite(StoreCase):
+    """`restore`: one run, into a store that is in use."""
+
+    async def _packed(self, scene: Scene, run_id: str, key: str | None = None) -> PackedRun:
+        turn = await scene.begin("r1", key="k", tags=(("team", "blue"),))
+        await turn.commit(names=("a",), entries=(step(1, place(0)),))
+        history = (await scene.store.runs.load([RunId("r1")]))[0]
+        run = (await scene.run("r1"))._replace(
+            run_id=RunId(run_id), key=key, owner=None, status=RunStatus.PENDING, wake_at=scene.store.now()
+        )
+        return PackedRun(run, 0, False, history, (), (), (), ())
+
+    async def test_it_is_there_with_all_that_is_recorded_and_is_claimed(self, scene: Scene) -> None:
+        packed = await self._packed(scene, "r2", "other")
+
+        assert await scene.store.transfers.restore(packed)
+        assert await scene.run("r2") == packed.run
+        assert (await scene.store.runs.load([RunId("r2")]))[0] == packed.history
+        (claimed,) = await scene.store.runs.claim(Claimant(scene.incarnation, 5, (FLOW,)))
+        assert claimed.run.run_id == "r2"
+        assert claimed.run.epoch == packed.run.epoch + 1
+        assert await scene.store.views.orphans() == []
+
+    async def test_an_id_that_is_taken_changes_nothing(self, scene: Scene) -> None:
+        packed = await self._packed(scene, "r1")
+        before = await snapshot(scene.store)
+
+        assert not await scene.store.transfers.restore(packed)
+        assert await snapshot(scene.store) == before
+
+    async def test_a_key_that_is_taken_is_no_place_for_an_active_run(self, scene: Scene) -> None:
+        packed = await self._packed(scene, "r2", "k")
+        before = await snapshot(scene.store)
+        assert not await scene.store.transfers.restore(packed)
+        assert await snapshot(scene.store) == before
+
+        ended = packed.run._replace(status=RunStatus.COMPLETED, wake_at=None, ended_at=scene.store.now())
+        assert await scene.store.transfers.restore(packed._replace(run=ended))
+        assert (await scene.run("k")).run_id == "r1"
+
+    async def test_a_store_that_is_closed_takes_none(self, scene: Scene) -> None:
+        packed = await self._packed(scene, "r2")
+        scene.clock.advance(3_600)
+        await scene.store.transfers.seal("t1", "there")
+
+        with pytest.raises(StoreSealedError):
+            await scene.store.transfers.restore(packed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.clock import Instant, Span
+from stepwell.clock import SECOND, Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import (
@@ -21,7 +21,8 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.views import Outlook, RunFilter
+from stepwell.stores.base.filters import Condition, Field
+from stepwell.stores.base.views import Census, Outlook, RunFilter
 
 
 class FindSuite(StoreCase):
@@ -177,6 +178,38 @@ class ListSuite(StoreCase):
 
         assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3", "other@1"]
 
+    async def test_what_has_not_ended_is_counted_by_status_and_what_is_due_apart(self, scene: Scene) -> None:
+        views = scene.store.views
+        assert await views.census() == Census({}, 0, None)
+        await scene.create("r1", delay=Span(10 * SECOND))
+        await scene.create("r2")
+        created = await scene.run("r2")
+        scene.clock.advance(5)
+        await scene.create("r3", version=3)
+        await (await scene.begin("r4")).end()
+        await scene.begin("r5")
+
+        counted = await views.census()
+        assert dict(counted.runs) == {RunStatus.PENDING: 3, RunStatus.RUNNING: 1}
+        assert (counted.due, counted.due_since) == (2, created.wake_at)
+        scene.clock.advance(6)
+        assert (await views.census()).due == 3
+
+    async def test_runs_are_counted_for_a_filter_up_to_a_limit(self, scene: Scene) -> None:
+        views = scene.store.views
+        for number in range(3):
+            await scene.create(f"r{number}", version=3)
+        await (await scene.begin("r4")).end()
+
+        assert await views.count_runs(RunFilter(), limit=10) == 4
+        assert await views.count_runs(RunFilter(), limit=2) == 2
+        both = RunFilter(statuses=(RunStatus.PENDING, RunStatus.COMPLETED))
+        assert await views.count_runs(both, limit=10) == 4
+        assert await views.count_runs(both, limit=3) == 3
+        assert await views.count_runs(RunFilter(statuses=(RunStatus.FAILED,)), limit=10) == 0
+        newer = RunFilter(conditions=(Condition(Field.VERSION, ((">=", "3"),)),))
+        assert await views.count_runs(newer, limit=10) == 3
+
     async def test_runs_are_counted_by_definition_and_status(self, scene: Scene) -> None:
         assert await scene.store.views.tally_runs() == []
         await scene.create("r1", version=3)
@@ -278,6 +311,8 @@ class OutlookSuite(StoreCase):
         await views.orphans()
         await views.list_definitions()
         await views.tally_runs()
+        await views.census()
+        await views.count_runs(RunFilter(), limit=10)
         assert await views.has_stranded()
         await scene.store.runs.load([RunId("r1")])
         await scene.store.runs.inbox(RunId("r1"))

@@ -27,13 +27,13 @@ from stepwell.engine.starts import (
     StartManyOptions,
     StartOptions,
     check_ids,
+    check_run_id,
     positive,
 )
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.environment import Environment
 from stepwell.errors import (
     InvalidInputError,
-    InvalidOptionError,
     NotFoundError,
     StoreError,
     StoreUnavailableError,
@@ -262,12 +262,7 @@ class Facade(SignalVerbs, HoldVerbs, Overviews):
         return run_id, self._encode_input(definition, start.input, run_id), start
 
     def _run_id(self, given: str | None) -> RunId:
-        if given is None:
-            return RunId(self._environment.ids.uuid())
-        check_name(given, what="run id")
-        if given != normal_key(given):
-            raise InvalidOptionError(f"run id {given!r} is not in lower case", fix=f"use {normal_key(given)!r}")
-        return RunId(given)
+        return RunId(self._environment.ids.uuid()) if given is None else check_run_id(given)
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
         created = await self._surely(

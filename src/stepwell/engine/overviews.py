@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from stepwell.clock import to_datetime
+from stepwell.clock import SECOND, to_datetime
 from stepwell.engine.live import LiveReads
 from stepwell.engine.views import plain
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
+LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
+PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,21 @@ class KeptEventView:
     kept_until: datetime
 
 
+class Pace:
+    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
+
+    def __init__(self) -> None:
+        self.watchers = 0
+
+    def pause(self) -> float:
+        """How long one of them leaves a run alone after it has told of it, in seconds."""
+        return min(PAUSE_MAX, max(PAUSE_MIN, self.watchers / LOOKS_PER_SECOND))
+
+
 class Overviews(LiveReads):
     """The reads of an engine that are not about what one run has recorded."""
+
+    _pace = Pace()  # one for the process: its engines share its time
 
     _registry: Registry
 
@@ -111,6 +128,24 @@ class Overviews(LiveReads):
             for one in found
         ]
 
+    async def figures(self) -> list[Metric]:
+        """What the store holds now, for Prometheus; `render` makes text of it."""
+        census = await self._surely(lambda _: self._store.views.census())
+        now, workers = self._store.now(), await self._surely(lambda _: self._store.views.list_workers())
+        counts: dict[Labels, float] = {
+            (status.value,): census.runs.get(status, 0) for status in RunStatus if status not in TERMINAL
+        }
+        oldest = 0 if census.due_since is None else max(0, now - census.due_since) / SECOND
+        alive = sum(one.lease_until > now for one in workers)
+        return [
+            Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
+            Gauge(
+                "stepwell_ready_runs", "Runs that are due and not claimed: the depth of the queue.", {(): census.due}
+            ),
+            Gauge("stepwell_ready_oldest_seconds", "For how long the first of them has been due.", {(): oldest}),
+            Gauge("stepwell_workers_alive", "Workers whose lease is live.", {(): alive}),
+        ]
+
     async def probe(self) -> None:
         """Ask the store something small. Raises `StoreUnavailableError` at once if it does not answer."""
         await self._store.views.find_by_prefix("0", limit=1)
@@ -122,6 +157,7 @@ class Overviews(LiveReads):
         """
         run = await self._get(target)
         changed, seen = asyncio.Event(), False
+        self._pace.watchers += 1
         unlisten = self._store.wakeups.listen(lambda hint: _hear(hint, run.run_id, changed))
         try:
             while True:
@@ -131,11 +167,14 @@ class Overviews(LiveReads):
                 run, seen = latest, True
                 if run.ended_at is not None:
                     return
+                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
+                await asyncio.sleep(self._pace.pause())
                 try:
                     await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
                 except TimeoutError:
                     continue
         finally:
+            self._pace.watchers -= 1
             unlisten()
 
     async def _look(self, known: Run) -> Run:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 from stepwell.clock import Duration, Instant, Span, span, to_instant
 from stepwell.errors import AlreadyExistsError, InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, NewRun, OnConflict, Tags, normal_key
 
 PRIORITY_MAX: Final = 100
@@ -89,6 +90,14 @@ class Plan:
             max_suspend=None if max_suspend is None else positive(max_suspend, "max_suspend", workflow),
             on_conflict=self.on_conflict,
         )
+
+
+def check_run_id(given: str) -> RunId:
+    """An id that a caller chose; one that could not be told from another key is refused."""
+    check_name(given, what="run id")
+    if given != normal_key(given):
+        raise InvalidOptionError(f"run id {given!r} is not in lower case", fix=f"use {normal_key(given)!r}")
+    return RunId(given)
 
 
 def positive(duration: Duration, what: str, workflow: str) -> Span:

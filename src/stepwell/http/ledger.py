@@ -131,9 +131,10 @@ class DatabaseLedger:
         for tries in range(_TRIES_MAX):
             try:
                 return await self._engine.transact(work)
-            except sqlite3.IntegrityError:
-                # Two servers took the same number, or made the tables, at one instant.
-                if tries == _TRIES_MAX - 1:
+            except (sqlite3.IntegrityError, sqlite3.OperationalError) as error:
+                # Two servers took the same number, or made the tables, at one instant: a table is a type, too.
+                is_race = isinstance(error, sqlite3.IntegrityError) or "already exists" in str(error)
+                if tries == _TRIES_MAX - 1 or not is_race:
                     raise
         raise AssertionError("unreachable")
 

@@ -14,8 +14,7 @@ from stepwell.http.ledger import LAST
 from stepwell.http.operations import Call, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
-
-METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+from stepwell.telemetry.metrics import MEDIA, Counter, Gauge, render
 
 
 class HealthBody(msgspec.Struct):
@@ -112,23 +111,11 @@ async def describe(call: Call) -> Reply:
 async def metrics(call: Call) -> Response:
     """Figures for Prometheus."""
     services = call.services
-    workers = await services.engine.list_workers()
-    lines = [
-        "# HELP stepwell_http_requests_total Requests that were answered.",
-        "# TYPE stepwell_http_requests_total counter",
-        *(
-            f'stepwell_http_requests_total{{operation="{name}",status="{status}"}} {count}'
-            for (name, status), count in sorted(services.requests.items())
-        ),
-        "# HELP stepwell_http_followers Streams of changes that are open.",
-        "# TYPE stepwell_http_followers gauge",
-        f"stepwell_http_followers {services.followers}",
-        "# HELP stepwell_workers_alive Workers whose lease is live.",
-        "# TYPE stepwell_workers_alive gauge",
-        f"stepwell_workers_alive {sum(one.is_alive for one in workers)}",
-        "",
-    ]
-    return Response("\n".join(lines), media_type=METRICS_MEDIA)
+    answered = Counter("stepwell_http_requests_total", "Requests that were answered.", ("operation", "status"))
+    for (name, status), count in services.requests.items():
+        answered.add(name, str(status), count=count)
+    followers = Gauge("stepwell_http_followers", "Streams of changes that are open.", {(): services.followers})
+    return Response(render([answered, followers, *await services.engine.figures()]), media_type=MEDIA)
 
 
 OPERATIONS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
@@ -21,6 +21,9 @@ KEY_MAX = 200
 OnConflict = Literal["get", "raise", "replace"]
 
 Tags = tuple[tuple[str, str], ...]  # names with values, by name; a plain tag has the empty value
+
+
+TRACE_TAG: Final = "traceparent"  # carries the context of a trace, from a start to its run and on to its children
 
 
 def normal_key(key: str) -> str:

@@ -66,6 +66,11 @@ class Body:
         info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
         return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
 
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        """Run, workflow, path and attempt: where what it logs comes from."""
+        return self.run.run_id, self.run.workflow, self.names.text(self.location), self.attempt
+
     def emit(self, event: str, payload: Any) -> None:
         """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""
         assert self.codec is not None

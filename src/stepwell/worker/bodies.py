@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from contextvars import copy_context
 from typing import Any
 
 from stepwell.clock import SECOND
@@ -51,5 +52,7 @@ async def _call(body: Body, executor: Executor) -> Any:
     args = (body.info, *body.args) if body.takes_context else body.args
     if body.is_async:
         return await body.fn(*args, **body.kwargs)
-    result = await executor.call_blocking(functools.partial(body.fn, *args, **body.kwargs))
+    # A thread has no context variables of its own task: what it logs belongs to this body too.
+    inside = functools.partial(copy_context().run, functools.partial(body.fn, *args, **body.kwargs))
+    result = await executor.call_blocking(inside)
     return await result if inspect.isawaitable(result) else result

@@ -39,6 +39,8 @@ class Committer:
         self.is_attended = False
         # Entered while an answer is on its way that may bring claims.
         self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext
+        # Told of every batch, and of the seconds that it took.
+        self.on_written: Callable[[list[Commit], float], None] | None = None
         # An acknowledgement was lost: the store may have done more than we know.
         self.on_doubt: Callable[[], None] = lambda: None
 
@@ -85,12 +87,15 @@ class Committer:
 
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []
+        began = 0.0 if self.on_written is None else self._environment.clock.monotonic()
         try:
             answers = await self._apply([commit for commit, _ in batch])
         except BaseException:
             # Cancelled half-way, by a body that kept the task it ran in: whoever writes next repeats it.
             self._queue = batch + self._queue
             raise
+        if self.on_written is not None:
+            self.on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
         if self._is_over():
             return
         for (commit, answer), applied in zip(batch, answers, strict=True):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextvars import copy_context
+from functools import partial
 from typing import assert_never
 
-from stepwell.clock import SECOND, Instant
+from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import ReplayError, StoreUnavailableError
+from stepwell.logs import DOING
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
 from stepwell.model.failures import FailureRecord
@@ -19,6 +21,7 @@ from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.turn import Turn
 from stepwell.worker.bodies import run_body
+from stepwell.worker.observing import Observers, outcome_of, woken_at
 from stepwell.worker.transacting import Transacting
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -35,6 +38,8 @@ class Execution(Transacting):
 
     def begin(self) -> None:
         """Start or resume the code under a new claim."""
+        if self._host.observers is not None:
+            self._observe_claim(self._host.observers)
         if self._is_stopping:
             self._finish_stopped()
             return
@@ -56,6 +61,7 @@ class Execution(Transacting):
         self._is_over = self._is_leaving = False
         self._is_stopping = claimed.run.status is RunStatus.CANCELLING
         self._late = None
+        self._inbox = claimed.inbox
         if self._turn is not None:
             self._turn.run = claimed.run
             self._turn.epoch = claimed.run.epoch
@@ -91,6 +97,8 @@ class Execution(Transacting):
 
     def drop(self) -> None:
         """Stop at once; whatever is not committed is lost, and somebody else will do it again."""
+        if self._host.observers is not None and not self._is_over:
+            self._host.observers.left(self.run, "lost")
         self._is_over = True
         self._stop_timer()
         for body, task in self._running.items():
@@ -266,20 +274,25 @@ class Execution(Transacting):
             case None:
                 self._commit_or_start()
             case Park():
-                self._is_over = True
-                self._stop_timer()
+                self._give_up(move)
                 if self._turn is not None and self._turn.plain:
                     self._turn.rest()
                 self._host.parked(self, applied.revision, is_awake=applied.is_awake)
             case BeginRollback():
                 self._begin_rollback(move)
             case End() | Pause() | Release():
-                self._is_over = True
-                self._stop_timer()
+                self._give_up(move)
                 self.close()
                 self._host.left(self, is_parked=isinstance(move, Pause))
             case _:
                 assert_never(move)
+
+    def _give_up(self, move: Move) -> None:
+        """The claim is over."""
+        self._is_over = True
+        self._stop_timer()
+        if self._host.observers is not None:
+            self._host.observers.left(self.run, outcome_of(move))
 
     # --- bodies ---
 
@@ -323,7 +336,7 @@ class Execution(Transacting):
             committer = host.committer
             link = self._open_link(body) if body.takes_context else None
             try:
-                attempted = await run_body(body, host.environment.executor)
+                attempted = await self._attempt(body)
                 if link is not None:
                     self._close(link, attempted)
                 is_alone = host.active == 1 and len(self._running) == 1
@@ -347,6 +360,19 @@ class Execution(Transacting):
             if following is not None and (count >= _INLINE_MAX or monotonic() - began > _INLINE_SECONDS):
                 await asyncio.sleep(0)
                 began, count = monotonic(), 0
+
+    async def _attempt(self, body: Body) -> Attempted:
+        """Run one body: what it logs says where it comes from, and whoever observes hears of it."""
+        observers, came = self._host.observers, None
+        doing = DOING.set(body)
+        marks = None if observers is None else observers.body(body)
+        try:
+            came = await run_body(body, self._host.environment.executor)
+            return came
+        finally:
+            if observers is not None and marks is not None:
+                observers.body_ended(body, marks, came)
+            DOING.reset(doing)
 
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
@@ -434,7 +460,23 @@ class Execution(Transacting):
             deadline = end if deadline is None else min(deadline, end)
         if deadline is not None:
             delay = max(0.001, (deadline - self._host.now()) / SECOND)
-            self._timer = asyncio.get_running_loop().call_later(delay, self.pump)
+            call = self.pump if self._host.observers is None else partial(self._on_time, deadline)
+            self._timer = asyncio.get_running_loop().call_later(delay, call)
+
+    # --- who looks on ---
+
+    def _on_time(self, due: Instant) -> None:
+        """The run was here when its time came."""
+        if self._host.observers is not None and not self._is_over:
+            self._host.observers.resumed(self.run, Span(max(0, self._host.now() - due)))
+        self.pump()
+
+    def _observe_claim(self, observers: Observers) -> None:
+        observers.began(self.run, is_fresh=self.run.epoch == 1)
+        now = self._host.now()
+        woken = None if self.run.epoch == 1 else woken_at([*self._journal.waits.values()], self._inbox, now)
+        if woken is not None:
+            observers.resumed(self.run, Span(max(0, now - woken)))
 
 
 def _is_interrupted(problem: ReplayError | None) -> bool:

@@ -26,6 +26,7 @@ from stepwell.stores.base.transactions import TransactionStore
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
 from stepwell.worker.links import Checkpoints
+from stepwell.worker.observing import Observers
 from stepwell.worker.outlet import BodyOutlet
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Host(Protocol):
     lease: Lease
     codec: Codec
     routes: Routes
+    observers: Observers | None
 
     @property
     def active(self) -> int: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.logs import DOING
 from stepwell.model.commits import Commit, Verdict
 from stepwell.replay.bodies import Body, Raised, Recorded
 from stepwell.replay.turn import Turn
@@ -26,10 +27,23 @@ class Transacting(Keeping):
         return True
 
     async def _transact(self, body: Body, commit: Commit) -> None:
-        performed, recorded = await transact(self._host.transactions, body, commit, self._host.doubt)
+        performed, recorded = await self._attempt_transaction(body, commit)
         self._transacting = None
         if not self._is_over:
             self._transacted(body, commit, performed, recorded)
+
+    async def _attempt_transaction(self, body: Body, commit: Commit) -> tuple[Performed, Recorded | None]:
+        observers, came = self._host.observers, None
+        doing = DOING.set(body)
+        marks = None if observers is None else observers.body(body)
+        try:
+            performed, recorded = await transact(self._host.transactions, body, commit, self._host.doubt)
+            came = recorded if performed.error is None else Raised(performed.error)
+            return performed, recorded
+        finally:
+            if observers is not None and marks is not None:
+                observers.body_ended(body, marks, came)
+            DOING.reset(doing)
 
     def _transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
         applied = performed.applied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -28,6 +28,7 @@ from stepwell.worker import garbage
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
+from stepwell.worker.observing import Observer, Observers
 from stepwell.worker.parking import Parking
 from stepwell.worker.relay import Relay
 from stepwell.worker.reviver import Reviver
@@ -53,11 +54,13 @@ class Worker:
         settings: WorkerSettings,
         codec: Codec,
         routes: Routes | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.environment = environment
         self.settings = settings
         self.codec = codec
         self.routes = Routes() if routes is None else routes
+        self.observers = Observers(observers) if observers else None
         self.transactions = store.transactions
         self._store = store
         self.now = store.now
@@ -391,6 +394,7 @@ class Worker:
         committer = Committer(self.environment, self._store.runs, self.offer)
         committer.on_doubt = self.doubt
         committer.awaiting = self.awaiting
+        committer.on_written = None if self.observers is None else self.observers.wrote
         return committer
 
     async def _register(self) -> None:

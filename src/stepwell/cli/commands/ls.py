@@ -28,6 +28,8 @@ _COLUMNS = (
     Column("CREATED (UTC)", is_fixed=True, dropped=2),
     Column("TOOK", is_fixed=True, dropped=4),
 )
+_MORE = (Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True))
+_COUNTED_MAX = 1_000  # matches, for the line below the table
 
 
 @command("ls")
@@ -52,21 +54,32 @@ def ls(
     """
     wanted = _filter(where, status, workflow)
 
-    async def look(client: Client) -> list[RunView]:
-        cursor = None if before is None else await get_run_id(client, before)
-        return await client.engine.list_runs(wanted, limit=limit + 1, before=cursor)
+    out = Output(settings)
 
-    found = ask(settings, look)
-    runs, out = found[:limit], Output(settings)
+    async def look(client: Client) -> tuple[list[RunView], int]:
+        cursor = None if before is None else await get_run_id(client, before)
+        page = await client.engine.list_runs(wanted, limit=limit + 1, before=cursor)
+        if not out.is_for_people or (cursor is None and len(page) <= limit):
+            return page, len(page)
+        from stepwell.engine.filters import parse_filter
+
+        return page, await client.views.count_runs(parse_filter(wanted, client.engine.now()), limit=_COUNTED_MAX + 1)
+
+    found, total = ask(settings, look)
+    runs = found[:limit]
     following = runs[-1].run_id if len(found) > limit else None
     if out.many(RUN, "runs", [run_body(run) for run in runs], run_ids=[run.run_id for run in runs], next=following):
         return
     if not runs:
         out.note("No runs match." if wanted or before else "No runs yet. Start one: stepwell start WORKFLOW")
         return
-    out.table(_COLUMNS, [_row(run, out) for run in runs])
-    if following is not None:
-        out.note(f"There are more: --before {following}")
+    columns = (*_COLUMNS, *_MORE) if out.is_wide else _COLUMNS
+    out.table(columns, [[*_row(run, out), *(_more(run) if out.is_wide else ())] for run in runs])
+    if following is not None or total > len(runs):
+        dot = " - " if out.ascii else " · "
+        count = f"more than {_COUNTED_MAX:,}" if total > _COUNTED_MAX else f"{total:,}"
+        said = f"{len(runs):,} of {count} match"
+        out.note(said if following is None else f"{said}{dot}next: --before {following}")
 
 
 def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
@@ -78,6 +91,11 @@ def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
         quoted = workflow.replace("\\", "\\\\").replace('"', '\\"')
         terms.append(f'workflow:"{quoted}"')
     return " ".join(term for term in terms if term)
+
+
+def _more(run: RunView) -> list[str]:
+    tags = ", ".join(f"{name}={value}" if value else name for name, value in run.tags.items())
+    return [moment(run.started_at), moment(run.ended_at), tags, run.parent or ""]
 
 
 def _row(run: RunView, out: Output) -> list[str]:

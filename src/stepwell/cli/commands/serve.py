@@ -128,11 +128,14 @@ def _listen(host: str, port: int) -> socket.socket:
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host.strip("[]"), port), family=family)
+        made = socket.create_server((host.strip("[]"), port), family=family)
     except OSError as error:
         raise InvalidOptionError(
             f"cannot listen on {host} port {port}: {error.strerror or error}", fix="choose another with --port"
         ) from None
+    # Only of a socket that says that it is TCP does asyncio send small pieces at once; others wait 40 ms for an
+    # acknowledgement between the head of an answer and its body.
+    return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
 
 
 async def _serve(
@@ -151,9 +154,12 @@ async def _serve(
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.wiring import Engine
+    from stepwell.worker.metering import Metrics
 
-    environment = environment_of(settings.db)
-    async with Engine(settings.db, workflows=workflows, worker=is_worker, environment=environment) as engine:
+    observers, environment = [Metrics()] if is_worker else [], environment_of(settings.db)
+    async with Engine(
+        settings.db, workflows=workflows, worker=is_worker, environment=environment, observers=observers
+    ) as engine:
         hosts = [*LOOPBACK_HOSTS, *names]
         application: Application = app(engine, access=access, hosts=hosts, hooks=ways_in)
         config = uvicorn.Config(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stepwell.config import WorkerSettings
+    from stepwell.logs import LogFormat
     from stepwell.replay.definition import Workflow
+    from stepwell.wiring import Engine
+    from stepwell.worker.observing import Observer
+
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 @command("worker")
@@ -29,8 +35,26 @@ if TYPE_CHECKING:
 @click.option(
     "--grace", default=10.0, show_default=True, metavar="SECONDS", help="For running steps when told to stop."
 )
-def worker(settings: Settings, module: str | None, name: str, lease: str, concurrency: int, grace: float) -> None:
+@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Prometheus reads there.")
+@click.option("--traces", is_flag=True, help="Spans for the OpenTelemetry that this process has set up.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True)
+def worker(
+    settings: Settings,
+    module: str | None,
+    name: str,
+    lease: str,
+    concurrency: int,
+    grace: float,
+    port: int | None,
+    traces: bool,
+    log_format: LogFormat,
+    log_level: str,
+) -> None:
     """Execute the workflows of MODULE (shop.orders) or file (orders.py) until told to stop.
+
+    What a step logs says which run, path and attempt it comes from. With --metrics, figures are at
+    http://127.0.0.1:PORT/metrics; 0 takes a free port.
 
     Ctrl-C or SIGTERM: takes nothing new, lets running steps end, gives the rest back. Twice: at once.
 
@@ -47,32 +71,60 @@ def worker(settings: Settings, module: str | None, name: str, lease: str, concur
     from stepwell.cli.loading import load_workflows
     from stepwell.config import WorkerSettings
     from stepwell.environment import tune_process
+    from stepwell.logs import configure
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
     workflows = load_workflows(module)
     how = WorkerSettings(name=name, lease=lease, runs_max=concurrency)
     tune_process()
-    asyncio.run(_serve(settings, workflows, how, grace))
+    asyncio.run(_serve(settings, workflows, how, grace, port, traces=traces))
 
 
 async def _serve(
-    settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings, grace_seconds: float
+    settings: Settings,
+    workflows: list[Workflow[Any, Any]],
+    how: WorkerSettings,
+    grace_seconds: float,
+    port: int | None,
+    *,
+    traces: bool,
 ) -> None:
     import asyncio
 
     from stepwell.cli.dev.clock import environment_of
     from stepwell.wiring import Engine
+    from stepwell.worker.metering import Metrics
+    from stepwell.worker.tracing import Traces
+
+    observers: list[Observer] = [*([] if port is None else [Metrics()]), *([Traces()] if traces else [])]
 
     told = asyncio.Event()
     # The second time: nothing is lost, what is not recorded is another worker's when the lease has run out.
     _on_stop(lambda: os._exit(INTERRUPTED) if told.is_set() else told.set())
-    environment = environment_of(settings.db)
-    engine = await Engine(settings.db, workflows=workflows, settings=how, environment=environment).__aenter__()
-    out = Output(settings)
-    _banner(out, settings, workflows, how)
-    await told.wait()
-    out.note("Stopping: running steps may end. Once more to stop at once.")
-    await engine.shutdown(grace_seconds)
+    async with AsyncExitStack() as stack:
+        environment = environment_of(settings.db)
+        engine = Engine(settings.db, workflows=workflows, settings=how, environment=environment, observers=observers)
+        listener = None if port is None else await _expose(engine, port, stack)
+        await engine.__aenter__()
+        out = Output(settings)
+        _banner(out, settings, workflows, how, listener)
+        await told.wait()
+        out.note("Stopping: running steps may end. Once more to stop at once.")
+        await engine.shutdown(grace_seconds)
+
+
+async def _expose(engine: Engine, port: int, stack: AsyncExitStack) -> int:
+    """The port where figures are read."""
+    from stepwell.cli.exposing import HOST, expose
+    from stepwell.errors import InvalidOptionError
+
+    try:
+        server = await stack.enter_async_context(await expose(engine, port))
+    except OSError as error:
+        raise InvalidOptionError(
+            f"cannot listen on {HOST} port {port}: {error.strerror or error}", fix="choose another with --metrics"
+        ) from None
+    return int(server.sockets[0].getsockname()[1])
 
 
 def _on_stop(tell: Callable[[], None]) -> None:
@@ -87,16 +139,21 @@ def _on_stop(tell: Callable[[], None]) -> None:
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(tell))
 
 
-def _banner(out: Output, settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings) -> None:
+def _banner(
+    out: Output, settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings, port: int | None
+) -> None:
     from stepwell.wiring import spell_url
 
     db = spell_url(settings.db)
     served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
     body = {"name": how.name, "pid": os.getpid(), "db": db, "lease": str(how.lease), "workflows": served}
+    if port is not None:
+        body["metrics"] = f"http://127.0.0.1:{port}/metrics"
 
     def words() -> Iterator[str]:
         dot = " - " if out.ascii else " · "
-        yield clean(dot.join([f"worker {how.name} (pid {os.getpid()})", db, ", ".join(served), "Ctrl-C stops"]))
+        said = [f"worker {how.name} (pid {os.getpid()})", db, ", ".join(served), str(body.get("metrics", ""))]
+        yield clean(dot.join([*filter(None, said), "Ctrl-C stops"]))
 
     if out.format == "json":
         out.format = "jsonl"  # one line, because whoever reads it waits for a whole one

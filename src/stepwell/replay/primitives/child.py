@@ -11,7 +11,7 @@ from stepwell.ids import RunId, derived_run_id
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
-from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
+from stepwell.model.runs import TRACE_TAG, ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.definition import Workflow
 from stepwell.replay.operations import Outcome
@@ -191,6 +191,7 @@ def new_child(
         Parent(turn.run.run_id, location, detached, tied=options.on_parent_close == "cancel"),
         Span(0),
         priority=turn.run.priority,
+        tags=tuple(tag for tag in turn.run.tags if tag[0] == TRACE_TAG),
         deadline_at=None if detached else turn.run.deadline_at,
         discards=child.discards,
     )

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from stepwell.clock import SECOND, Span
+from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import StepwellError
 
 _NAMED_MAX = 5
+_MEBIBYTE = 1_048_576
+_DAYS_MIN = 14
 _BACKLOG_SECONDS = 60
 
 
@@ -21,6 +23,15 @@ class Verdict(StrEnum):
     FAIL = "fail"  # it does not work, or loses what was promised
 
 
+class Remedy(StrEnum):
+    """What may be done about a finding without asking anybody: nothing is lost, and any worker would do it, too."""
+
+    MIGRATE = "migrate"  # create or migrate the tables
+    RECOVER = "recover"  # free the runs of workers that are gone
+    REOPEN = "reopen"  # open it for work, which puts its journal mode back
+    PROTECT = "protect"  # let nobody but the owner read the file
+
+
 class Finding(NamedTuple):
     """What one check found. Whatever is not fine has a reason and a fix."""
 
@@ -29,6 +40,7 @@ class Finding(NamedTuple):
     found: str
     why: str = ""
     fix: str = ""
+    remedy: Remedy | None = None
 
 
 class Diagnosis(Protocol):
@@ -47,14 +59,14 @@ def fine(check: str, found: str) -> Finding:
     return Finding(check, Verdict.OK, found)
 
 
-def warning(check: str, found: str, *, why: str, fix: str) -> Finding:
+def warning(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None = None) -> Finding:
     """Somebody should know."""
-    return Finding(check, Verdict.WARN, found, why, fix)
+    return Finding(check, Verdict.WARN, found, why, fix, remedy)
 
 
-def failure(check: str, found: str, *, why: str, fix: str) -> Finding:
+def failure(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None = None) -> Finding:
     """Somebody has to act."""
-    return Finding(check, Verdict.FAIL, found, why, fix)
+    return Finding(check, Verdict.FAIL, found, why, fix, remedy)
 
 
 def met(check: str, error: StepwellError) -> Finding:
@@ -93,7 +105,8 @@ def judge_stranded(runs: int) -> Finding:
         "stranded",
         f"{runs} run{'s are' if runs > 1 else ' is'} owned by workers that are gone",
         why="a live worker takes such runs over within seconds; there is none, or it has only just happened",
-        fix="nothing if a worker is alive, else start one: stepwell worker MODULE",
+        fix="nothing if a worker is alive, else start one: stepwell worker MODULE; --fix frees them",
+        remedy=Remedy.RECOVER,
     )
 
 
@@ -120,6 +133,55 @@ def judge_backlog(due: int, due_max: int, oldest: Span) -> Finding:
         why="no worker serves their workflow and version, or the workers have more to do than they can",
         fix="look at the workers above; start more, or one that knows the workflow: stepwell worker MODULE",
     )
+
+
+def judge_served(unserved: Sequence[str], *, has_workers: bool) -> Finding:
+    """By the definitions that have runs which are due, and that no live worker knows."""
+    if not has_workers:
+        return fine("served", "no worker is alive to be asked what it knows")
+    if not unserved:
+        return fine("served", "live workers know the workflows of all runs that are due")
+    return warning(
+        "served",
+        f"runs are due that no live worker knows: {_some(unserved)}",
+        why="a worker claims only runs of the workflows and versions that it was given",
+        fix="start a worker with that workflow and version: stepwell worker MODULE; stepwell versions shows them all",
+    )
+
+
+def judge_clock(ahead: Span) -> Finding:
+    """By how far the time in a file is ahead of this machine's."""
+    if ahead <= SECOND:
+        return fine("clock", "this machine's clock is not behind the times in the file")
+    return warning(
+        "clock",
+        f"this machine's clock is {ahead / SECOND:,.0f} s behind the times in the file",
+        why="it was put back, or the file was written on another machine: the store's time stands still until then, "
+        "and what is due waits",
+        fix="let the machine ask a time server; nothing is lost",
+    )
+
+
+def judge_size(size: int, runs: int, recent: int, recent_max: int, free: int | None) -> Finding:
+    """By bytes, by runs in all and of the last day, counted up to a limit, and by the room that is left, if known."""
+    daily = size / max(runs, 1) * recent
+    count = f"more than {recent_max:,}" if recent > recent_max else f"{recent:,}"
+    found = f"{size / _MEBIBYTE:,.1f} MiB, about {runs:,} runs; {count} of them of the last day"
+    found += f", about {daily / _MEBIBYTE:,.1f} MiB" if recent else ""
+    if free is None or not recent or free >= daily * _DAYS_MIN:
+        return fine("size", found)
+    return warning(
+        "size",
+        f"{found}; the disk is full in about {free / daily:,.0f} days",
+        why="without space nothing can be recorded, so nothing moves",
+        fix="make space, or move to a larger disk: stepwell move",
+    )
+
+
+def ids_between(since: Instant, until: Instant) -> tuple[str, str]:
+    """The beginnings of ids that were made from one moment to another: they begin with the time."""
+    first, last = (f"{instant // 1_000:012x}" for instant in (since, until))
+    return f"{first[:8]}-{first[8:]}", f"{last[:8]}-{last[8:]}"
 
 
 def judge_errors(check: str, look: Callable[[], Finding]) -> Finding:

@@ -1,4 +1,4 @@
-"""Moving everything from one store to another: the source is sealed, parcels are copied, the destination is opened.
+"""Moving runs: one into a store in use, or everything: the source is sealed, parcels are copied, the other one opened.
 
     source        destination
     open          open, and empty
@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.errors import StoreInUseError, StoreSealedError, TransferError
 from stepwell.model.workers import Worker
-from stepwell.stores.base.parcels import Item, Parcel, name_of
+from stepwell.stores.base.parcels import Item, PackedRun, Parcel, name_of
 
 
 class SealKind(StrEnum):
@@ -70,6 +70,16 @@ class TransferStore(Protocol):
 
     async def manifest(self) -> Manifest:
         """How much there is."""
+        ...
+
+    # --- one run ---
+
+    async def restore(self, packed: PackedRun) -> bool:
+        """Add one run to a store that is open, in one transaction; nobody owns it, and it goes on at its `wake_at`.
+
+        It brings no receipts and no open waits. False, and nothing is written, if its id is taken, or if it has not
+        ended and another active run has its key. Raises `StoreSealedError` if the store is closed.
+        """
         ...
 
     # --- the source ---

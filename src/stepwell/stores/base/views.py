@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
@@ -82,6 +82,14 @@ class Tally(NamedTuple):
     last_at: Instant  # when the latest of them was created, begun or ended, whichever was last
 
 
+class Census(NamedTuple):
+    """How many runs there are that have not ended."""
+
+    runs: Mapping[RunStatus, int]  # by status; none of them is 0
+    due: int  # may be claimed now
+    due_since: Instant | None  # since when the first of those may be
+
+
 class Outlook(NamedTuple):
     """What a worker that has nothing to do wants to know."""
 
@@ -135,6 +143,10 @@ class ViewStore(Protocol):
         """
         ...
 
+    async def count_runs(self, where: RunFilter, *, limit: int) -> int:
+        """How many runs there are for a filter; none are counted beyond `limit`."""
+        ...
+
     async def list_workers(self) -> list[Worker]:
         """Registered workers, live or not, oldest first."""
         ...
@@ -165,6 +177,10 @@ class ViewStore(Protocol):
 
     async def tally_runs(self) -> list[Tally]:
         """All runs, counted by definition and status, in the order of both. Reads every run: for people."""
+        ...
+
+    async def census(self) -> Census:
+        """What has not ended, counted in indexes: for monitors that ask every few seconds."""
         ...
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:

@@ -122,6 +122,21 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
         _add(tx, item)
 
 
+def restore(tx: Transaction, packed: PackedRun) -> bool:
+    """Add one run, unless its place is taken."""
+    run, db = packed.run, tx.db
+    if db.seal is not None:
+        raise sealed(db.seal)
+    if run.run_id in db.runs:
+        return False
+    if run.key is not None and run.ended_at is None:
+        others = (row for row in db.runs.values() if row.key == run.key and row.ended_at is None)
+        if any(row.replaced_by is None and row.debounced_until is None for row in others):
+            return False
+    unpack_run(tx, packed)
+    return True
+
+
 def _has_home(db: MemoryDatabase, item: Item) -> bool:
     """Whether what something belongs to is there."""
     match item:
@@ -199,6 +214,9 @@ class MemoryTransfers:
 
     async def manifest(self) -> Manifest:
         return manifest(self._store.database)
+
+    async def restore(self, packed: PackedRun) -> bool:
+        return self._store.transfer(lambda tx: restore(tx, packed))
 
     async def seal(self, transfer_id: str, to: str) -> Seal:
         return self._store.transfer(lambda tx: seal(tx, transfer_id, SealKind.LEAVING, to))

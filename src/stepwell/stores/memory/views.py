@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from heapq import nsmallest
 
@@ -18,6 +19,7 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.filters import By, Order, in_order, meets, place_of
 from stepwell.stores.base.views import (
     Audit,
+    Census,
     Detail,
     HeldSignal,
     Outlook,
@@ -88,6 +90,9 @@ class MemoryViews:
             found = [run for run in found if self._is_behind(run, before, where.order)]
         return found[:limit]
 
+    async def count_runs(self, where: RunFilter, *, limit: int) -> int:
+        return min(limit, sum(_matches(row, where) for row in self._db.runs.values()))
+
     def _is_behind(self, run: Run, before: RunId, order: Order) -> bool:
         row = self._db.runs.get(before)
         if row is None and order.by is not By.ID:
@@ -126,6 +131,11 @@ class MemoryViews:
             count, latest = counts.get((row.definition, row.status), (0, Instant(0)))
             counts[row.definition, row.status] = count + 1, Instant(max(last_at, latest))
         return [Tally(*named, *counted) for named, counted in sorted(counts.items())]
+
+    async def census(self) -> Census:
+        now, rows = self._now(), self._db.runs.values()
+        due = [row.wake_at for row in rows if row.wake_at is not None and row.wake_at <= now]
+        return Census(Counter(row.status for row in rows if row.status in ACTIVE), len(due), min(due, default=None))
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         lanes = [(one, priority) for one in served(self._db, definitions) for priority in self._db.ready[one]]

@@ -23,7 +23,7 @@ from stepwell.model.signals import Delivered, Question
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
-from stepwell.stores.base.views import Audit, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
+from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
 
@@ -156,6 +156,7 @@ BEGIN_WORK: Transition[None] = transition("begin_work", "", None)
 SEAL: Transition[Seal] = transition("seal", "text text text bigint", Seal)
 RELEASE: Transition[Seal] = transition("release", "text", Seal)
 UNSEAL: Transition[None] = transition("unseal", "text text boolean", None)
+RESTORE: Transition[bool] = transition("restore", "jsonb", bool)
 UNPACK: Transition[None] = transition("unpack", "text jsonb", None)
 
 LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
@@ -174,6 +175,7 @@ LIST_STREAMS: Call[list[str]] = reading("list_streams", "text", list[str])
 READ_STREAM: Call[Page] = reading("read_stream", "text text bigint bigint", Page)
 LIST_PROGRESS: Call[list[list[StepProgress]]] = reading("list_progress", "jsonb", list[list[StepProgress]])
 LIST_RUNS: Call[list[Run]] = reading("list_runs", "jsonb bigint text", list[Run])
+COUNT_RUNS: Call[int] = reading("count_runs", "jsonb bigint", int)
 LIST_WORKERS: Call[list[Worker]] = reading("list_workers", "", list[Worker])
 LIST_HELD: Call[list[HeldSignal]] = reading("list_held", "bigint text", list[HeldSignal])
 LIST_UNREAD: Call[list[UnreadSignal]] = reading("list_unread", "bigint text", list[UnreadSignal])
@@ -182,6 +184,7 @@ LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[Kept
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
 TALLY_RUNS: Call[list[Tally]] = reading("tally_runs", "", list[Tally])
+CENSUS: Call[Census] = reading("census", "", Census)
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
 OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)

@@ -10,17 +10,21 @@ from typing import Any
 
 import psycopg
 
-from stepwell.clock import SECOND, Clock, Instant, Span
+from stepwell.clock import DAY, SECOND, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.errors import SchemaMissingError, StepwellError
 from stepwell.ids import random_bytes
 from stepwell.stores.base.diagnosis import (
     Finding,
+    Remedy,
     failure,
     fine,
+    ids_between,
     judge_backlog,
     judge_errors,
     judge_orphans,
+    judge_served,
+    judge_size,
     judge_stranded,
     judge_workers,
     met,
@@ -39,6 +43,7 @@ _HEARD_WITHIN_SECONDS = 2.0
 _CLOCK_MAX = Span(SECOND)
 _IN_USE_MAX = 0.8
 _DUE_MAX = 1_000
+_RECENT_MAX = 100_000
 _DEAD_ROWS_MIN = 100_000
 _RIGHTS_NAMED_MAX = 3
 
@@ -252,7 +257,7 @@ def check_schema(patient: Patient) -> Finding:
     try:
         found = check_ready(patient.connection, address.schema, address.where)
     except SchemaMissingError as error:
-        return met("schema", error)._replace(why="nothing can be stored before they are there")
+        return met("schema", error)._replace(why="nothing can be stored before they are there", remedy=Remedy.MIGRATE)
     [(releases,)] = patient.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
     others = f"; beside those of other releases: {releases - 1}" if releases > 1 else ""
     return fine("schema", f"{address.schema}: version {found.version}, with the functions of this release{others}")
@@ -345,7 +350,17 @@ def check_dead_rows(patient: Patient) -> Finding:
 def check_size(patient: Patient) -> Finding:
     """How much there is."""
     [(size, runs)] = patient.ask("size", tables=quoted(patient.address.schema))
-    return fine("size", f"{size / 1_048_576:.1f} MiB, about {runs} runs")
+    [(now,)] = patient.ask("clock")
+    since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
+    [(recent,)] = patient.ask("count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
+    # How much room its disk has, only the server's own machine knows.
+    return judge_size(size, max(runs, recent), recent, _RECENT_MAX, None)
+
+
+def check_served(patient: Patient) -> Finding:
+    """Whether somebody knows what is due."""
+    [(unserved, has_workers)] = patient.ask("unserved")
+    return judge_served(unserved, has_workers=has_workers)
 
 
 def _settings(patient: Patient) -> dict[str, str]:
@@ -364,4 +379,13 @@ _THE_SERVER = (
     check_connections,
     check_autovacuum,
 )
-_THE_TABLES = (check_seal, check_workers, check_stranded, check_orphans, check_backlog, check_dead_rows, check_size)
+_THE_TABLES = (
+    check_seal,
+    check_workers,
+    check_stranded,
+    check_orphans,
+    check_backlog,
+    check_served,
+    check_dead_rows,
+    check_size,
+)

@@ -6,7 +6,7 @@ import msgspec
 
 from stepwell.clock import Instant
 from stepwell.errors import TransferError
-from stepwell.stores.base.parcels import PARCEL_BYTES, Parcel
+from stepwell.stores.base.parcels import PARCEL_BYTES, PackedRun, Parcel
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, damaged, differs, homeless, unstorable
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
@@ -29,6 +29,12 @@ class PostgresTransfers:
 
     async def manifest(self) -> Manifest:
         return await self._read(calls.MANIFEST)
+
+    async def restore(self, packed: PackedRun) -> bool:
+        try:
+            return await self._write(calls.RESTORE, packed)
+        except ValueError as error:
+            raise unstorable(packed, str(error)) from error
 
     async def seal(self, transfer_id: str, to: str) -> Seal:
         return await self._write(calls.SEAL, transfer_id, SealKind.LEAVING, to, None)

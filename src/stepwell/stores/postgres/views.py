@@ -13,6 +13,7 @@ from stepwell.model.signals import Question
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import (
     Audit,
+    Census,
     Detail,
     HeldSignal,
     Outlook,
@@ -60,6 +61,9 @@ class PostgresViews:
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
         return await self._read(calls.LIST_RUNS, where, limit, before)
 
+    async def count_runs(self, where: RunFilter, *, limit: int) -> int:
+        return await self._read(calls.COUNT_RUNS, where, limit)
+
     async def list_workers(self) -> list[Worker]:
         return await self._read(calls.LIST_WORKERS)
 
@@ -84,6 +88,9 @@ class PostgresViews:
     async def tally_runs(self) -> list[Tally]:
         counted = await self._read(calls.TALLY_RUNS)
         return sorted(counted)
+
+    async def census(self) -> Census:
+        return await self._read(calls.CENSUS)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._read(calls.NEXT_WAKE, list(definitions))

@@ -11,7 +11,7 @@ from stepwell.stores.base.views import RunFilter
 
 _CONDITIONS = {
     "status": "status = :status",
-    "workflow": "workflow = :workflow",
+    "workflow": "definition in (select id from stepwell_definitions where workflow = :workflow)",
     "key": "key = :key",
     "parent": "parent = :parent",
     "before": "run_id < :before",
@@ -20,7 +20,11 @@ _CONDITIONS = {
 _NOT_COMPLETED = "status <> 'completed'"
 
 _TOOK = "ended_at - coalesce(started_at, created_at)"
-_NUMBERS = {Field.VERSION: "version", Field.CREATED: "created_at", Field.TOOK: _TOOK}
+_NUMBERS = {
+    Field.VERSION: "definition in (select id from stepwell_definitions where version {test})",
+    Field.CREATED: "created_at {test}",
+    Field.TOOK: f"{_TOOK} {{test}}",
+}
 _PLACES = {
     By.CREATED: "created_at",
     By.STARTED: "coalesce(started_at, -1)",
@@ -40,26 +44,58 @@ _INPUT = (
 _TEXTS = {
     Field.ID: "run_id {test}",
     Field.KEY: "key {test}",
-    Field.WORKFLOW: "workflow {test}",
+    Field.WORKFLOW: "definition in (select id from stepwell_definitions where workflow {test})",
     Field.AT: (
         f"case when {_FAILURE} ->> '$.type' is not null then coalesce({_FAILURE} ->> '$.path', '') end {{test}}"
     ),
     Field.TAG: (
-        "exists (select 1 from json_each(nullif(tags, '')) as tag "
-        "where (tag.value ->> 0) || '=' || (tag.value ->> 1) {test})"
+        "(tags <> '' and exists (select 1 from json_each(tags) as tag "
+        "where (tag.value ->> 0) || '=' || (tag.value ->> 1) {test}))"
     ),
     Field.WAITING: (
-        "exists (select 1 from stepwell_waits as wait where wait.run = stepwell_run_rows.id and "
+        "exists (select 1 from stepwell_waits as wait where wait.run = r.id and "
         "(wait.kind || ':' {test} or exists (select 1 from json_each(wait.names) as name "
         "where wait.kind || ':' || name.value {test})))"
     ),
     Field.ERROR: f"{_ERROR} {{test}}",
     Field.WORD: (
-        f"(lower(run_id) {{test}} or lower(coalesce(key, '')) {{test}} or lower(workflow) {{test}} "
+        "(lower(run_id) {test} or lower(coalesce(key, '')) {test} "
+        "or definition in (select id from stepwell_definitions where lower(workflow) {test}) "
         f"or {_ERROR} {{test}})"
     ),
     Field.INPUT: f"{_INPUT} {{test}}",
 }
+
+
+# What is in another table, which is joined only for them.
+_IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT})
+
+# So many of the newest runs are looked through in order before all are looked through as they lie.
+_FEW = 5_000
+_AMONG_FEW = (
+    f"run_id >= coalesce((select run_id from stepwell_runs {{behind}}order by run_id desc limit 1 offset {_FEW}), '')"
+)
+
+
+def run_tables(where: RunFilter) -> str:
+    """What must be joined to runs for the conditions of a filter."""
+    needed = any(condition.field in _IN_PAYLOADS for condition in where.conditions)
+    return "cross join stepwell_payloads as p on p.run = r.id" if needed else ""
+
+
+def run_searches(where: RunFilter, before: RunId | None) -> list[tuple[str, str]]:
+    """How to look for a page: conditions to be added and the order, each way until the page is full.
+
+    What no index knows is found at once if many match, by going through the ids from the newest on. If few do, going
+    through the whole table in its own order is several times as fast.
+    """
+    order = run_order(where.order)
+    has_index = where.key is not None or where.parent is not None
+    has_index = has_index or any(status is not RunStatus.COMPLETED for status in where.statuses)
+    if where.order != Order() or has_index or not (where.workflow or where.conditions):
+        return [("true", order)]
+    behind = "" if before is None else "where run_id < :before "
+    return [(_AMONG_FEW.replace("{behind}", behind), order), ("true", f"+{order}")]
 
 
 def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, dict[str, Any]]]:
@@ -116,7 +152,7 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
     for number, value in enumerate(condition.values):
         parameter = f"{name}_{number}"
         if condition.field in NUMBERS:
-            tests.append(f"{_NUMBERS[condition.field]} {Relation(value[0]).value} :{parameter}")
+            tests.append(_NUMBERS[condition.field].replace("{test}", f"{Relation(value[0]).value} :{parameter}"))
             parameters[parameter] = int(value[1])
         else:
             is_exact = len(value) == 1

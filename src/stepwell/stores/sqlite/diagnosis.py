@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,16 +11,21 @@ from typing import Any
 
 import apsw
 
-from stepwell.clock import Clock, Instant
+from stepwell.clock import DAY, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.errors import StepwellError
 from stepwell.stores.base.diagnosis import (
     Finding,
+    Remedy,
     failure,
     fine,
+    ids_between,
     judge_backlog,
+    judge_clock,
     judge_errors,
     judge_orphans,
+    judge_served,
+    judge_size,
     judge_stranded,
     judge_workers,
     met,
@@ -36,6 +42,7 @@ _OTHERS = 0o077
 _MEBIBYTE = 1_048_576
 _FREE_BYTES_MIN, _FREE_BYTES_FEW = 50 * _MEBIBYTE, 500 * _MEBIBYTE
 _DUE_MAX = 1_000
+_RECENT_MAX = 100_000
 _MENDED = (3, 51, 3)  # two processes that write and checkpoint at one instant lose pages before that
 
 
@@ -117,6 +124,7 @@ def check_mode(file: Path) -> Finding:
         f"{mode:04o}: others may {'write' if mode & 0o022 else 'read'} it",
         why="it holds the input and output of every run, and whoever writes to it decides what workers do",
         fix=f"chmod 600 {file}",
+        remedy=Remedy.PROTECT,
     )
 
 
@@ -145,6 +153,7 @@ def check_schema(patient: Patient) -> Finding:
         f"version {found}, and this stepwell needs {needed}" if found else "there are no stepwell tables yet",
         why="whoever opens it for work migrates it; looking does not",
         fix="stepwell migrate",
+        remedy=Remedy.MIGRATE if found < needed else None,
     )
 
 
@@ -157,6 +166,7 @@ def check_durability(patient: Patient) -> Finding:
             f"the journal mode is {mode}",
             why="stepwell uses the write-ahead log; somebody changed that, and readers and writers wait for each other",
             fix="stop everything that uses the file; the next worker puts the mode back",
+            remedy=Remedy.REOPEN,
         )
     return fine(
         "durability", f"write-ahead log, synchronous={SYNCHRONOUS}: a commit is acknowledged when it is on disk"
@@ -223,6 +233,28 @@ def check_backlog(patient: Patient) -> Finding:
     return judge_backlog(due, _DUE_MAX, oldest)
 
 
+def check_served(patient: Patient) -> Finding:
+    """Whether somebody knows what is due."""
+    now = patient.now
+    known = [set(json.loads(row[5])) for row in rows_of(patient.connection, "workers.list") if row[4] > now]
+    due = {name for (name,) in rows_of(patient.connection, "diagnosis.list_due_definitions", now=now)}
+    return judge_served(sorted(due.difference(*known)), has_workers=bool(known))
+
+
+def check_clock(patient: Patient) -> Finding:
+    """Whether the time goes on."""
+    return judge_clock(Span(patient.now - patient.clock.now()))
+
+
+def check_size(patient: Patient) -> Finding:
+    """How much there is, and how much more there will be."""
+    now = patient.now
+    since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
+    recent = _first(patient, "count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
+    runs, size = _first(patient, "count_runs"), patient.file.stat().st_size
+    return judge_size(size, runs, recent, _RECENT_MAX, shutil.disk_usage(patient.file.parent).free)
+
+
 def _first(patient: Patient, statement: str, **parameters: Any) -> Any:
     row = row_of(patient.connection, f"diagnosis.{statement}", **parameters)
     assert row is not None
@@ -238,4 +270,7 @@ _THE_TABLES = (
     check_stranded,
     check_orphans,
     check_backlog,
+    check_served,
+    check_clock,
+    check_size,
 )

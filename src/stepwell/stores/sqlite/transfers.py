@@ -8,7 +8,7 @@ from typing import TypeVar
 import apsw
 
 from stepwell.clock import Instant
-from stepwell.stores.base.parcels import Parcel, fill
+from stepwell.stores.base.parcels import PackedRun, Parcel, fill
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_sealed
 from stepwell.stores.sqlite.database import Transfer
 from stepwell.stores.sqlite.packing import Packer, manifest
@@ -34,6 +34,9 @@ class SqliteTransfers:
 
     async def manifest(self) -> Manifest:
         return await self._runner.read(manifest, is_large=True)
+
+    async def restore(self, packed: PackedRun) -> bool:
+        return await self._runner.write(lambda tx: transfers.restore(tx, packed), is_blocking=True)
 
     async def seal(self, transfer_id: str, to: str) -> Seal:
         database = self._runner.database

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
@@ -19,6 +20,7 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.filters import in_order
 from stepwell.stores.base.views import (
     Audit,
+    Census,
     Detail,
     HeldSignal,
     Outlook,
@@ -27,7 +29,7 @@ from stepwell.stores.base.views import (
     Tally,
     UnreadSignal,
 )
-from stepwell.stores.sql.filters import run_conditions, run_order
+from stepwell.stores.sql.filters import run_conditions, run_searches, run_tables
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
@@ -89,6 +91,9 @@ class SqliteViews:
         query = partial(_list_runs, where=where, before=before, limit=limit)
         return await self._runner.read(query, is_large=True)
 
+    async def count_runs(self, where: RunFilter, *, limit: int) -> int:
+        return await self._runner.read(partial(_count_runs, where=where, limit=limit), is_large=True)
+
     async def list_workers(self) -> list[Worker]:
         return list(map(to_worker, await self._runner.read(lambda c: rows_of(c, "workers.list"))))
 
@@ -131,6 +136,9 @@ class SqliteViews:
         rows = await self._runner.read(lambda c: rows_of(c, "views.tally_runs"), is_large=True)
         counted = [Tally(name, to_status(status), count, last_at) for name, status, count, last_at in rows]
         return sorted(counted)
+
+    async def census(self) -> Census:
+        return await self._runner.read(partial(_census, now=self._now()), is_large=True)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._runner.read(partial(_next_wake, definitions=definitions))
@@ -208,11 +216,39 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
 
 def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
-        found: list[Run] = []
+        found: list[int] = []
+        text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, before):
-            text = SQL["views.list_runs"].replace("{conditions}", condition).replace("{order}", run_order(where.order))
-            found += map(to_run, connection.execute(text, {**parameters, "limit": limit}))
-        return in_order(found, where.order)[:limit]
+            one, page = text.replace("{conditions}", condition), list[int]()
+            for more, order in run_searches(where, before):
+                asked = one.replace("{more}", more).replace("{order}", order)
+                page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
+                if len(page) == limit:
+                    break
+            found += page
+        rows = rows_of(connection, "views.find_many", ids=json.dumps(found))
+        return in_order([to_run(row) for row in rows], where.order)[:limit]
+
+    return in_snapshot(connection, query)
+
+
+def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
+    def query() -> int:
+        found = 0
+        text = SQL["views.count_runs"].replace("{tables}", run_tables(where))
+        for condition, parameters in run_conditions(where, None):
+            [(count,)] = connection.execute(text.replace("{conditions}", condition), {**parameters, "limit": limit})
+            found += count
+        return min(found, limit)
+
+    return in_snapshot(connection, query)
+
+
+def _census(connection: apsw.Connection, now: Instant) -> Census:
+    def query() -> Census:
+        runs = {to_status(status): count for status, count in rows_of(connection, "views.count_unfinished")}
+        [(due, since)] = rows_of(connection, "views.count_due", now=now)
+        return Census(runs, due, since)
 
     return in_snapshot(connection, query)
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from stepwell.clock import SECOND, Instant, SystemClock
+from stepwell.clock import SECOND, Instant, Span, SystemClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment, SystemExecutor, system_environment
 from stepwell.ids import Incarnation, SystemIds
@@ -43,6 +43,7 @@ EVERYTHING = [
     "stranded",
     "orphans",
     "backlog",
+    "served",
     "dead_rows",
     "size",
 ]
@@ -384,6 +385,31 @@ async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: p
     assert found.verdict is Verdict.WARN
     assert found.found.startswith("5 runs are due, the first of them since 60")
     assert counted.found.startswith("more than 3 runs are due")
+
+
+async def test_runs_that_no_live_worker_knows_are_found(url: str) -> None:
+    store = await opened(url)
+    await store.runs.create(
+        [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
+    )
+    assert examine(url)["served"].found == "no worker is alive to be asked what it knows"
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
+    found = examine(url)["served"]
+    await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
+    both = examine(url)["served"]
+    await store.close()
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "runs are due that no live worker knows: flow@7")
+    assert both.verdict is Verdict.OK
+
+
+async def test_growth_is_told(url: str) -> None:
+    store = await opened(url)
+    ids = system_environment().ids
+    await store.runs.create([new_run(ids.uuid()) for _ in range(3)] + [new_run("0-of-old")])
+    await store.close()
+
+    assert "; 3 of them of the last day" in examine(url)["size"].found
 
 
 def test_an_error_within_a_check_is_a_finding_and_the_others_go_on(url: str) -> None:

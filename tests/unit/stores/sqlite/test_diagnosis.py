@@ -9,7 +9,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment
 from stepwell.ids import Incarnation
@@ -33,6 +33,9 @@ EVERYTHING = [
     "stranded",
     "orphans",
     "backlog",
+    "served",
+    "clock",
+    "size",
 ]
 
 
@@ -174,6 +177,49 @@ async def test_workers_stranded_runs_orphans_and_the_backlog_are_found(environme
     assert found["orphans"].verdict is Verdict.FAIL
     assert found["orphans"].found.endswith(": r2")
     assert found["backlog"].found.startswith("1 run is due, the first of them since 600 s")
+
+
+async def test_runs_that_no_live_worker_knows_are_found(environment: Environment, path: Path) -> None:
+    store = SqliteStore(environment, path)
+    await store.open()
+    await store.runs.create(
+        [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
+    )
+    assert examine(environment, path)["served"].found == "no worker is alive to be asked what it knows"
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
+    found = examine(environment, path)["served"]
+    await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
+    both = examine(environment, path)["served"]
+    await store.close()
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "runs are due that no live worker knows: flow@7")
+    assert both.verdict is Verdict.OK
+
+
+def test_a_clock_behind_the_file_is_a_warning(environment: Environment, path: Path) -> None:
+    ahead = environment.clock.now() + 90 * SECOND
+    execute(path, f"update stepwell_meta set value = {ahead} where name = 'floor'")
+    found = examine(environment, path)["clock"]
+
+    assert found.verdict is Verdict.WARN
+    assert found.found.startswith("this machine's clock is 90 s behind")
+
+
+async def test_growth_is_told_and_a_disk_that_will_soon_be_full_is_a_warning(
+    environment: Environment, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(environment, path)
+    await store.open()
+    await store.runs.create([new_run(environment.ids.uuid()) for _ in range(3)] + [new_run("0-of-old")])
+    await store.close()
+    found = examine(environment, path)["size"]
+    assert found.verdict is Verdict.OK
+    assert "about 4 runs; 3 of them of the last day" in found.found
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(path.stat().st_size * 3))
+    full = examine(environment, path)["size"]
+    assert full.verdict is Verdict.WARN
+    assert full.found.endswith("the disk is full in about 4 days")
 
 
 async def test_a_long_backlog_is_not_counted_to_its_end(

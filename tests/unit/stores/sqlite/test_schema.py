@@ -12,7 +12,7 @@ from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.stores.base.filters import Order
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.sql.filters import run_conditions, run_order
+from stepwell.stores.sql.filters import run_conditions, run_order, run_searches
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.texts import FOLDER, SQL
 
@@ -68,11 +68,12 @@ def test_the_kinds_of_waits_are_those_of_the_model(migrated: apsw.Connection) ->
 def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
     for name, text in SQL.items():
         if not name.startswith("transactions."):
-            _plan(migrated, text.replace("{conditions}", "true").replace("{order}", "run_id"))
+            _plan(migrated, _filled(text, "true"))
 
 
-def _filled(text: str, conditions: str) -> str:
-    return text.replace("{conditions}", conditions).replace("{order}", run_order(Order()))
+def _filled(text: str, conditions: str, order: str = run_order(Order())) -> str:
+    filled = text.replace("{conditions}", conditions).replace("{order}", order)
+    return filled.replace("{tables}", "").replace("{more}", "true")
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:
@@ -139,8 +140,35 @@ def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) ->
 
     plan = _plan(migrated, _filled(SQL["views.list_runs"], condition))
 
-    assert "SEARCH r USING INDEX stepwell_runs_status (status=? AND run_id<?)" in plan
+    assert "SEARCH r USING COVERING INDEX stepwell_runs_status (status=? AND run_id<?)" in plan
     assert [line for line in plan if "TEMP B-TREE" in line] == []
+
+
+def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in_the_whole_table(
+    migrated: apsw.Connection,
+) -> None:
+    where = RunFilter(workflow="w")
+    [(condition, _)] = run_conditions(where, None)
+    (first, in_order), (second, as_it_lies) = run_searches(where, None)
+
+    few = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {first}", in_order))
+    whole = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {second}", as_it_lies))
+
+    assert "SEARCH r USING INDEX sqlite_autoindex_stepwell_runs_1 (run_id>?)" in few
+    assert "SCAN r" in whole
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        RunFilter(),
+        RunFilter((RunStatus.FAILED,), workflow="w"),
+        RunFilter(key="k", workflow="w"),
+        RunFilter(parent=RunId("r")),
+    ],
+)
+def test_what_an_index_knows_is_looked_for_once(where: RunFilter) -> None:
+    assert run_searches(where, None) == [("true", "run_id desc")]
 
 
 def test_a_step_changes_no_column_of_an_index(migrated: apsw.Connection) -> None:

@@ -122,6 +122,40 @@ return case p_by
     when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
 end;
 
+-- Which runs a filter is about, but for their statuses; the filter is its parameter $1.
+create function {f}.which_of(p_filter jsonb) returns text language sql immutable
+return ' from {t}.runs as r where true'
+    || case when p_filter->>1 is null then ''
+        else ' and r.definition in (select id from {t}.definitions where workflow = $1->>1)' end
+    || case when p_filter->>2 is null then '' else ' and r.key = $1->>2' end
+    || case when p_filter->>3 is null then '' else ' and r.parent = $1->>3' end
+    || {f}.conditions_of(p_filter->4);
+
+-- A status as a condition; completed runs are not in the index of the others.
+create function {f}.has_status(p_status text) returns text language sql immutable
+return ' and r.status = ' || quote_literal(p_status)
+    || case when p_status = 'completed' then '' else ' and r.status <> ''completed''' end;
+
+create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
+language plpgsql stable as $$
+declare
+    v_text constant text := '(select 1' || {f}.which_of(p_filter);
+    v_parts text[] := array(
+        select v_text || {f}.has_status(one) || ' limit $2)'
+        from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
+    );
+    v_count bigint;
+begin
+    if cardinality(v_parts) = 0 then
+        v_parts := array[v_text || ' limit $2)'];
+    end if;
+    execute 'select count(*) from (select 1 from (' || array_to_string(v_parts, ' union all ')
+        || ') as parts limit $2) as found'
+    into v_count
+    using p_filter, p_limit;
+    return v_count::text;
+end $$;
+
 -- Each status is a range of an index in order; completed runs have none of their own, and are found by their ids.
 create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
 language plpgsql stable as $$
@@ -131,20 +165,10 @@ declare
     v_way constant text := case when (p_filter->5->1)::boolean then 'desc' else 'asc' end;
     v_sign constant text := case when (p_filter->5->1)::boolean then '<' else '>' end;
     v_order constant text := case when v_place is null then '' else 'place ' || v_way || ', ' end || 'run_id ' || v_way;
-    v_text text := 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place from {t}.runs as r where true';
+    v_text text := 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place' || {f}.which_of(p_filter);
     v_parts text[] := '{}';
     v_result text;
 begin
-    if p_filter->>1 is not null then
-        v_text := v_text || ' and r.definition in (select id from {t}.definitions where workflow = $1->>1)';
-    end if;
-    if p_filter->>2 is not null then
-        v_text := v_text || ' and r.key = $1->>2';
-    end if;
-    if p_filter->>3 is not null then
-        v_text := v_text || ' and r.parent = $1->>3';
-    end if;
-    v_text := v_text || {f}.conditions_of(p_filter->4);
     if p_before is not null and v_place is null then
         v_text := v_text || ' and r.run_id ' || v_sign || ' $2';
     elsif p_before is not null then
@@ -153,9 +177,7 @@ begin
     end if;
     for v_status in select distinct one from jsonb_array_elements_text(p_filter->0) as one loop
         v_parts := v_parts || (
-            '(' || v_text || ' and r.status = ' || quote_literal(v_status)
-            || case when v_status = 'completed' then '' else ' and r.status <> ''completed''' end
-            || ' order by ' || v_order || ' limit $3)'
+            '(' || v_text || {f}.has_status(v_status) || ' order by ' || v_order || ' limit $3)'
         );
     end loop;
     if cardinality(v_parts) = 0 then

@@ -285,6 +285,30 @@ begin
     order by run, place;
 end $$;
 
+-- Add one run to a store that is open, unless its id or its key is taken.
+create function {f}.restore(p_now bigint, p_seen bigint, p_item jsonb) returns text language plpgsql volatile as $$
+declare
+    v_now bigint;
+begin
+    if p_item->0->>4 is not null then
+        perform {f}.lock_key(p_item->0->>4);
+    end if;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if exists (select 1 from {t}.runs where run_id = p_item->0->>0) or (
+        p_item->0->>11 is null and exists (
+            select 1 from {t}.runs
+            where key = p_item->0->>4 and ended_at is null and replaced_by is null and debounced_until is null
+        )
+    ) then
+        return {f}.answer(v_now, 'false');
+    end if;
+    perform {f}.add_runs(jsonb_build_array(p_item));
+    if p_item->0->>12 is not null then
+        perform {f}.hint('ready', p_item->0->>0);
+    end if;
+    return {f}.answer(v_now, 'true');
+end $$;
+
 create function {f}.add_histories(p_items jsonb) returns void language sql volatile as $$
     insert into {t}.names (run, number, name)
     select run, place - 1, name

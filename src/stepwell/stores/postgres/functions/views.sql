@@ -220,6 +220,36 @@ create function {f}.tally_runs(p_now bigint, p_seen bigint) returns text languag
     ) as counted
 $$;
 
+-- The states are named, so that an index has all of it.
+create function {f}.census(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
+declare
+    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+begin
+    return (
+        select json_build_array(
+            (
+                select coalesce(json_object_agg(status, count), '{}')
+                from (
+                    select r.status, count(*) as count
+                    from {t}.runs as r
+                    where r.status in (
+                        'pending', 'running', 'waiting', 'paused', 'cancelling', 'compensating', 'compensation_failed'
+                    ) and r.status <> 'completed'
+                    group by r.status
+                ) as counted
+            ),
+            coalesce(sum(due.count), 0),
+            min(due.since)
+        )::text
+        from {t}.definitions as d
+        cross join lateral (
+            select count(*) as count, min(r.wake_at) as since
+            from {t}.runs as r
+            where r.definition = d.id and r.wake_at is not null and r.wake_at <= v_now
+        ) as due
+    );
+end $$;
+
 -- One look into the index for each priority.
 create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language sql stable as $$
     select coalesce(

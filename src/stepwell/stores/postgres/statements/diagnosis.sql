@@ -78,6 +78,24 @@ cross join lateral (
     limit %(limit)s
 ) as due;
 
+-- name: unserved
+with clock as materialized (select {f}.look_at_clock(null, 0) as now),
+alive as (select w.definitions from {t}.workers as w, clock where w.lease_until > clock.now)
+select
+    array(
+        select distinct d.workflow || '@' || d.version
+        from {t}.definitions as d, clock
+        where exists (
+            select 1 from {t}.runs as r where r.definition = d.id and r.wake_at is not null and r.wake_at <= clock.now
+        ) and not exists (select 1 from alive where d.workflow || '@' || d.version = any (alive.definitions))
+        order by 1
+    ),
+    exists (select 1 from alive);
+
+-- name: count_recent
+select count(*)
+from (select 1 from {t}.runs where run_id >= %(since)s and run_id < %(until)s limit %(limit)s) as recent;
+
 -- name: dead_rows
 select relname, n_live_tup, n_dead_tup
 from pg_stat_user_tables

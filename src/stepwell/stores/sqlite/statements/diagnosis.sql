@@ -22,5 +22,16 @@ select
         )
     ) as oldest;
 
+-- name: list_due_definitions
+select d.workflow || '@' || d.version
+from stepwell_definitions as d
+where exists (select 1 from stepwell_runs as r where r.definition = d.id and r.wake_at is not null and r.wake_at <= :now);
+
+-- name: count_runs
+select count(*) from stepwell_runs;
+
+-- name: count_recent
+select count(*) from (select 1 from stepwell_runs where run_id >= :since and run_id < :until limit :limit);
+
 -- name: quick_check
 pragma quick_check(3);

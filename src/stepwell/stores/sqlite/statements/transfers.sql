@@ -199,3 +199,7 @@ where r.run_id = :run_id and c.stream = :stream and c.number = :offset;
 -- name: add_chunk
 insert into stepwell_chunks (run, stream, number, kind, source, part, value)
 select r.id, :stream, :offset, :kind, :source, :part, :value from stepwell_runs as r where r.run_id = :run_id;
+
+-- name: find_holder
+select id from stepwell_runs
+where key = :key and ended_at is null and replaced_by is null and debounced_until is null;

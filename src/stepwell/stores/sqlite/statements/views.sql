@@ -47,8 +47,44 @@ select run_id, id from stepwell_runs where run_id in (select value from json_eac
 select * from stepwell_run_rows where parent = :run_id order by id;
 
 -- name: list_runs
--- The markers are replaced by texts from the allow-list in stores/sql/filters.py.
-select * from stepwell_run_rows where {conditions} order by {order} limit :limit;
+-- The markers are replaced by texts from the allow-list in stores/sql/filters.py. Only ids: what else is known of runs that are
+-- not on the page is not looked up.
+select r.id from stepwell_runs as r {tables} where {conditions} and {more} order by {order} limit :limit;
+
+-- name: find_many
+select * from stepwell_run_rows where id in (select value from json_each(:ids));
+
+-- name: count_runs
+-- As list_runs.
+select count(*) from (select 1 from stepwell_runs as r {tables} where {conditions} limit :limit);
+
+-- name: count_unfinished
+-- The states are named, so that the index has all of it.
+select status, count(*)
+from stepwell_runs
+where status in ('pending', 'running', 'waiting', 'paused', 'cancelling', 'compensating', 'compensation_failed')
+    and status <> 'completed'
+group by status;
+
+-- name: count_due
+-- One range of the index for each priority.
+select
+    coalesce(
+        sum(
+            (
+                select count(*) from stepwell_runs as r
+                where r.definition = d.id and r.wake_at is not null and r.wake_at <= :now
+            )
+        ),
+        0
+    ),
+    min(
+        (
+            select min(r.wake_at) from stepwell_runs as r
+            where r.definition = d.id and r.wake_at is not null and r.wake_at <= :now
+        )
+    )
+from stepwell_definitions as d;
 
 -- name: tally_runs
 -- No index has all of it, so this is for people.

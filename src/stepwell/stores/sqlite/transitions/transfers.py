@@ -131,6 +131,18 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
             raise differs(item)
 
 
+def restore(tx: Transaction, packed: PackedRun) -> bool:
+    """Add one run, unless its place is taken."""
+    run = packed.run
+    if tx.find("transfers.find_run", run_id=run.run_id) is not None:
+        return False
+    holds_key = run.key is not None and run.ended_at is None
+    if holds_key and tx.find("transfers.find_holder", key=run.key) is not None:
+        return False
+    _add_run(tx, packed)
+    return True
+
+
 def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
     """What is there in place of something that comes."""
     match item:

@@ -1,0 +1,87 @@
+"""Log records that say which run, path and attempt they come from: as lines for people, or as JSON for programs.
+
+A record that a step's body writes, in any logger and also in a thread of its own, carries its place. Attach `PLACES` to
+handlers of your own to have the same there; `configure` sets the root logger up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol
+
+from stepwell.redaction import FILTER, redact
+
+LogFormat = Literal["text", "json"]
+
+FIELDS: Final = ("run", "workflow", "path", "attempt")
+
+
+class Doing(Protocol):
+    """A body that runs."""
+
+    @property
+    def place(self) -> tuple[str, str, str, int]:
+        """Run, workflow, path and attempt."""
+        ...
+
+
+DOING: Final[ContextVar[Doing | None]] = ContextVar("stepwell_doing", default=None)
+
+
+class PlaceFilter(logging.Filter):
+    """Gives every record `run`, `workflow`, `path` and `attempt`: those of the body that wrote it, or None."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        doing = DOING.get()
+        place = (None, None, None, None) if doing is None else doing.place
+        for name, value in zip(FIELDS, place, strict=True):
+            # What the writer said with `extra` is meant.
+            if not hasattr(record, name):
+                setattr(record, name, value)
+        return True
+
+
+PLACES: Final = PlaceFilter()
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people, with the place at its end."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
+        place = [f"{name}={value}" for name in FIELDS if (value := getattr(record, name, None)) is not None]
+        return redact(" ".join([super().formatMessage(record), *place]))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's own name
+        return redact(super().formatException(ei))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: at, level, logger, message; where they are known run, workflow, path, attempt, error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+        }
+        facts |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
+        if trace:
+            facts["error"] = redact(trace)
+        return json.dumps(facts, ensure_ascii=False, default=str)
+
+
+def configure(form: LogFormat, *, level: int = logging.WARNING) -> None:
+    """Let the root logger write to stderr in this form, and to nowhere else that it wrote to before."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.addFilter(FILTER)
+    handler.addFilter(PLACES)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
