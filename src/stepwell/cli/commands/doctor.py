@@ -53,11 +53,11 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
 
 
 def _examine(settings: Settings, out: Output) -> list[Finding]:
-    from stepwell.environment import system_environment
+    from stepwell.cli.dev.clock import environment_of
     from stepwell.wiring import diagnose
 
     findings: list[Finding] = []
-    for finding in diagnose(settings.db, system_environment()).examine():
+    for finding in diagnose(settings.db, environment_of(settings.db)).examine():
         findings.append(finding)
         if out.is_for_people:
             _print(out, finding)  # at once: some of them take their time
