@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.conformance.amendments import AmendedChildSuite, AmendmentSuite, ForkSuite
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
 from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
@@ -59,6 +60,9 @@ class StoreSuite(
     LifecycleSuite,
     ResumeSuite,
     RetrySuite,
+    AmendmentSuite,
+    AmendedChildSuite,
+    ForkSuite,
     LeaseSuite,
     RescueSuite,
     FindSuite,

@@ -109,6 +109,8 @@ class Run(NamedTuple):
     max_suspend: Span | None = None  # how long one wait may take
     replaced_by: RunId | None = None  # the run that took over its key
     debounced_until: Instant | None = None  # not begun, and its input may change; begins at this instant at the latest
+    amendment: str | None = None  # the id of the repair that was applied last
+    forked_from: RunId | None = None  # the run whose record it began with
 
     @property
     def definition(self) -> str:

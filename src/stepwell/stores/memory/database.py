@@ -69,6 +69,8 @@ class RunRow:
     replaced_by: RunId | None = None
     debounced_until: Instant | None = None
     discards: bool = False
+    amendment: str | None = None
+    forked_from: RunId | None = None
 
     @property
     def lane(self) -> Lane:
@@ -109,6 +111,8 @@ class RunRow:
             max_suspend=self.max_suspend,
             replaced_by=self.replaced_by,
             debounced_until=self.debounced_until,
+            amendment=self.amendment,
+            forked_from=self.forked_from,
         )
 
 

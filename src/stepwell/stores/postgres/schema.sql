@@ -78,6 +78,8 @@ create table {t}.runs (
     replaced_by text,
     debounced_until bigint,
     discards boolean not null,
+    amendment text,
+    forked_from text,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 )

@@ -27,6 +27,7 @@ _ORDER: Final = (
     "deliveries",
     "leases",
     "operators",
+    "amendments",
     "views",
     "listings",
     "blobs",

@@ -48,7 +48,7 @@ def to_run(row: Row) -> Run:
     (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
         12:22
     ]
-    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36])
+    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:38])
     return Run(
         run_id,
         workflow,
@@ -65,7 +65,7 @@ def to_run(row: Row) -> Run:
         wake_at,
         input_,
         generation,
-        None if parent is None else Parent(parent, location, bool(detached), bool(row[36])),
+        None if parent is None else Parent(parent, location, bool(detached), bool(row[38])),
         None if previous is None else Previous(previous, previous_from, previous_to),
         *rest,
     )

@@ -79,6 +79,8 @@ create table stepwell_runs (
     max_suspend integer,
     replaced_by text,
     debounced_until integer,
+    amendment text,
+    forked_from text,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 ) strict;
@@ -351,6 +353,8 @@ select
     r.max_suspend,
     r.replaced_by,
     r.debounced_until,
+    r.amendment,
+    r.forked_from,
     r.tied
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
