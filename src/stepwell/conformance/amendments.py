@@ -147,12 +147,13 @@ class AmendmentSuite(StoreCase):
         turn = await scene.begin("r1")
         await turn.record("a")
         await turn.end(_S.FAILED)
-        supplied = step(2, place(0), value=b"supplied")
+        supplied = (step(2, place(0), value=b"supplied"), step(3, place(1)))
 
-        assert await _amend(scene, forgotten=(place(0),), entries=(supplied,)) is Amended.APPLIED
+        assert await _amend(scene, forgotten=(place(0),), entries=supplied, names=("b",)) is Amended.APPLIED
 
-        assert (await scene.history("r1")).entries == (supplied,)
-        assert (await scene.run("r1")).last_seq == 2
+        history = await scene.history("r1")
+        assert (history.names, history.entries) == (("a", "b"), supplied)
+        assert (await scene.run("r1")).last_seq == 3
 
     @pytest.mark.parametrize("entry", [step(3, place(1)), step(2, place(0)), step(1, place(1))])
     async def test_entries_with_a_gap_or_where_one_is_are_refused(self, scene: Scene, entry: Any) -> None:
@@ -283,7 +284,7 @@ class ForkSuite(StoreCase):
         assert (created.run_id, created.is_new) == ("r2", True)
         run, history = await scene.run("r2"), await scene.history("r2")
         assert (run.status, run.key, run.input, run.forked_from) == (_S.PENDING, "k2", b"in", "r1")
-        assert (run.revision, run.last_seq, run.wake_at) == (1, 1, now)
+        assert (run.revision, run.last_seq, run.wake_at, run.retried_at) == (1, 1, now, now)
         assert (history.names, history.entries, history.cursors) == (fork.names, fork.entries, fork.cursors)
         assert await scene.run("r1") == before
         assert await scene.store.views.list_audit(_R1) == [

@@ -49,6 +49,7 @@ class Amendment(NamedTuple):
     version: int | None = None  # of the workflow, if it changes
     input: bytes | None = None  # if it changes
     announce: Announce | None = None  # who hears of children that are cancelled
+    names: tuple[str, ...] = ()  # appended to the run's numbered names
 
 
 class Amended(StrEnum):

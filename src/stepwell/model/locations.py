@@ -1,9 +1,9 @@
 """Locations: where an operation stands in a run, packed small and kept in order.
 
-A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop
-iteration (`~3`), the undo of what stands before it (`~undo`), and a child that stood there before a rewind (`~was1`).
-Names are numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and prefix-free: everything
-below a location is one contiguous range of keys, and so is a range of loop iterations.
+A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
+(`~3`), the undo of what stands before it (`~undo`), and a child that stood there before a rewind (`~was1`). Names are
+numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
+prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
 """
 
 from __future__ import annotations
@@ -75,13 +75,27 @@ def undo(location: Location) -> Location:
 
 
 def former(location: Location, number: int) -> Location:
-    """Where the n-th child of a location stands, counted from 1, once a rewind has taken its call out of the history."""
+    """Where the n-th child of a location stands, from 1, once a rewind has taken its call out of the history."""
     return Location(location + _int(_FORMER, number))
 
 
 def is_undoing(location: Location) -> bool:
     """Whether a location is an undo, or stands somewhere below one."""
     return any(location[at] & 0xF0 == _UNDO for at, _ in _segments(location))
+
+
+def is_within(location: Location, scope: Location) -> bool:
+    """Whether a location is the scope itself, its undo, or stands below one of them. Another use of the same name, and
+    a child that stood there before, are not.
+    """
+    if not location.startswith(scope) or len(location) == len(scope):
+        return location == scope
+    return location[len(scope)] & 0xF0 not in (_USE, _FORMER)
+
+
+def is_former(location: Location) -> bool:
+    """Whether it is the place of a child whose call was taken out of the history."""
+    return any(location[at] & 0xF0 == _FORMER for at, _ in _segments(location))
 
 
 def former_number(location: Location, base: Location) -> int:

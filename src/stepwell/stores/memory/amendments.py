@@ -50,6 +50,8 @@ def _get(tx: Transaction, run_id: RunId) -> RunRow:
 
 def _rewrite(tx: Transaction, row: RunRow, amendment: Amendment) -> None:
     db, run_id = tx.db, row.run_id
+    if amendment.names:
+        tx.change(row, names=row.names + amendment.names)
     tx.drop_all(db.entries[run_id], amendment.forgotten)
     tx.drop_all(db.cursors[run_id], amendment.ended_cursors)
     tx.drop_all(db.progress[run_id], amendment.ended_progress)
@@ -111,7 +113,8 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
     append_entries(tx, row, fork.entries)
     for cursor in fork.cursors:
         tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)
-    tx.change(row, names=fork.names, revision=1, last_seq=len(fork.entries), forked_from=source.run_id)
+    record = {"names": fork.names, "revision": 1, "last_seq": len(fork.entries)}
+    tx.change(row, **record, retried_at=tx.now, forked_from=source.run_id)
     note(tx, source, "fork", fork.by, source.status, fork.reason)
     note(tx, row, "forked", fork.by, row.status, fork.reason)
     return created

@@ -1,5 +1,5 @@
 -- An amendment is [amendment_id, run_id, status, epoch, revision, verb, by, reason, forgotten, ended_cursors, ended_progress,
--- attempts, entries, waits, children, retries, version, input, announce]; a fork is [new, source, epoch, revision, names, entries,
+-- attempts, entries, waits, children, retries, version, input, announce, names]; a fork is [new, source, epoch, revision, names, entries,
 -- cursors, by, reason].
 
 -- Let a child, [run_id, location, successor], stand where its parent does not look for it, and stop it.
@@ -25,6 +25,7 @@ end $$;
 -- What is recorded of the run, but for its waits.
 create function {f}.rewrite(p_run bigint, a jsonb) returns void language plpgsql volatile as $$
 begin
+    perform {f}.append_names(p_run, a->19);
     delete from {t}.entries
     where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(a->8) as l);
     delete from {t}.cursors
@@ -142,7 +143,7 @@ begin
     select v_run, {f}.unb64(c->>0), (c->>1)::bigint, (c->>2)::bigint, {f}.unb64(c->>3)
     from jsonb_array_elements(p_fork->6) as c;
     update {t}.heads set revision = 1, last_seq = jsonb_array_length(p_fork->5) where run = v_run;
-    update {t}.runs set forked_from = p_fork->>1 where id = v_run;
+    update {t}.runs set forked_from = p_fork->>1, retried_at = v_now where id = v_run;
     perform {f}.note(v_now, r.id, 'fork', p_fork->>7, r.status, p_fork->>8);
     perform {f}.note(v_now, v_run, 'forked', p_fork->>7, 'pending', p_fork->>8);
     return {f}.answer(v_now, v_made.created::text);

@@ -21,4 +21,4 @@ from stepwell_runs
 where run_id = :run_id and parent is not null;
 
 -- name: begin_fork
-update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source where id = :id;
+update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source, retried_at = :now where id = :id;

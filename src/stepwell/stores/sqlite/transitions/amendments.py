@@ -69,6 +69,8 @@ def _get(tx: Transaction, run_id: RunId) -> Row:
 
 
 def _rewrite(tx: Transaction, run: int, last_seq: int, amendment: Amendment) -> None:
+    for name in amendment.names:
+        tx.run("names.append", run=run, name=name)
     for location in amendment.forgotten:
         tx.run("entries.forget", run=run, location=location)
     for location in amendment.ended_cursors:
@@ -101,9 +103,7 @@ def _drop(tx: Transaction, dropped: Dropped, announce: Announce | None) -> None:
         return
     if key is not None and dropped.successor is not None:
         tx.run("runs.replace", id=child[0], successor=dropped.successor)
-    cancel_family(
-        tx, (*child[:6], dropped.location), compensate=True, reason=REWOUND, announce=announce
-    )
+    cancel_family(tx, (*child[:6], dropped.location), compensate=True, reason=REWOUND, announce=announce)
 
 
 def fork(tx: Transaction, fork: Fork) -> Created | None:
@@ -121,7 +121,7 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
     _append(tx, run, fork.new.run_id, 0, fork.entries)
     for cursor in fork.cursors:
         tx.run("cursors.set", run=run, **cursor._asdict())
-    tx.run("amendments.begin_fork", id=run, last_seq=len(fork.entries), source=fork.source)
+    tx.run("amendments.begin_fork", id=run, last_seq=len(fork.entries), source=fork.source, now=tx.now)
     note(tx, source, "fork", fork.by, status, fork.reason)
     note(tx, run, "forked", fork.by, RunStatus.PENDING, fork.reason)
     return created
