@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from stepwell import Break, Context, Continue, Engine, Retry, RunFailed, StepContext, step, workflow
 from stepwell.engine.handles import Handle
+from stepwell.engine.views import wait_views
 from stepwell.errors import (
     AlreadyExistsError,
     InvalidInputError,
     InvalidMoveError,
     InvalidOptionError,
     NotFoundError,
+    RepairConflictError,
     RunHeldError,
+    StoreUnavailableError,
 )
+from stepwell.model.amendments import Amended, Amendment
 
 ONCE = Retry(max_attempts=1)
 SLOW = Retry(max_attempts=3, initial="1h", max_delay="1h")
@@ -56,12 +62,32 @@ async def fails(run: Handle[Any]) -> None:
         await run.result("10s")
 
 
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(1_000):
+        if await holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that")
+
+
 async def comes_to(engine: Engine, run: Handle[Any], status: str) -> None:
     for _ in range(500):
         if (await run.status()).status == status:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"it is {(await run.status()).status}, not {status}: {await engine.explain(run.run_id)}")
+
+
+async def waits_at(engine: Engine, run: Handle[Any], path: str) -> bool:
+    return path in {wait.path for wait in wait_views(await engine.detail(run.run_id))}
+
+
+async def has_lines(engine: Engine, run: Handle[Any], count: int) -> bool:
+    return len(await engine.history(run.run_id)) >= count
+
+
+async def has_children(engine: Engine, run: Handle[Any], count: int) -> bool:
+    return len((await engine.detail(run.run_id)).children) >= count
 
 
 def three(world: World) -> Any:
@@ -123,8 +149,7 @@ async def test_a_waiting_run_is_taken_back_and_waits_anew(url: str, world: World
         run = await engine.start(asks)
         await run.signal("answer", "one")
         await comes_to(engine, run, "waiting")
-        while len(await engine.history(run.run_id)) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: has_lines(engine, run, 2))
         await comes_to(engine, run, "waiting")
 
         await engine.rewind(run.run_id, "answer")
@@ -230,15 +255,13 @@ async def test_a_child_that_still_runs_is_cancelled_and_its_key_is_free(url: str
         run = await engine.start(outer)
         await comes_to(engine, run, "waiting")
         [old] = (await engine.detail(run.run_id)).children
-        while (await engine.status(old.run_id)).status != "waiting":
-            await asyncio.sleep(0.01)
+        await comes_to(engine, await engine.handle(waits, old.run_id), "waiting")
         await comes_to(engine, run, "waiting")
 
         plan = await engine.rewind(run.run_id, "first")
 
         assert plan.cancelled == (old.run_id,)
-        while len((await engine.detail(run.run_id)).children) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: has_children(engine, run, 2))
         new = next(one for one in (await engine.detail(run.run_id)).children if one.run_id != old.run_id)
         await engine.signal(new.run_id, "go", "went")
         assert await run.result("10s") == "went"
@@ -381,8 +404,7 @@ async def test_waits_are_skipped_with_what_they_wait_for(url: str, world: World)
         run = await engine.start(waits)
         given = {"night": None, "answer": 42, "many": "one", "news": {"n": 1}, "inner": "child"}
         for path, result in given.items():
-            while path not in {wait.path for wait in (await _waits(engine, run))}:
-                await asyncio.sleep(0.01)
+            await until(partial(waits_at, engine, run, path))
             await comes_to(engine, run, "waiting")
             with pytest.raises(NotFoundError):
                 await engine.skip(run.run_id, "elsewhere", result)
@@ -390,12 +412,6 @@ async def test_waits_are_skipped_with_what_they_wait_for(url: str, world: World)
         assert await run.result("10s") == [42, ["one"], {"n": 1}, "child"]
         [child] = (await engine.detail(run.run_id)).children
         assert (await engine.status(child.run_id)).status == "cancelled"
-
-
-async def _waits(engine: Engine, run: Handle[Any]) -> list[Any]:
-    from stepwell.engine.views import wait_views
-
-    return wait_views(await engine.detail(run.run_id))
 
 
 async def test_one_of_many_things_that_are_waited_for_cannot_be_skipped(url: str, world: World) -> None:
@@ -562,3 +578,59 @@ async def test_a_key_that_another_run_has_is_not_taken_back(url: str, world: Wor
         assert other.is_new
         with pytest.raises(AlreadyExistsError):
             await engine.rewind(run.run_id, "a")
+
+
+# --- conflicts and lost answers ---
+
+
+class Between:
+    """What happens between an engine and its store when a repair is asked for."""
+
+    def __init__(self, engine: Engine, *, stale: int = 0, lost: int = 0) -> None:
+        self._engine, self._stale, self._lost = engine, stale, lost
+        self.asked: list[Amendment] = []
+        self._amend = engine._store.runs.amend
+        engine._store.runs.amend = self.amend  # type: ignore[method-assign]
+
+    async def amend(self, amendment: Amendment) -> Amended:
+        self.asked.append(amendment)
+        if self._stale > 0:
+            self._stale -= 1
+            return Amended.STALE
+        answer = await self._amend(amendment)
+        if self._lost > 0:
+            self._lost -= 1
+            raise StoreUnavailableError("the answer was lost")
+        return answer
+
+
+async def test_a_run_that_changed_meanwhile_is_planned_anew_a_few_times(url: str, world: World) -> None:
+    flow = three(world)
+    world.broken = {"b"}
+    async with Engine(url, workflows=[flow]) as engine:
+        run = await engine.start(flow)
+        await fails(run)
+        between = Between(engine, stale=2)
+        assert (await engine.rewind(run.run_id, "b")).is_applied
+        assert len({one.amendment_id for one in between.asked}) == 3
+        await fails(run)
+        Between(engine, stale=99)
+        with pytest.raises(RepairConflictError, match="SW410"):
+            await engine.rewind(run.run_id, "b")
+        assert (await run.status()).status == "failed"
+
+
+async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(url: str, world: World) -> None:
+    flow = three(world)
+    world.broken = {"b"}
+    async with Engine(url, workflows=[flow]) as engine:
+        run = await engine.start(flow)
+        await fails(run)
+        between = Between(engine, lost=2)
+
+        assert (await engine.skip(run.run_id, "b", "given")).is_applied
+
+        assert len(between.asked) == 3
+        assert len(set(between.asked)) == 1
+        assert await run.result("10s") == ["a 1", "given", "c 1"]
+        assert [act.verb for act in await engine.list_acts(run.run_id)] == ["skip"]

@@ -36,6 +36,7 @@ def run_body(run: RunView) -> dict[str, Any]:
         "tags": run.tags,
         "deadline_at": _time(run.deadline_at),
         "replaced_by": run.replaced_by,
+        "forked_from": run.forked_from,
     }
 
 

@@ -23,6 +23,7 @@ from stepwell.errors import NotFoundError, RequestError
 if TYPE_CHECKING:
     from stepwell.cli.acts import Act
     from stepwell.engine.views import RunView
+    from stepwell.replay.definition import Workflow
 
 _PAGE = 500
 _SAMPLE = 5
@@ -80,7 +81,7 @@ class Tally:
         return sum(item["outcome"] == outcome for item in self.items)
 
 
-def act_on_many(settings: Settings, which: Which, act: Act) -> int:
+def act_on_many(settings: Settings, which: Which, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
     """Find the runs, ask, do it to each, and tell. Gives the exit code: 10 if it was not possible for all of them."""
     out = Output(settings)
     targets = sys.stdin.read().split() if which.run == "-" else [which.run] if which.run else []
@@ -95,7 +96,7 @@ def act_on_many(settings: Settings, which: Which, act: Act) -> int:
     _confirm(out, runs, which, act)
     tally = Tally(len(runs))
     try:
-        ask(settings, lambda client: _act(client, runs, act, tally, out))
+        ask(settings, lambda client: _act(client, runs, act, tally, out), workflows=workflows)
     finally:  # also when it is stopped half-way: what was done is done, and is told
         _tell(out, tally, act)
     return PARTLY if tally.count("refused") else 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.engine import drafts
 from stepwell.engine.drafts import Draft, locate
 from stepwell.engine.forks import make_fork
 from stepwell.engine.repair_plans import RepairPlan, Verb, describe
-from stepwell.engine.supplied import NO_RESULT, Supplier, rehearse_draft
+from stepwell.engine.supplied import NO_RESULT, Supplier, fit, rehearse_draft
 from stepwell.environment import Environment
 from stepwell.errors import (
     AlreadyExistsError,
@@ -37,6 +37,32 @@ TRIES_MAX = 5  # plans, while the run changes under them
 UNCHANGED: Any = object()
 
 Which = Literal["same", "new"]
+
+
+class RepairOptions(TypedDict, total=False):
+    """What every repair takes: who does it and why, for the audit, and whether it is only planned."""
+
+    by: str
+    reason: str
+    dry_run: bool
+
+
+class ForkOptions(RepairOptions, total=False):
+    """What a fork may have of its own; see `RepairVerbs.fork`."""
+
+    key: str | None
+    run_id: str | None
+    input: Any
+
+
+class RedriveOptions(RepairOptions, total=False):
+    """From where, on which version and with what a run goes on; see `RepairVerbs.redrive`."""
+
+    start: str | None
+    version: Which | int
+    input: Any
+    skip: str | None
+    result: Any
 
 
 class RepairVerbs:
@@ -237,9 +263,11 @@ class RepairVerbs:
 
     def _edited(self, run: Run, version: int | None, value: Any) -> bytes:
         known = self._registry.find(f"{run.workflow}@{run.version if version is None else version}")
-        if known is not None:
-            return self._encode_input(known, value, run.run_id)
-        return self._codec.encode(value, place=Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input")))
+        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+        if known is None:
+            return self._codec.encode(value, place=place)
+        fitting = fit(self._codec, value, known.input_hint, place) if known.takes_input and value is not None else value
+        return self._encode_input(known, fitting, run.run_id)
 
     def _warnings(self, draft: Draft) -> tuple[str, ...]:
         """What a rehearsal says, if the workflow is known here."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from stepwell.codec.base import ANY, Codec, Place, Row
 from stepwell.engine.drafts import Draft, places
-from stepwell.errors import InvalidMoveError, InvalidOptionError, NotFoundError
+from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
 from stepwell.model.amendments import Dropped
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_undoing, prefixes
@@ -30,6 +32,22 @@ _KINDS_OF: dict[WaitKind, tuple[EntryKind, ...]] = {
     WaitKind.TOPIC: (EntryKind.TOPIC,),
     WaitKind.CHILD: (EntryKind.CHILD,),
 }
+
+
+def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
+    """A value as a type says: a Python value, or plain JSON as it comes from outside. Raises `InvalidInputError`."""
+    if hint is ANY:
+        return value
+    try:
+        return codec.validate(value, hint, place=place)
+    except InvalidInputError:
+        try:
+            text = msgspec.json.encode(value)
+        except (TypeError, msgspec.MsgspecError):
+            text = b""
+        if not text:
+            raise
+        return codec.decode_external(text, hint, place=place)
 
 
 class Supplier:
@@ -170,8 +188,7 @@ class Supplier:
 
     def _encode(self, run: Run, path: str, hint: Any, value: Any, field: str) -> bytes:
         place = Place(run.workflow, path, "the result", row=Row(run.run_id, path, field))
-        fitting = value if hint is ANY else self._codec.validate(value, hint, place=place)
-        return self._codec.encode(fitting, hint, place=place)
+        return self._codec.encode(fit(self._codec, value, hint, place), hint, place=place)
 
     def _find_problem(self, path: str) -> str | None:
         """Why the code would not take it; None if it would, or if the code is not known here."""

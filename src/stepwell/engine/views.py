@@ -69,6 +69,7 @@ class RunView:
     deadline_at: datetime | None = None
     replaced_by: str | None = None
     progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
+    forked_from: str | None = None  # the run whose record it began with
 
     @property
     def is_ended(self) -> bool:
@@ -194,6 +195,7 @@ def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
         deadline_at=_time(run.deadline_at),
         replaced_by=run.replaced_by,
         progress=tuple(progress_view(*one) for one in progress),
+        forked_from=run.forked_from,
     )
 
 

@@ -52,6 +52,7 @@ class RunBody(msgspec.Struct):
     tags: dict[str, str]
     deadline_at: datetime | None
     replaced_by: str | None
+    forked_from: str | None
 
 
 class RunPage(msgspec.Struct):
@@ -232,6 +233,7 @@ def run_body(call: Call, run: RunView) -> RunBody:
         run.tags,
         run.deadline_at,
         run.replaced_by,
+        run.forked_from,
     )
 
 

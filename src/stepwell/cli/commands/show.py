@@ -70,6 +70,8 @@ def show(settings: Settings, run: str) -> None:
 
 def _words(seen: Seen, out: Output) -> Iterator[str]:
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+    if seen.run.forked_from is not None:
+        yield clean(f"forked from {seen.run.forked_from}")
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:
