@@ -118,7 +118,7 @@ async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> Non
     assert (wrong.status_code, wrong.json()["code"]) == (422, "SW310")
     assert (edited.json()["has_new_input"], edited.json()["kept"]) == (True, [])
     assert (skipped.status_code, skipped.json()["supplied"]) == (200, ["charge"])
-    assert result.json()["result"] == "cash"
+    assert result.json()["output"] == "cash"
     assert (again.status_code, again.json()["code"]) == (409, "SW404")
     assert (await any_desk.get("/runs/again")).json()["forked_from"] == failed
     assert forked.json()["fork_id"] is not None
