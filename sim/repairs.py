@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.errors import RequestError
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import EntryKind, RunStatus
 
 if TYPE_CHECKING:
     from sim.operators import Operators
@@ -60,7 +61,11 @@ class Repairers:
         plan = await self._ask(run_id, "rewind", path, dry_run=True)
         if not isinstance(plan, RepairPlan) or not all(self._may_be_done_again(one) for one in plan.dropped):
             return False
-        return bool(await self._ask(run_id, "rewind", path))
+        answered = {shadow.path(one.location) for one in detail.history.entries if one.kind is EntryKind.REPLY}
+        if not answered.isdisjoint(plan.dropped):
+            return False  # a question has one answer, and who asked has it
+        twice = 2 if rng.random() < 0.4 else 1  # two operators who do not know of each other
+        return any(await asyncio.gather(*(self._ask(run_id, "rewind", path) for _ in range(twice))))
 
     def _node(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = self.world.checker.nodes.get(path.rpartition("/")[2].partition("#")[0], {})

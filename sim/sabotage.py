@@ -21,6 +21,7 @@ from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
 from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_postgres import POSTGRES_SWITCHES
+from sim.sabotage_repairs import REPAIR_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
@@ -47,6 +48,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **START_SWITCHES,
     **SQLITE_START_SWITCHES,
     **LONG_STEP_SWITCHES,
+    **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
     **MEANWHILE_SWITCHES,
     **POSTGRES_SWITCHES,
@@ -81,7 +83,7 @@ def store_of(name: str) -> str:
     if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES}:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
-    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES}
+    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES, **REPAIR_SWITCHES}
     return "memory" if name in memory else "both"
 
 

@@ -42,6 +42,9 @@ def check_amend(
         known = before[child.run_id].parent
         if known is not None:
             checker.children.pop((run_id, known.location), None)
+        parent = after[child.run_id].parent
+        if parent is None or parent.location != child.location:
+            checker.violate("I31", child.run_id, "its call was dropped, and it stands there still")
     detail = checker.detail(run_id)
     assert detail is not None
     checker.compare(run_id, detail.history.entries)
