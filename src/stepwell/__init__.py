@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepwell.engine.handles import Handle
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
+    from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, SignalView, WaitView
     from stepwell.errors import (
@@ -120,6 +121,7 @@ __all__ = [
     "ProgressView",
     "RaceError",
     "Recovered",
+    "RepairPlan",
     "Request",
     "ResultTimeout",
     "Retry",
@@ -188,6 +190,7 @@ _HOMES = {
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered"],
+    "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
