@@ -85,12 +85,12 @@ def is_undoing(location: Location) -> bool:
 
 
 def is_within(location: Location, scope: Location) -> bool:
-    """Whether a location is the scope itself, its undo, or stands below one of them. Another use of the same name, and
-    a child that stood there before, are not.
+    """Whether a location is the scope itself, one of its uses, its undo, or stands below one of them. A child that
+    stood there before is not.
     """
     if not location.startswith(scope) or len(location) == len(scope):
         return location == scope
-    return location[len(scope)] & 0xF0 not in (_USE, _FORMER)
+    return location[len(scope)] & 0xF0 != _FORMER
 
 
 def is_former(location: Location) -> bool:
