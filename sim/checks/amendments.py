@@ -37,6 +37,8 @@ def check_amend(
         checker.violate("I8", run_id, f"the seq went from {was.last_seq} to {row.last_seq}")
     shadow = checker.shadow(run_id)
     _check_order(checker, shadow, amendment)
+    for location in amendment.forgotten:
+        checker.events.forgotten(run_id, shadow.entries[location])
     _integrate(shadow, amendment, now)
     for child in amendment.children:
         known = before[child.run_id].parent

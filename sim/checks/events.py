@@ -10,6 +10,7 @@ from sim.coroutines import at_once
 from sim.programs import TOPICS
 from stepwell.ids import RunId
 from stepwell.model.commits import Applied, Commit, Verdict
+from stepwell.model.entries import Entry
 from stepwell.model.events import KeptEvent, NewEvent, Publication, Published, is_answered, receiver
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
@@ -126,6 +127,12 @@ class Events:
             elif chain in self.used[event_id] or (new.deliver == "one" and self.used[event_id]):
                 checker.violate("I21", run_id, f"event {event_id} ({new.deliver}) was received twice")
             self.used[event_id].append(chain)
+
+    def forgotten(self, run_id: str, entry: Entry) -> None:
+        """A repair took an entry out: what its topic still keeps may come again."""
+        event_id = _event_of(entry)
+        if event_id is not None and self._chain(run_id) in self.used[event_id]:
+            self.used[event_id].remove(self._chain(run_id))
 
     def applied(self, commits: list[Commit], answers: list[Applied], rows: Rows) -> None:
         """A new wait that asks for kept events has one, if there was one for it."""
