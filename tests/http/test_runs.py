@@ -120,7 +120,7 @@ async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> Non
     assert (skipped.status_code, skipped.json()["supplied"]) == (200, ["charge"])
     assert result.json()["output"] == "cash"
     assert (again.status_code, again.json()["code"]) == (409, "SW404")
-    assert (await any_desk.get("/runs/again")).json()["forked_from"] == failed
+    assert (await any_desk.get("/runs/again")).json()["run"]["forked_from"] == failed
     assert forked.json()["fork_id"] is not None
     acts = (await any_desk.get(f"/runs/{failed}/acts")).json()["acts"]
     assert [(act["verb"], act["by"]) for act in acts] == [("skip", "the operator"), ("fork", "the operator")]
