@@ -91,6 +91,8 @@ begin
             if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then
                 q.room := q.room - 1;
                 v_mine := v_mine || v_run.id;
+                -- It is not due any more, so it does not stand before those that are less urgent.
+                update {t}.runs set wake_at = null where id = v_run.id;
             end if;
         end loop;
     end if;
