@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.checks import pauses, progress, transactions
+from sim.checks.amendments import check_amend
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
@@ -140,6 +141,11 @@ class Checker:
                 for row in after.values():  # failed children are retried likewise
                     if before[row.run_id].status is not row.status:
                         self._retried(row.run_id)
+            case "amend":
+                for child in args[0].retries:
+                    if before[child].status is not after[child].status:
+                        self._retried(child)
+                check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).retried_at = now
             case "resume" if answer and args[0] in after:  # a run, not a workflow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sim.checks.starts import check_late_rows
 from sim.coroutines import at_once
 from sim.process import UNKNOWN
+from sim.repairs import Repairers
 from stepwell.clock import span
 from stepwell.errors import NotFoundError
 from stepwell.model.failures import decode_failure
@@ -29,6 +30,7 @@ class Operators:
         self._clients = clients
         self.retried: set[str] = set()
         self.unfinished = 0
+        self.repairers = Repairers(self)
 
     async def settle(self, seconds: float) -> None:
         """Operators and clients do their part until every run has ended."""
@@ -82,37 +84,42 @@ class Operators:
         """Resume what was set aside and retry what failed; whether anything was."""
         acted = False
         for row in tuple(self.world.checker.rows_now.values()):
+            if self.repairers.may_repair(row):
+                acted |= bool(await self.repairers.repair(row))
+                continue
             match row.status:
                 case RunStatus.PAUSED:
                     acted |= await self._resume(row)
                 case RunStatus.COMPENSATION_FAILED if is_mending:
-                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.resume_rollback(at)))
-                case RunStatus.FAILED if row.run_id not in self.retried and self._may_retry(row):
+                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.resume_rollback(at)))
+                case RunStatus.FAILED if row.run_id not in self.retried and self.may_retry(row):
                     self.retried.add(row.run_id)
-                    acted |= bool(await self._try(lambda engine, at=row.run_id: engine.retry(at)))
+                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.retry(at)))
                 case _:
                     pass
         for letter in at_once(self.world.checker.inspector.outbox.list_owed(is_dead=True, limit=100)):
             self.world.stats["dead letters"] += 1
-            acted |= bool(await self._try(lambda engine, at=letter.event_id: engine.outbox.replay(at)))
+            acted |= bool(await self.attempt(lambda engine, at=letter.event_id: engine.outbox.replay(at)))
         return acted
 
-    def _may_retry(self, row: Run) -> bool:
+    def may_retry(self, row: Run) -> bool:
+        """Whether it failed by something that is mended some day."""
         failure = decode_failure(row.failure) if row.failure else None
         return row.parent is None and failure is not None and "until mended" in failure.message
 
     async def _resume(self, row: Run) -> bool:
         if row.hold is not None and row.failure is None:
-            return bool(await self._try(lambda engine: engine.resume(row.run_id)))
+            return bool(await self.attempt(lambda engine: engine.resume(row.run_id)))
         failure = decode_failure(row.failure) if row.failure else None
         if failure is None or failure.code != "SW202":
             self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
             return False
         self.world.mend(row.run_id)
         self.world.stats["set aside"] += 1
-        return bool(await self._try(lambda engine: engine.resume(row.run_id)))
+        return bool(await self.attempt(lambda engine: engine.resume(row.run_id)))
 
-    async def _try(self, question: Any) -> Any:
+    async def attempt(self, question: Any) -> Any:
+        """Ask somebody; false if nobody knows what became of it."""
         try:
             return await self._clients.ask(question, is_cancellable=False)
         except (*UNKNOWN, NotFoundError):
@@ -129,7 +136,7 @@ class Operators:
                 if wait.kind is WaitKind.TOPIC:
                     payload = {"mark": "fed", "n": int("n=1" in wait.where)}
                     deliver = self._clients.news.choice(("all", "one"))
-                    await self._try(
+                    await self.attempt(
                         lambda engine, at=wait.names[0], payload=payload, deliver=deliver: engine.publish(
                             at, payload, deliver=deliver
                         )
@@ -137,7 +144,7 @@ class Operators:
                 if wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
                     mark = self._clients.new_mark(row.run_id)
-                    answer = await self._try(
+                    answer = await self.attempt(
                         lambda engine, at=row.run_id, name=name, mark=mark: engine.signal(
                             at, name, {"mark": mark}, if_missing="drop"
                         )

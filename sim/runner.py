@@ -41,6 +41,7 @@ COUNTED = (
     ("drains", "drains"),
     ("poisonous steps", "poisonings"),
     ("runs set aside", "set aside"),
+    ("runs repaired", "repairs"),
     ("events owed", "events owed"),
     ("events received", "events received"),
     ("events repeated", "events repeated"),

@@ -22,6 +22,7 @@ from sim.sabotage_long_steps import LONG_STEP_SWITCHES
 from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
 from sim.sabotage_pauses import PAUSE_SWITCHES, PAUSE_WORKER_SWITCHES, SQLITE_PAUSE_SWITCHES
 from sim.sabotage_postgres import POSTGRES_SWITCHES
+from sim.sabotage_repairs import REPAIR_SWITCHES
 from sim.sabotage_signals import SIGNAL_SWITCHES
 from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
 from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
@@ -51,6 +52,7 @@ _ALL: dict[str, Callable[[], list[Patch]]] = {
     **PAUSE_SWITCHES,
     **PAUSE_WORKER_SWITCHES,
     **SQLITE_PAUSE_SWITCHES,
+    **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
     **MEANWHILE_SWITCHES,
     **POSTGRES_SWITCHES,
@@ -86,6 +88,7 @@ def store_of(name: str) -> str:
         return "sqlite"
     memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
     memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES, **PAUSE_SWITCHES}
+    memory |= REPAIR_SWITCHES
     return "memory" if name in memory else "both"
 
 

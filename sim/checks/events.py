@@ -10,6 +10,7 @@ from sim.coroutines import at_once
 from sim.programs import TOPICS
 from stepwell.ids import RunId
 from stepwell.model.commits import Applied, Commit, Verdict
+from stepwell.model.entries import Entry
 from stepwell.model.events import KeptEvent, NewEvent, Publication, Published, is_answered, receiver
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
@@ -29,6 +30,7 @@ class Events:
         self._checker = checker
         self.published: dict[str, tuple[NewEvent, int, int]] = {}  # with when, and how many runs it reached
         self.used: defaultdict[str, list[str]] = defaultdict(list)  # event -> the chains that received it
+        self._again: set[tuple[str, str]] = set()  # with the chain that may receive it again
         self.runs: set[str] = set()  # that ever waited for an event
         self._inboxes: dict[str, dict[int, str]] = {}
         self._waiting: list[tuple[str, Wait]] = []  # before a transition: waits that no event is on its way to
@@ -123,9 +125,17 @@ class Events:
             new = self.published[event_id][0] if event_id in self.published else None
             if new is None:
                 checker.violate("I21", run_id, f"event {event_id} was received, and never published")
+            elif new.deliver == "all" and (event_id, chain) in self._again:
+                pass
             elif chain in self.used[event_id] or (new.deliver == "one" and self.used[event_id]):
                 checker.violate("I21", run_id, f"event {event_id} ({new.deliver}) was received twice")
             self.used[event_id].append(chain)
+
+    def forgotten(self, run_id: str, entry: Entry) -> None:
+        """A repair took an entry out: what its topic still keeps may come again."""
+        event_id = _event_of(entry)
+        if event_id is not None:
+            self._again.add((event_id, self._chain(run_id)))
 
     def applied(self, commits: list[Commit], answers: list[Applied], rows: Rows) -> None:
         """A new wait that asks for kept events has one, if there was one for it."""

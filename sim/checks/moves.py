@@ -45,13 +45,14 @@ def _check_new(checker: Checker, row: Run) -> None:
 def _check_changed(checker: Checker, method: str, args: tuple[Any, ...], was: Run, row: Run, now: Instant) -> None:
     if not may_move(was.status, row.status):
         checker.violate("I12", row.run_id, f"{was.status} became {row.status} by {method}")
-    if was.status in TERMINAL and row.status is not was.status and method != "retry":
+    if was.status in TERMINAL and row.status is not was.status and method not in ("retry", "amend"):
         checker.violate("I12", row.run_id, f"{was.status} became {row.status} by {method}")
     if row.epoch < was.epoch:
         checker.violate("I17", row.run_id, f"the epoch went back from {was.epoch} to {row.epoch}")
     if row.last_seq < was.last_seq or row.revision < was.revision:
         checker.violate("I8", row.run_id, "the history went back")
-    if row.created_at != was.created_at or row.parent != was.parent:
+    is_dropped = method == "amend" and row.run_id in {child.run_id for child in args[0].children}
+    if row.created_at != was.created_at or (row.parent != was.parent and not is_dropped):
         checker.violate("I3", row.run_id, "what was fixed at the start was changed")
     if row.owner != was.owner:
         _check_owner(checker, method, args, was, row, now)

@@ -10,6 +10,7 @@ from sim.checks.starts import why_late
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from sim.model import FAIL, OK, outcomes_of_program, refuse_program
 from stepwell.codec.json_codec import JsonCodec
+from stepwell.model.amendments import REWOUND
 from stepwell.model.cancels import PARENT_CLOSED
 from stepwell.model.commits import BeginRollback, End
 from stepwell.model.failures import FailureRecord, decode_failure
@@ -96,7 +97,7 @@ def check_model(world: World, run: Run) -> None:
                 checker.violate("T7", run.run_id, f"{run.status}, which it cannot: {failure}")
             _check_undone(world, run, program)
         case RunStatus.CANCELLED:
-            if not are_cancels and run.reason not in ("its parent no longer needs it", PARENT_CLOSED):
+            if not are_cancels and run.reason not in ("its parent no longer needs it", PARENT_CLOSED, REWOUND):
                 checker.violate("T7", run.run_id, f"cancelled by nobody ({run.reason!r})")
         case _:
             checker.violate("L1", run.run_id, f"ended as {run.status}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepwell.engine.handles import Handle
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
+    from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.starts import Start
     from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
     from stepwell.errors import (
@@ -128,6 +129,7 @@ __all__ = [
     "ProgressView",
     "RaceError",
     "Recovered",
+    "RepairPlan",
     "Request",
     "ResultTimeout",
     "Retry",
@@ -198,6 +200,7 @@ _HOMES = {
     "stepwell.engine.causes": ["Cause"],
     "stepwell.engine.explain": ["Explanation"],
     "stepwell.engine.facade": ["Recovered"],
+    "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],

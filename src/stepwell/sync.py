@@ -16,7 +16,10 @@ from stepwell.engine.facade import ALL_RUNS
 from stepwell.engine.handles import Handle
 from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import OwedEvent
+from stepwell.engine.repair_plans import RepairPlan
+from stepwell.engine.repairs import ForkOptions, RedriveOptions, RepairOptions
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.supplied import NO_RESULT
 from stepwell.engine.views import EntryView, HoldView, RunView, SignalView
 from stepwell.environment import LoopThread
 from stepwell.model.events import Deliver
@@ -372,6 +375,22 @@ class SyncEngine:
     def resume_rollback(self, target: str, *, by: str = "") -> bool:
         """Go on with a stalled rollback."""
         return self._wait(self._engine.resume_rollback(target, by=by))
+
+    def rewind(self, target: str, path: str, **options: Unpack[RepairOptions]) -> RepairPlan:
+        """Take a run back to a step; see `Engine.rewind`."""
+        return self._wait(self._engine.rewind(target, path, **options))
+
+    def skip(self, target: str, path: str, result: Any = NO_RESULT, **options: Unpack[RepairOptions]) -> RepairPlan:
+        """Record a result in the place of a step or wait; see `Engine.skip`."""
+        return self._wait(self._engine.skip(target, path, result, **options))
+
+    def redrive(self, target: str, **options: Unpack[RedriveOptions]) -> RepairPlan:
+        """Let a failed run go on, from its failure or from a place; see `Engine.redrive`."""
+        return self._wait(self._engine.redrive(target, **options))
+
+    def fork(self, target: str, start: str, **options: Unpack[ForkOptions]) -> RepairPlan:
+        """Start a run that begins with a part of what another one recorded; see `Engine.fork`."""
+        return self._wait(self._engine.fork(target, start, **options))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:

@@ -797,3 +797,33 @@ async def test_ri_40_a_version_gate_gives_old_runs_the_old_code_for_ever(harness
     assert await harness.result(old) == "version 1 and 3"
     assert await harness.result(fresh) == "version 2 and 3"
     assert ledger.lines == ["reserve", "fraud", "reserve"]
+
+
+async def test_ri_40_a_rewind_keeps_what_is_before_the_step_and_restarts_a_loop_whole(harness: Harness, ledger: Ledger):
+    async def rounds(ctx: Context, turn: int) -> Continue[int] | Break[int]:
+        await ctx.step("tick", ledger.body("tick"))
+        return Break(turn) if turn == 2 else Continue(turn + 1)
+
+    @workflow(name="order")
+    async def order(ctx: Context) -> str:
+        await ctx.step("one", ledger.body("one"))
+        await ctx.step("two", ledger.body("two"))
+        await ctx.step("three", ledger.body("three"))
+        await ctx.loop("a loop", rounds, 0)
+        await ctx.receive("go")
+        return "done"
+
+    worker = await harness.worker(order)
+    run = await worker.start(order)
+    await harness.drain()
+
+    await worker.do(worker.engine.rewind(run.run_id, "a loop/~1/tick"))
+    await harness.drain()
+    assert [ledger.counts.get(name, 0) for name in ("one", "two", "three", "tick")] == [1, 1, 1, 6]
+
+    await worker.do(worker.engine.rewind(run.run_id, "two"))
+    await harness.drain()
+    assert [ledger.counts.get(name, 0) for name in ("one", "two", "three", "tick")] == [1, 2, 2, 9]
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    assert await harness.result(run) == "done"

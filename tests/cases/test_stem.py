@@ -460,3 +460,28 @@ async def test_sm_24_a_wait_longer_than_max_suspend_fails_the_run_and_is_named(h
     assert (view.status, view.failure.code) == ("compensated", "SW472")
     assert "signal approve or decline" in view.failure.message
     assert ledger.lines == ["pay", "undo pay"]
+
+
+async def test_sm_07_a_rewind_to_a_repeated_step_drops_every_iteration(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("before", ledger.body("before"))
+        for _ in range(3):
+            await ctx.step(step(ledger.body("poll"), name="poll", repeat=True))
+        await ctx.receive("go")
+        return "done"
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    assert await harness.paths(run) == ["before", "poll#0", "poll#1", "poll#2"]
+
+    plan = await worker.do(worker.engine.rewind(run.run_id, "poll"))
+
+    assert (plan.kept, plan.dropped) == (("before",), ("poll#0", "poll#1", "poll#2"))
+    await harness.drain()
+    assert await harness.paths(run) == ["before", "poll#0", "poll#1", "poll#2"]
+    assert (ledger.counts.get("before", 0), ledger.counts.get("poll", 0)) == (1, 6)
+    await worker.signal(run.run_id, "go")
+    await harness.drain()
+    assert await harness.result(run) == "done"

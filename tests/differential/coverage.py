@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 
 from stepwell.codec.blobs import Blobs
+from stepwell.model.amendments import AMENDABLE
 from stepwell.model.commits import Verdict
 from stepwell.model.events import Publication
 from stepwell.model.signals import Delivery
@@ -94,6 +95,13 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "runs.resume": ("resumed", "resumed undoing", "withdrawn", "left to a person", "not paused"),
     "runs.resume_rollback": ("resumed", "not stuck"),
     "runs.retry": ("retried", "failed entries forgotten", "failed child retried", "not failed, or its key is taken"),
+    "runs.amend": (
+        *("applied", "applied before", "stale", "key_taken", "refused: NotFoundError", "refused: ValueError"),
+        *("forgotten", "ended_cursors", "ended_progress", "attempts", "entries", "waits", "children", "names"),
+        *(f"from {status.value}" for status in sorted(AMENDABLE)),
+        *("another version", "another input", "child cancelled", "key of a child freed", "child retried"),
+    ),
+    "runs.fork": ("forked", "forked before", "stale", "refused: AlreadyExistsError", "refused: NotFoundError"),
     "runs.rescue": ("freed", "poisoned", "paused", "nothing"),
     "runs.relinquish": ("freed", "nothing"),
     "signals.deliver": (*(delivery.value for delivery in Delivery), "woke", "claimed"),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.differential import blobs, commits, events, holds, outbox, runs, signals, transactions, views, workers
+from tests.differential import (
+    amendments,
+    blobs,
+    commits,
+    events,
+    holds,
+    outbox,
+    runs,
+    signals,
+    transactions,
+    views,
+    workers,
+)
 from tests.differential.world import WORKERS, Operation, World
 
 Make = Callable[[World], Operation | None]
@@ -22,6 +34,8 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (8, runs.resume),
     (5, runs.resume_rollback),
     (7, runs.retry),
+    (9, amendments.amend),
+    (3, amendments.fork),
     (2, runs.rescue),
     (1, runs.relinquish),
     (12, signals.deliver),

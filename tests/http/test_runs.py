@@ -98,6 +98,34 @@ async def test_failed_runs_are_retried_paused_ones_resumed_and_others_refused(an
     assert [(act["verb"], act["by"], act["before"]) for act in acts] == [("retry", "the operator", "failed")]
 
 
+async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> None:
+    failed = await any_desk.start("declined", ORDER)
+    await any_desk.get(f"/runs/{failed}/result", params={"wait": 20})
+
+    planned = await any_desk.post(f"/runs/{failed}/rewind", {"path": "charge", "dry_run": True}, role=Role.OPERATOR)
+    unknown = await any_desk.post(f"/runs/{failed}/rewind", {"path": "nowhere"}, role=Role.OPERATOR)
+    wrong = await any_desk.post(f"/runs/{failed}/skip", {"path": "charge", "result": [1]}, role=Role.OPERATOR)
+    edited = await any_desk.post(
+        f"/runs/{failed}/redrive", {"from": "/", "version": "new", "input": ORDER, "dry_run": True}, role=Role.OPERATOR
+    )
+    skipped = await any_desk.post(f"/runs/{failed}/skip", {"path": "charge", "result": "cash"}, role=Role.OPERATOR)
+    result = await any_desk.get(f"/runs/{failed}/result", params={"wait": 20})
+    again = await any_desk.post(f"/runs/{failed}/redrive", {}, role=Role.OPERATOR)
+    forked = await any_desk.post(f"/runs/{failed}/fork", {"from": "charge", "key": "again"}, role=Role.OPERATOR)
+
+    assert (planned.status_code, planned.json()["dropped"], planned.json()["is_applied"]) == (200, ["charge"], False)
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "SW401")
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "SW310")
+    assert (edited.json()["has_new_input"], edited.json()["kept"]) == (True, [])
+    assert (skipped.status_code, skipped.json()["supplied"]) == (200, ["charge"])
+    assert result.json()["output"] == "cash"
+    assert (again.status_code, again.json()["code"]) == (409, "SW404")
+    assert (await any_desk.get("/runs/again")).json()["run"]["forked_from"] == failed
+    assert forked.json()["fork_id"] is not None
+    acts = (await any_desk.get(f"/runs/{failed}/acts")).json()["acts"]
+    assert [(act["verb"], act["by"]) for act in acts] == [("skip", "the operator"), ("fork", "the operator")]
+
+
 async def test_cancelling_twice_is_no_mistake(any_desk: Desk) -> None:
     run_id = await any_desk.start("approval")
 

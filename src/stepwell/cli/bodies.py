@@ -38,6 +38,7 @@ def run_body(run: RunView) -> dict[str, Any]:
         "deadline_at": _time(run.deadline_at),
         "replaced_by": run.replaced_by,
         "hold": None if run.hold is None else {"by": run.hold.by, "reason": run.hold.reason, "at": _time(run.hold.at)},
+        "forked_from": run.forked_from,
     }
 
 

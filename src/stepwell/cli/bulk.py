@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepwell.cli.acts import Act
     from stepwell.cli.records import Record
     from stepwell.engine.views import RunView
+    from stepwell.replay.definition import Workflow
 
 _PAGE = 500
 _SAMPLE = 5
@@ -82,7 +83,7 @@ class Tally:
         return sum(item["outcome"] == outcome for item in self.items)
 
 
-def act_on_many(settings: Settings, which: Which, act: Act) -> int:
+def act_on_many(settings: Settings, which: Which, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
     """Find the runs, ask, do it to each, and tell. Gives the exit code: 10 if it was not possible for all of them."""
     out = Output(settings)
     targets = sys.stdin.read().split() if which.run == "-" else [which.run] if which.run else []
@@ -97,7 +98,7 @@ def act_on_many(settings: Settings, which: Which, act: Act) -> int:
     _confirm(out, runs, which, act)
     tally = Tally(len(runs))
     try:
-        ask(settings, lambda client: _act(client, runs, act, which, tally, out))
+        ask(settings, lambda client: _act(client, runs, act, which, tally, out), workflows=workflows)
     finally:  # also when it is stopped half-way: what was done is done, and is told
         _tell(out, tally, act)
     return PARTLY if tally.count("refused") or len(tally.items) < tally.total else 0

@@ -36,6 +36,13 @@ def read_input(words: Sequence[str], *, what: str) -> Any:
     return {**document, **fields}
 
 
+def read_json(text: str, *, what: str) -> Any:
+    """The plain value of JSON text, of `@file`, or of standard input for `-`."""
+    return _decode(
+        _read_text(text) if text == "-" or text.startswith("@") else text.encode("utf-8", "surrogatepass"), what
+    )
+
+
 def check_input(workflow: Workflow[Any, Any], value: Any) -> Any:
     """The plain value as the workflow's annotation says; all violations are listed."""
     from stepwell.cli.texts import dump_json

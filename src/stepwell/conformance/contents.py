@@ -20,6 +20,7 @@ from stepwell.conformance.scene import (
     wait_topic,
 )
 from stepwell.ids import RunId
+from stepwell.model.amendments import Amendment, Fork
 from stepwell.model.commits import End, Park, Release
 from stepwell.model.entries import Attempt, Cursor, Progress
 from stepwell.model.failures import FailureRecord, encode_failure
@@ -89,6 +90,12 @@ async def _fill_history(scene: Scene) -> None:
     await unwanted.park(wait_signal("go"))
     await scene.cancel("h4", reason="nobody needs it")
     await scene.store.runs.retry(RunId("h3"), by="ann")
+    waiting = await scene.run("h1")
+    await scene.store.runs.fork(Fork(new_run("h5"), waiting.run_id, waiting.epoch, waiting.revision, ("a",)))
+    [forked] = [turn for turn in await scene.claim() if turn.run_id == "h5"]
+    await forked.park(wait_signal("go"))
+    run = await scene.run("h5")
+    await scene.store.runs.amend(Amendment("a1", run.run_id, run.status, run.epoch, run.revision, "rewind", "ann"))
 
 
 async def _fill_signals(scene: Scene) -> None:

@@ -16,6 +16,7 @@ from stepwell.conformance.scene import LEASE, Scene, new_event, new_run, new_sig
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StoreInUseError, StoreSealedError, TransactionsUnsupportedError, TransferError
 from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.amendments import Amendment, Fork
 from stepwell.model.commits import Commit
 from stepwell.model.outbox import Settled
 from stepwell.model.signals import Redelivery
@@ -36,6 +37,8 @@ WRITES: dict[str, _Act] = {
     "resume": lambda at: at.store.runs.resume(_R1, by=""),
     "resume rollback": lambda at: at.store.runs.resume_rollback(_R1, by=""),
     "retry": lambda at: at.store.runs.retry(_R1, by=""),
+    "amend": lambda at: at.store.runs.amend(Amendment("a1", _R1, RunStatus.WAITING, 1, 1, "rewind")),
+    "fork": lambda at: at.store.runs.fork(Fork(new_run("r9"), _R1, 1, 1)),
     "rescue": lambda at: at.rescue(),
     "relinquish": lambda at: at.store.runs.relinquish(_W1, ()),
     "deliver": lambda at: at.send("s9", "r1"),

@@ -12,6 +12,7 @@ from stepwell.conformance.scene import Scene, Turn, new_run, wait_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import InvalidMoveError
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.amendments import AMENDABLE, Amendment
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.states import TERMINAL, RunStatus, may_move
 
@@ -43,6 +44,11 @@ _R1 = RunId("r1")
 _FREED = {_S.RUNNING: _S.PENDING} | _same(_S.CANCELLING, _S.COMPENSATING)
 
 
+async def _amend(scene: Scene) -> None:
+    run = await scene.run("r1")
+    await scene.store.runs.amend(Amendment("a1", _R1, run.status, run.epoch, run.revision, "rewind"))
+
+
 async def _rescue(scene: Scene) -> None:
     await scene.lose_worker("w2")
     await scene.rescue()
@@ -62,6 +68,7 @@ _ACTS: dict[str, tuple[_Act, dict[RunStatus, RunStatus]]] = {
         {_S.COMPENSATION_FAILED: _S.COMPENSATING},
     ),
     "retry": (lambda scene: scene.store.runs.retry(_R1, by=""), {_S.FAILED: _S.PENDING}),
+    "amend": (_amend, dict.fromkeys(AMENDABLE, _S.PENDING)),
     "rescue": (_rescue, _FREED),
     "quarantine": (_quarantine, dict.fromkeys(_OWNED, _S.PAUSED)),
     "relinquish": (lambda scene: scene.store.runs.relinquish(scene.incarnation, ()), _FREED),

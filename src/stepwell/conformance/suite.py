@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.conformance.amendments import AmendedChildSuite, AmendmentSuite, ForkSuite
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
 from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
@@ -62,6 +63,9 @@ class StoreSuite(
     RetrySuite,
     PauseSuite,
     WorkflowPauseSuite,
+    AmendmentSuite,
+    AmendedChildSuite,
+    ForkSuite,
     LeaseSuite,
     RescueSuite,
     FindSuite,

@@ -18,6 +18,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.holds import HoldVerbs
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
+from stepwell.engine.repairs import RepairVerbs
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import (
@@ -58,7 +59,6 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 
 _PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
-
 ALL_RUNS = RunFilter()
 
 FOREVER = span("36500d")
@@ -84,7 +84,7 @@ class Recovered(NamedTuple):
     stalled_rollbacks: int
 
 
-class Facade(SignalVerbs, HoldVerbs, Overviews):
+class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
     """What a caller may ask. Every verb is durable before it returns."""
 
     def __init__(

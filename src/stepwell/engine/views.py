@@ -81,6 +81,7 @@ class RunView:
     replaced_by: str | None = None
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
     progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
+    forked_from: str | None = None  # the run whose record it began with
 
     @property
     def is_ended(self) -> bool:
@@ -212,6 +213,7 @@ def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
         replaced_by=run.replaced_by,
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one) for one in progress),
+        forked_from=run.forked_from,
     )
 
 

@@ -44,10 +44,12 @@
     │   ├── NotFoundError               SW401
     │   │   └── UnknownWorkflowError    SW402
     │   ├── InvalidMoveError            SW404
+    │   │   └── RunHeldError            SW409
     │   ├── AlreadyExistsError          SW405
     │   ├── InvalidKeyError             SW406
     │   ├── FilterError                 SW407
     │   ├── KeyReusedError              SW408
+    │   ├── RepairConflictError         SW410
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
@@ -120,7 +122,9 @@ from stepwell.errors.requests import (
     InvalidMoveError,
     NotFoundError,
     PayloadTooLargeError,
+    RepairConflictError,
     RequestError,
+    RunHeldError,
     SignatureError,
     SinkError,
     TopicFullError,
@@ -197,6 +201,7 @@ __all__ = [
     "PoisonError",
     "RaceError",
     "RecordedError",
+    "RepairConflictError",
     "ReplayError",
     "ReplyOwedError",
     "ReplyTwiceError",
@@ -208,6 +213,7 @@ __all__ = [
     "RunCancelled",
     "RunError",
     "RunFailed",
+    "RunHeldError",
     "RunPaused",
     "SchemaMismatchError",
     "SchemaMissingError",

@@ -76,6 +76,18 @@ class FilterError(RequestError):
         super().__init__(title, where=where, why=why, fix=fix)
 
 
+class RunHeldError(InvalidMoveError):
+    """A worker holds the run, and what is recorded of it changes under its hands."""
+
+    code = "SW409"
+
+
+class RepairConflictError(RequestError):
+    """The run changed each time between the plan of a repair and the repair."""
+
+    code = "SW410"
+
+
 class TopicFullError(RequestError):
     """A topic keeps as many events as it may, and this one would have to be kept too."""
 

@@ -62,6 +62,7 @@ class RunBody(msgspec.Struct):
     deadline_at: datetime | None
     replaced_by: str | None
     hold: HoldBody | None
+    forked_from: str | None
 
 
 class RunPage(msgspec.Struct):
@@ -254,6 +255,7 @@ def run_body(call: Call, run: RunView) -> RunBody:
         run.deadline_at,
         run.replaced_by,
         hold_body(run.hold),
+        run.forked_from,
     )
 
 

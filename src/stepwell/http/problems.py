@@ -48,6 +48,7 @@ _STATUSES: tuple[tuple[type[errors.StepwellError], int], ...] = (
     (errors.AlreadyExistsError, 409),
     (errors.TopicFullError, 409),
     (errors.KeyReusedError, 409),
+    (errors.RepairConflictError, 409),
     (errors.PayloadTooLargeError, 413),
     (errors.InvalidInputError, 422),
     (errors.RequestError, 400),

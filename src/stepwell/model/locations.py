@@ -1,14 +1,14 @@
 """Locations: where an operation stands in a run, packed small and kept in order.
 
-A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop
-iteration (`~3`), and the undo of what stands before it (`~undo`). Names are numbered per run (`Names`), so a
-thousand uses of a long name store it once. The packing is order-preserving and prefix-free: everything
-below a location is one contiguous range of keys, and so is a range of loop iterations.
+A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
+(`~3`), the undo of what stands before it (`~undo`), and a child that stood there before a rewind (`~was1`). Names are
+numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
+prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NewType
 
 from stepwell.errors import CorruptRecordError, InvalidNameError
@@ -18,7 +18,7 @@ Location = NewType("Location", bytes)
 ROOT = Location(b"")
 NAME_MAX = 200
 
-_NAME, _ITERATION, _USE, _UNDO = 0x10, 0x20, 0x30, 0x40
+_NAME, _ITERATION, _USE, _UNDO, _FORMER = 0x10, 0x20, 0x30, 0x40, 0x50
 _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
 
@@ -74,14 +74,54 @@ def undo(location: Location) -> Location:
     return Location(location + bytes((_UNDO,)))
 
 
+def former(location: Location, number: int) -> Location:
+    """Where the n-th child of a location stands, from 1, once a rewind has taken its call out of the history."""
+    return Location(location + _int(_FORMER, number))
+
+
 def is_undoing(location: Location) -> bool:
     """Whether a location is an undo, or stands somewhere below one."""
+    return any(location[at] & 0xF0 == _UNDO for at, _ in _segments(location))
+
+
+def is_within(location: Location, scope: Location) -> bool:
+    """Whether a location is the scope itself, one of its uses, its undo, or stands below one of them. A child that
+    stood there before is not.
+    """
+    if not location.startswith(scope) or len(location) == len(scope):
+        return location == scope
+    return location[len(scope)] & 0xF0 != _FORMER
+
+
+def is_former(location: Location) -> bool:
+    """Whether it is the place of a child whose call was taken out of the history."""
+    return any(location[at] & 0xF0 == _FORMER for at, _ in _segments(location))
+
+
+def former_number(location: Location, base: Location) -> int:
+    """Which of the former children of `base` a location is; 0 if it is none of them."""
+    rest = location[len(base) :]
+    is_former = location.startswith(base) and rest and rest[0] & 0xF0 == _FORMER
+    return int.from_bytes(rest[1:], "big") if is_former else 0
+
+
+def prefixes(location: Location) -> Iterator[Location]:
+    """The location itself and all that it stands below, the longest first; not the root."""
+    for _, end in reversed(list(_segments(location))):
+        yield Location(location[:end])
+
+
+def loops_around(location: Location) -> list[Location]:
+    """The loops and maps that a location stands in one of the iterations of, the outermost first."""
+    return [Location(location[:at]) for at, _ in _segments(location) if location[at] & 0xF0 == _ITERATION]
+
+
+def _segments(location: Location) -> Iterator[tuple[int, int]]:
     at = 0
     while at < len(location):
-        if location[at] & 0xF0 == _UNDO:
-            return True
-        at += 1 + (location[at] & 0x0F)
-    return False
+        end = at + 1 + (location[at] & 0x0F)
+        yield at, end
+        at = end
 
 
 def is_below(location: Location, scope: Location) -> bool:
@@ -156,6 +196,8 @@ def format_path(location: Location, names: list[str] | tuple[str, ...]) -> str:
             parts[-1] += f"#{number}"
         elif tag == _UNDO and parts:
             parts[-1] += "~undo"
+        elif tag == _FORMER and parts:
+            parts[-1] += f"~was{number}"
         else:
             raise CorruptRecordError(f"location {location.hex()} cannot be read", why="unknown segment or name number")
     return "/".join(parts)

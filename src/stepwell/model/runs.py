@@ -114,6 +114,8 @@ class Run(NamedTuple):
     replaced_by: RunId | None = None  # the run that took over its key
     debounced_until: Instant | None = None  # not begun, and its input may change; begins at this instant at the latest
     hold: Hold | None = None  # a person paused it; while it is still owned, its owner is to give it up
+    amendment: str | None = None  # the id of the repair that was applied last
+    forked_from: RunId | None = None  # the run whose record it began with
 
     @property
     def definition(self) -> str:

@@ -48,13 +48,14 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
             _S.CONTINUED,
         }
     ),
-    _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.CANCELLED}),
+    # To pending: by an operator's repair, with an audit row and a new epoch.
+    _S.WAITING: frozenset({_S.RUNNING, _S.PENDING, _S.PAUSED, _S.CANCELLING, _S.CANCELLED}),
     _S.PAUSED: frozenset({_S.PENDING, _S.COMPENSATING, _S.CANCELLING, _S.CANCELLED}),
     _S.CANCELLING: frozenset({_S.COMPENSATING, _S.CANCELLED, _S.PAUSED}),
     _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.CANCELLED, _S.FAILED, _S.COMPENSATION_FAILED, _S.PAUSED}),
     _S.COMPENSATION_FAILED: frozenset({_S.COMPENSATING}),
     _S.COMPLETED: frozenset(),
-    # An operator's retry, with an audit row and a new epoch.
+    # An operator's retry or repair, with an audit row and a new epoch.
     _S.FAILED: frozenset({_S.PENDING}),
     _S.COMPENSATED: frozenset(),
     _S.CANCELLED: frozenset(),

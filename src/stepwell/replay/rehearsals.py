@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
+from stepwell.codec.signatures import hints_of
 from stepwell.environment import Strands
 from stepwell.errors import ReplayError
 from stepwell.model.failures import record_failure
+from stepwell.model.locations import Location
 from stepwell.model.runs import History, Inbox, Run
 from stepwell.model.states import ENDS_FOR_GOOD, TERMINAL, EntryKind, RunStatus
 from stepwell.replay.calls import UndoFailed, read_call
@@ -34,6 +36,31 @@ class Rehearsal(NamedTuple):
     is_ended: bool = False  # the code comes to an end with what is recorded
     unable: tuple[ReplayError, ...] = ()  # what it could not undo, if it had to
     pins: tuple[tuple[str, int], ...] = ()  # the gates that it has passed, recorded or not, and what it is pinned to
+
+
+class Asked(NamedTuple):
+    """A step that the code would do next."""
+
+    location: Location
+    path: str
+    hint: Any  # the type of its result
+    names: tuple[str, ...]  # of the run, with those that only the code knows yet
+
+
+def what_is_asked(
+    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, strands: Strands | None = None
+) -> list[Asked]:
+    """The steps that a run would do next, if it goes on forwards."""
+    turn = begin_forward(workflow, run, Journal(run.run_id, history, run.last_seq), NOTHING_CAME, codec, strands)
+    try:
+        turn.rehearse(_THEN)
+        names = turn.journal.names
+        return [
+            Asked(body.location, names.text(body.location), hints_of(body.fn).returns, names.texts)
+            for body in (*turn.bodies, *turn.transactions)
+        ]
+    finally:
+        turn.close()
 
 
 def rehearse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError
@@ -26,10 +26,21 @@ class Committer:
     Nothing waits when it is idle.
     """
 
-    def __init__(self, environment: Environment, runs: RunStore, offer: Callable[[], Claimant | None]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        runs: RunStore,
+        offer: Callable[[], Claimant | None],
+        awaiting: Callable[[], AbstractContextManager[None]],
+        on_doubt: Callable[[], None],
+        on_written: Callable[[list[Commit], float], None] | None = None,
+    ) -> None:
         self._environment = environment
         self._runs = runs
         self._offer = offer
+        self._awaiting = awaiting  # entered while an answer is on its way that may bring claims
+        self._on_doubt = on_doubt  # an acknowledgement was lost: the store may have done more than we know
+        self._on_written = on_written  # told of every batch, and of the seconds that it took
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
@@ -37,12 +48,6 @@ class Committer:
         self.is_asking = False
         # Whoever set it calls `write_now` before it gives the loop back.
         self.is_attended = False
-        # Entered while an answer is on its way that may bring claims.
-        self.awaiting: Callable[[], AbstractContextManager[None]] = nullcontext
-        # Told of every batch, and of the seconds that it took.
-        self.on_written: Callable[[list[Commit], float], None] | None = None
-        # An acknowledgement was lost: the store may have done more than we know.
-        self.on_doubt: Callable[[], None] = lambda: None
 
     def submit(self, commit: Commit, answer: Answer) -> None:
         """Write this commit with the next batch; `answer` is called with what became of it."""
@@ -87,15 +92,15 @@ class Committer:
 
     async def _write_batch(self) -> None:
         batch, self._queue = self._queue, []
-        began = 0.0 if self.on_written is None else self._environment.clock.monotonic()
+        began = 0.0 if self._on_written is None else self._environment.clock.monotonic()
         try:
             answers = await self._apply([commit for commit, _ in batch])
         except BaseException:
             # Cancelled half-way, by a body that kept the task it ran in: whoever writes next repeats it.
             self._queue = batch + self._queue
             raise
-        if self.on_written is not None:
-            self.on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
+        if self._on_written is not None:
+            self._on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
         if self._is_over():
             return
         for (commit, answer), applied in zip(batch, answers, strict=True):
@@ -103,7 +108,7 @@ class Committer:
                 answer(applied)
             except Exception:  # noqa: BLE001  one run's defect must not keep the others from their answers
                 _LOG.exception("run %s stopped by a defect", commit.run_id)
-                self.on_doubt()
+                self._on_doubt()
 
     async def _apply(self, commits: list[Commit]) -> list[Applied]:
         """Apply until the store has answered; numbers make repeating safe."""
@@ -115,11 +120,11 @@ class Committer:
                 if offer is None:
                     self.is_asking = True
                     return await self._runs.apply(commits)
-                with self.awaiting():
+                with self._awaiting():
                     return await self._runs.apply(commits, offer)
             except StoreUnavailableError as error:
                 _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), error.title)
-                self.on_doubt()
+                self._on_doubt()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, BACKOFF_MAX)
             except Exception as error:  # noqa: BLE001  refused: a defect, which must not hurt other runs
@@ -138,5 +143,5 @@ class Committer:
         try:
             await self._runs.apply([pause])
         except StepwellError:
-            self.on_doubt()
+            self._on_doubt()
         return Applied(Verdict.FENCED)

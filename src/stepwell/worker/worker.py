@@ -391,11 +391,8 @@ class Worker:
         return Lease(self.environment.clock, incarnation, self.settings.lease_span)
 
     def _new_committer(self) -> Committer:
-        committer = Committer(self.environment, self._store.runs, self.offer)
-        committer.on_doubt = self.doubt
-        committer.awaiting = self.awaiting
-        committer.on_written = None if self.observers is None else self.observers.wrote
-        return committer
+        wrote = None if self.observers is None else self.observers.wrote
+        return Committer(self.environment, self._store.runs, self.offer, self.awaiting, self.doubt, wrote)
 
     async def _register(self) -> None:
         while True:
@@ -482,7 +479,7 @@ class Worker:
     async def _honour_holds(self) -> None:
         """Give back the runs of workflows that were paused."""
         held = {workflow or ALL_WORKFLOWS for workflow, _ in await self._store.holds.list_holds()}
-        for execution in tuple(self._executions.values()) if held else ():
+        for execution in tuple(self._executions.values()):
             if not held.isdisjoint((ALL_WORKFLOWS, execution.run.workflow)):
                 execution.leave()
 

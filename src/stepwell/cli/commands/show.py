@@ -73,6 +73,8 @@ def _words(seen: Seen, out: Output) -> Iterator[str]:
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
     if seen.run.hold is not None:
         yield hold_line(seen.run.hold)
+    if seen.run.forked_from is not None:
+        yield clean(f"forked from {seen.run.forked_from}")
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:

@@ -161,10 +161,16 @@ async def run_spawn(
     return RunId(run_id)
 
 
+def child_label(path: str, former: int) -> str:
+    """What the id of a child is derived from, beside its parent: its place, and how many stood there before."""
+    return f"{path}~was{former}" if former else path
+
+
 def new_child(
     scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, options: ChildStart, *, detached: bool
 ) -> NewRun:
-    """The one child of this place, whose id is the same however often it is computed.
+    """The one child of this place, whose id is the same however often it is computed; it is another one after a rewind
+    has taken the call out of the history, which leaves an attempt here.
 
     It is as urgent as its parent, and one that is waited for has to end by the parent's deadline.
     """
@@ -174,7 +180,7 @@ def new_child(
         raise InvalidOptionError(
             f"on_parent_close is {options.on_parent_close!r}", where=path, fix='"leave" or "cancel"'
         )
-    run_id = derived_run_id(turn.run.run_id, path)
+    run_id = derived_run_id(turn.run.run_id, child_label(path, len(turn.journal.attempts.get(location, ()))))
     place = Place(turn.run.workflow, path, "the input", row=Row(run_id, "", "input"))
     hint = child.input_hint if child.takes_input else Any
     value = turn.codec.validate(input, hint, place=place) if child.takes_input else None

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from stepwell.clock import Span
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.amendments import Amended, Amendment, Fork
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.outbox import Announce
@@ -181,6 +182,34 @@ class RunStore(Protocol):
         cleared, `retried_at` and `wake_at` = now, stalls 0, and the failed entries that the failure `concerns` are
         deleted, by their spelled path. A failed child that stood at one of them is retried likewise. Anything else, or
         another active run with its key: False. Audit row.
+        """
+        ...
+
+    async def amend(self, amendment: Amendment) -> Amended:
+        """Repair a run as planned. Raises `NotFoundError` for an unknown run.
+
+        Asking for the run's last applied amendment again answers APPLIED and changes nothing. STALE unless
+        status, epoch and revision are the expected ones, and the status is one of `AMENDABLE`. KEY_TAKEN if the
+        run has ended, and another active run has its key.
+        Order of effects: names are appended; entries at `forgotten`, `ended_cursors` and `ended_progress` are
+        deleted; attempts and entries are added (entries continue the run's seq without a gap, and stand where
+        none is, else `ValueError`); each dropped child gets its new location, and if it is active and not
+        detached its successor takes its key (`replaced_by`) and it is cancelled as by `cancel` with
+        compensation; `retries` are retried as by `retry`; the waits are replaced as by `apply`.
+        The run becomes pending: epoch and revision + 1, `wake_at` and `retried_at` = now, stalls 0, `amendment`
+        set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared; version and
+        input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals
+        held for its key. Audit row.
+        """
+        ...
+
+    async def fork(self, fork: Fork) -> Created | None:
+        """Create a run with the names, entries and cursors given, as `create` does, claimed by nobody.
+
+        None, and nothing is written, unless the source has the expected epoch and revision. `forked_from` is
+        set, `retried_at` = now, revision is 1 and `last_seq` that of the last entry. A taken id or key answers
+        as in `create`, and then nothing is written. An audit row on each of the two. Raises `NotFoundError` for
+        an unknown source.
         """
         ...
 

@@ -8,6 +8,7 @@ from typing import assert_never
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
+from stepwell.model.entries import Entry
 from stepwell.model.failures import key_taken
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path
@@ -68,7 +69,7 @@ def _answer(tx: Transaction, row: RunRow, commit: Commit) -> Applied:
 def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[Claimed, ...]:
     """Everything but the move, in the order of the contract."""
     tx.change(row, names=row.names + commit.names)
-    _append_entries(tx, row, commit)
+    append_entries(tx, row, commit.entries)
     for attempt in commit.attempts:
         tx.put(tx.db.attempts[row.run_id], (attempt.location, attempt.number), attempt)
     is_further = _keep_progress(tx, row, commit)
@@ -118,9 +119,10 @@ def _keep_progress(tx: Transaction, row: RunRow, commit: Commit) -> bool:
     return is_further
 
 
-def _append_entries(tx: Transaction, row: RunRow, commit: Commit) -> None:
+def append_entries(tx: Transaction, row: RunRow, new: Sequence[Entry]) -> None:
+    """Add entries that continue the run's seq, each where none is."""
     entries = tx.db.entries[row.run_id]
-    for seq, entry in enumerate(commit.entries, row.last_seq + 1):
+    for seq, entry in enumerate(new, row.last_seq + 1):
         if entry.seq != seq:
             raise ValueError(f"run {row.run_id} expects entry {seq}, not {entry.seq}")
         if entry.location in entries:

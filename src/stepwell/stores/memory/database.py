@@ -71,6 +71,8 @@ class RunRow:
     debounced_until: Instant | None = None
     discards: bool = False
     hold: Hold | None = None
+    amendment: str | None = None
+    forked_from: RunId | None = None
 
     @property
     def lane(self) -> Lane:
@@ -112,6 +114,8 @@ class RunRow:
             replaced_by=self.replaced_by,
             debounced_until=self.debounced_until,
             hold=self.hold,
+            amendment=self.amendment,
+            forked_from=self.forked_from,
         )
 
 

@@ -24,7 +24,7 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
     before = row.status
     changed = cancel_family(tx, row, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        _note(tx, row, "cancel", "", before, reason)
+        note(tx, row, "cancel", "", before, reason)
     return Cancelled(bool(changed), tuple(one.run_id for one in changed))
 
 
@@ -44,7 +44,7 @@ def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bo
         tx.change(row, status=RunStatus.PENDING, wake_at=wake_at, stalls=0, failure=None, hold=None)
     else:
         tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, stalls=0, hold=None)
-    _note(tx, row, "resume", by, before)
+    note(tx, row, "resume", by, before)
     return True
 
 
@@ -54,7 +54,7 @@ def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
     if row is None:
         return False
     tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=tx.now)
-    _note(tx, row, "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
+    note(tx, row, "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
     return True
 
 
@@ -78,7 +78,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     )
     if row.key is not None:
         take_over_held(tx, row.key, row.run_id)
-    _note(tx, row, "retry", by, RunStatus.FAILED)
+    note(tx, row, "retry", by, RunStatus.FAILED)
     for child in tuple(tx.db.children[run_id].values()):
         if child.parent is not None and child.parent.location in failed_at:
             retry(tx, child.run_id, by)
@@ -101,6 +101,7 @@ def _forget_failed_entries(tx: Transaction, row: RunRow) -> list[Location]:
     return concerned
 
 
-def _note(tx: Transaction, row: RunRow, verb: str, by: str, before: RunStatus, reason: str = "") -> None:
+def note(tx: Transaction, row: RunRow, verb: str, by: str, before: RunStatus, reason: str = "") -> None:
+    """Leave an audit row."""
     act = Audit(tx.now, row.run_id, verb, by, before.value, row.status.value, reason)
     tx.put(tx.db.audit, row.run_id, (*tx.db.audit.get(row.run_id, ()), act))

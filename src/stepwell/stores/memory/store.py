@@ -10,6 +10,7 @@ from stepwell.clock import Instant, Span
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.amendments import Amended, Amendment, Fork
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
@@ -24,6 +25,8 @@ from stepwell.stores.base.transactions import NoTransactions
 from stepwell.stores.base.transfers import sealed
 from stepwell.stores.base.wakeups import Hub
 from stepwell.stores.memory import outbox
+from stepwell.stores.memory.amendments import amend
+from stepwell.stores.memory.amendments import fork as make_fork
 from stepwell.stores.memory.commits import apply
 from stepwell.stores.memory.database import MemoryDatabase
 from stepwell.stores.memory.deliveries import deliver, deliver_or_create, redeliver
@@ -138,6 +141,12 @@ class MemoryRuns:
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
         return self._store.transact(lambda tx: retry(tx, run_id, by))
+
+    async def amend(self, amendment: Amendment) -> Amended:
+        return self._store.transact(lambda tx: amend(tx, amendment))
+
+    async def fork(self, fork: Fork) -> Created | None:
+        return self._store.transact(lambda tx: make_fork(tx, fork))
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
         return self._store.transact(lambda tx: rescue(tx, stalls_max))

@@ -10,6 +10,7 @@ import msgspec
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.amendments import Amended
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release
 from stepwell.model.events import KeptEvent
@@ -136,6 +137,8 @@ RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", b
 RETRY: Transition[bool] = transition("retry", "text text", bool)
 PAUSE_WORKFLOW: Transition[bool] = transition("pause_workflow", "text text text", bool)
 RESUME_WORKFLOW: Transition[bool] = transition("resume_workflow", "text text", bool)
+AMEND: Transition[Amended] = transition("amend", "jsonb", Amended)
+FORK: Transition[Created | None] = transition("fork", "jsonb", Created | None)
 RESCUE: Transition[Rescued] = transition("rescue", "bigint", Rescued)
 QUARANTINE: Transition[bool] = transition("quarantine", "text bigint bigint text", bool)
 RELINQUISH: Transition[list[RunId]] = transition("relinquish", "text jsonb", list[RunId])

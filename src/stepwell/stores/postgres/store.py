@@ -10,6 +10,7 @@ import psycopg
 from stepwell.clock import Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.amendments import Amended, Amendment, Fork
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
@@ -141,6 +142,12 @@ class PostgresRuns:
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
         return await self._write(calls.RETRY, run_id, by)
+
+    async def amend(self, amendment: Amendment) -> Amended:
+        return await self._write(calls.AMEND, amendment)
+
+    async def fork(self, fork: Fork) -> Created | None:
+        return await self._write(calls.FORK, fork)
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
         freed, poison = await self._write(calls.RESCUE, stalls_max)

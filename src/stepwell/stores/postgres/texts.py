@@ -28,6 +28,7 @@ _ORDER: Final = (
     "leases",
     "operators",
     "holds",
+    "amendments",
     "views",
     "listings",
     "blobs",

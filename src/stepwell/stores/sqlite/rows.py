@@ -60,7 +60,7 @@ def to_run(row: Row) -> Run:
     (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
         12:22
     ]
-    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36], decode_hold(row[37]))
+    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36], decode_hold(row[36]), *row[37:39])
     return Run(
         run_id,
         workflow,
@@ -77,7 +77,7 @@ def to_run(row: Row) -> Run:
         wake_at,
         input_,
         generation,
-        None if parent is None else Parent(parent, location, bool(detached), bool(row[36])),
+        None if parent is None else Parent(parent, location, bool(detached), bool(row[39])),
         None if previous is None else Previous(previous, previous_from, previous_to),
         *rest,
     )

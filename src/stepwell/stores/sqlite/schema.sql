@@ -81,6 +81,8 @@ create table stepwell_runs (
     replaced_by text,
     debounced_until integer,
     hold text,
+    amendment text,
+    forked_from text,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 ) strict;
@@ -365,8 +367,10 @@ select
     r.max_suspend,
     r.replaced_by,
     r.debounced_until,
-    r.tied,
-    r.hold
+    r.hold,
+    r.amendment,
+    r.forked_from,
+    r.tied
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 cross join stepwell_payloads as p on p.run = r.id

@@ -12,6 +12,7 @@ import apsw
 from stepwell.clock import Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
+from stepwell.model.amendments import Amended, Amendment, Fork
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
@@ -34,6 +35,7 @@ from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
 from stepwell.stores.sqlite.transfers import SqliteTransfers
 from stepwell.stores.sqlite.transitions import (
+    amendments,
     claims,
     deliveries,
     holds,
@@ -150,6 +152,12 @@ class SqliteRuns:
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
         return await self._runner.write(lambda tx: operators.retry(tx, run_id, by))
+
+    async def amend(self, amendment: Amendment) -> Amended:
+        return await self._runner.write(lambda tx: amendments.amend(tx, amendment))
+
+    async def fork(self, fork: Fork) -> Created | None:
+        return await self._runner.write(lambda tx: amendments.fork(tx, fork))
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
         return await self._runner.write(lambda tx: rescues.rescue(tx, stalls_max))

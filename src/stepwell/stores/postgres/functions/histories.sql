@@ -120,7 +120,8 @@ create function {f}.read_run(p_run bigint) returns json language sql stable as $
                 then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
         end,
         r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
-        d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold
+        d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold, r.amendment,
+        r.forked_from
     )
     from {t}.runs as r
     join {t}.heads as h on h.run = r.id

@@ -161,6 +161,7 @@ begin
             when 32 then v_parts := v_parts || ('~' || v_number);
             when 48 then v_parts[v_count] := v_parts[v_count] || '#' || v_number;
             when 64 then v_parts[v_count] := v_parts[v_count] || '~undo';
+            when 80 then v_parts[v_count] := v_parts[v_count] || '~was' || v_number;
             else perform {f}.refuse_value('location ' || encode(p_location, 'hex') || ' cannot be read');
         end case;
         v_count := cardinality(v_parts);

@@ -78,6 +78,8 @@ create table {t}.runs (
     debounced_until bigint,
     discards boolean not null,
     hold json,
+    amendment text,
+    forked_from text,
     check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
     check (owner is null or status in ('running', 'cancelling', 'compensating'))
 )

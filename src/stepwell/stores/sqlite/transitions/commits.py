@@ -182,7 +182,7 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
     if commit.appends:
         append(tx, run, commit.run_id, commit.appends)
     if commit.waits is not None:
-        _replace_waits(tx, run, commit.run_id, commit.waits)
+        replace_waits(tx, run, commit.run_id, commit.waits)
     if commit.emits:
         store_emits(tx, run, commit.run_id, commit.emits)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
@@ -211,7 +211,8 @@ def _keep_progress(tx: Transaction, run: int, commit: Commit) -> bool:
     return is_further
 
 
-def _replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...]) -> None:
+def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...]) -> None:
+    """Store the whole set of waits; a topic wait that was there stays open or not as it was."""
     has_topics = any(wait.kind is WaitKind.TOPIC for wait in waits)
     before = list_topic_waits(tx, run) if has_topics else {}
     tx.execute(_CLEAR_WAITS, (run,))

@@ -23,7 +23,7 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
         raise NotFoundError("run", run_id)
     changed = cancel_family(tx, root, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        _note(tx, root[0], "cancel", "", root[2], reason)
+        note(tx, root[0], "cancel", "", root[2], reason)
     return Cancelled(bool(changed), tuple(changed))
 
 
@@ -42,7 +42,7 @@ def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bo
     tx.run("runs.resume", id=run, status=status.value, now=tx.now)
     if cause is None:
         tx.run("payloads.fail", run=run, failure=None)
-    _note(tx, run, "resume", by, RunStatus.PAUSED)
+    note(tx, run, "resume", by, RunStatus.PAUSED)
     tx.hint(HintKind.READY, run_id)
     return True
 
@@ -53,7 +53,7 @@ def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
     if found is None:
         return False
     tx.run("runs.resume_rollback", id=found[0], now=tx.now)
-    _note(tx, found[0], "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
+    note(tx, found[0], "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
     tx.hint(HintKind.READY, run_id)
     return True
 
@@ -72,7 +72,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     if key is not None:
         tx.run("signals.drop_held_twins", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
-    _note(tx, run, "retry", by, RunStatus.FAILED)
+    note(tx, run, "retry", by, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
     for child, location in tx.rows("runs.list_failed_children", run_id=run_id) if failed_at else ():
         if location in failed_at:
@@ -98,5 +98,6 @@ def _forget_failed_entries(tx: Transaction, run: int) -> list[Location]:
     return concerned
 
 
-def _note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str = "") -> None:
+def note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str = "") -> None:
+    """Leave an audit row."""
     tx.run("audit.note", run=run, now=tx.now, verb=verb, by=by, before=str(before), reason=reason)

@@ -45,7 +45,7 @@ from stepwell.stores.sqlite.transitions.rescues import rescue
 _COPIED = (
     *("run_id", "epoch", "revision", "last_seq", "stalls", "wake_at", "created_at", "started_at", "ended_at", "key"),
     *("generation", "successor", "cause", "reason", "undo_floor", "retried_at", "deadline_at", "max_suspend"),
-    *("replaced_by", "debounced_until"),
+    *("replaced_by", "debounced_until", "amendment", "forked_from"),
 )
 
 

@@ -1,0 +1,64 @@
+"""`stepwell redrive`: let failed runs go on, from their failure or from a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepwell.cli.acts import operator
+from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.repairs import REASON, given, repair
+from stepwell.cli.settings import Settings, command
+
+
+@command("redrive")
+@choosing
+@click.option("--from", "start", metavar="PATH", help="Go back to this step first; / is the beginning.")
+@click.option("--version", default="same", metavar="new|same|N", help="Of the workflow. Default: same.")
+@click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
+@click.option("--skip", "skipped", metavar="PATH", help="Supply the --result of this step.")
+@click.option("--result", metavar="JSON", help="Of the step to --skip.")
+@REASON
+def redrive(
+    settings: Settings,
+    start: str | None,
+    version: str,
+    input_: str | None,
+    skipped: str | None,
+    result: str | None,
+    reason: str,
+    **which: Any,
+) -> int:
+    """Let a failed run go on from the step that failed, or from another one.
+
+    What is recorded before that is kept and not run again. --dry-run says what is kept, dropped and run again.
+
+    \b
+    Example:
+      stepwell redrive @last-failed --version new
+      stepwell redrive --where 'workflow:order* error:"stock API 503"' --yes
+    """
+    from stepwell.engine.repairs import UNCHANGED
+    from stepwell.engine.supplied import NO_RESULT
+
+    if result is not None and skipped is None:
+        raise click.UsageError("--result says what --skip PATH gives.")
+    if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
+        raise click.UsageError("--version is new, same or a number.")
+    options: dict[str, Any] = {
+        "start": start,
+        "version": version if version in ("same", "new") else int(version),
+        "input": given(input_, UNCHANGED, "the input"),
+        "skip": skipped,
+        "result": given(result, NO_RESULT, "the result"),
+        "by": operator(),
+        "reason": reason,
+    }
+    return repair(
+        settings,
+        Which(**which),
+        lambda engine, run_id, dry: engine.redrive(run_id, **options, dry_run=dry),
+        done="Redriven",
+        needs="a failed run whose key no other active run has",
+    )

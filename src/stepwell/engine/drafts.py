@@ -1,0 +1,289 @@
+"""What a repair would change, found out from what is recorded: nothing here reads a store or writes to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from stepwell.clock import Instant
+from stepwell.errors import InvalidMoveError, NotFoundError
+from stepwell.ids import RunId, derived_run_id
+from stepwell.model.amendments import Amendment, Dropped
+from stepwell.model.entries import Attempt, Entry
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.model.locations import (
+    ROOT,
+    Location,
+    format_path,
+    former,
+    former_number,
+    is_former,
+    is_undoing,
+    is_within,
+    loops_around,
+    prefixes,
+    undo,
+)
+from stepwell.model.runs import History, Run
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.waits import Wait
+from stepwell.nearest import nearest
+from stepwell.replay.packing import unpack
+from stepwell.replay.primitives.child import child_label
+from stepwell.stores.base.views import Detail
+
+START = "/"  # the path of the whole run
+_NEVER = Instant(1 << 62)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A repair of one run, as it comes together."""
+
+    detail: Detail
+    now: Instant
+    dropped: dict[Location, Entry] = field(default_factory=dict)
+    whole: set[Location] = field(default_factory=set)  # loops, maps and the place itself: nothing below them is left
+    undone: set[Location] = field(default_factory=set)  # of those dropped: because their effects were undone
+    ended_cursors: set[Location] = field(default_factory=set)
+    ended_progress: set[Location] = field(default_factory=set)
+    attempts: list[Attempt] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    waits: tuple[Wait, ...] = ()
+    children: list[Dropped] = field(default_factory=list)
+    retries: list[RunId] = field(default_factory=list)
+    names: tuple[str, ...] = ()  # new ones
+    version: int | None = None
+    input: bytes | None = None
+
+    @property
+    def run(self) -> Run:
+        """The run as it was found."""
+        return self.detail.run
+
+    @property
+    def kept(self) -> list[Entry]:
+        """The entries that stay, in their order."""
+        return [entry for entry in self.detail.history.entries if entry.location not in self.dropped]
+
+    def path(self, location: Location) -> str:
+        """A location as people read it."""
+        return format_path(location, (*self.detail.history.names, *self.names)) or START
+
+    def history(self) -> History:
+        """What will be recorded of the run."""
+        before = self.detail.history
+        numbered = {(one.location, one.number): one for one in (*before.attempts, *self.attempts)}
+        return History(
+            (*before.names, *self.names),
+            (*self.kept, *self.entries),
+            tuple(numbered[key] for key in sorted(numbered)),
+            tuple(one for one in before.cursors if one.location not in self.ended_cursors),
+            self.waits,
+            tuple(one for one in before.progress if one.location not in self.ended_progress),
+        )
+
+    def future(self) -> Run:
+        """The run as it will be."""
+        run = self.run
+        return run._replace(
+            status=RunStatus.PENDING,
+            cause=None,
+            failure=None,
+            undo_floor=0,
+            retried_at=self.now,
+            last_seq=run.last_seq + len(self.entries),
+            version=run.version if self.version is None else self.version,
+            input=run.input if self.input is None else self.input,
+        )
+
+    def amendment(self, amendment_id: str, verb: str, by: str, reason: str) -> Amendment:
+        """The draft as the store takes it."""
+        run = self.run
+        return Amendment(
+            amendment_id,
+            run.run_id,
+            run.status,
+            run.epoch,
+            run.revision,
+            verb,
+            by,
+            reason,
+            forgotten=tuple(sorted(self.dropped)),
+            ended_cursors=tuple(sorted(self.ended_cursors)),
+            ended_progress=tuple(sorted(self.ended_progress)),
+            attempts=tuple(self.attempts),
+            entries=tuple(self.entries),
+            waits=self.waits,
+            children=tuple(self.children),
+            retries=tuple(self.retries),
+            version=self.version,
+            input=self.input,
+            names=self.names,
+        )
+
+
+def places(detail: Detail) -> dict[str, Location]:
+    """Every place that is recorded, waited at or begun, and all that it stands below, by its path."""
+    history = detail.history
+    known: Iterable[Location] = (
+        *(one.location for one in history.entries),
+        *(one.location for one in history.waits),
+        *(one.location for one in history.attempts),
+        *(one.location for one in history.cursors),
+        *(one.location for one in history.progress),
+        *(location for _, location, _ in _children(detail)),
+    )
+    return {format_path(at, history.names): at for location in known for at in prefixes(location)}
+
+
+def locate(detail: Detail, path: str) -> Location:
+    """The place that a path names. Raises `NotFoundError` with the nearest ones."""
+    if path.strip() == START:
+        return ROOT
+    known = places(detail)
+    wanted = path.strip().strip("/")
+    if wanted not in known:
+        fix = f"stepwell history {detail.run.run_id} shows the places that it has been at"
+        raise NotFoundError("place", path, near=nearest(wanted, list(known)), fix=fix)
+    return known[wanted]
+
+
+def rewind(detail: Detail, location: Location, now: Instant) -> Draft:
+    """Forget a place, and all that was recorded after it: what is left is a state that the run has been in.
+
+    A loop or map is rewound whole: its state after some of its iterations is kept nowhere.
+    """
+    if is_undoing(location):
+        raise InvalidMoveError(
+            f"{format_path(location, detail.history.names)} is an undo, which nothing can go back to",
+            fix="name the step that it undoes",
+        )
+    loops = loops_around(location)
+    target = loops[0] if loops else location
+    draft = Draft(detail, now, whole={target})
+    entries = detail.history.entries
+    seqs = [entry.seq for entry in entries if is_within(entry.location, target)]
+    cut = min(seqs, default=detail.run.last_seq + 1)
+    while True:
+        cut_at = next((entry.at for entry in entries if entry.seq >= cut), _NEVER)
+        _drop_since(draft, cut, cut_at)
+        lowest = min((entry.seq for entry in draft.dropped.values()), default=cut)
+        if lowest >= cut:
+            break
+        cut = lowest
+    _drop_undone(draft)
+    draft.ended_progress = {one.location for one in detail.history.progress}
+    _drop_children(draft, lambda run: run.created_at >= cut_at)
+    _keep_tries(draft)
+    return draft
+
+
+def go_on(detail: Detail, now: Instant) -> Draft:
+    """Let a run go on from where it stands; of a failed one, from what made it fail."""
+    draft = Draft(detail, now, waits=detail.history.waits)
+    run, names = detail.run, detail.history.names
+    failure = decode_failure(run.failure) if run.failure and run.status is RunStatus.FAILED else None
+    if failure is not None:
+        for entry in detail.history.entries:
+            if entry.status is EntryStatus.FAILED and failure.concerns(format_path(entry.location, names)):
+                draft.dropped[entry.location] = entry
+        draft.retries = [
+            child.run_id
+            for child, at, _ in _children(detail)
+            if at in draft.dropped and child.status is RunStatus.FAILED
+        ]
+    before = set(draft.dropped)
+    _drop_undone(draft)
+    _drop_children(draft, lambda _: False, but=before)
+    return draft
+
+
+def fork_at(detail: Detail, location: Location, now: Instant) -> Draft:
+    """What a fork from a place begins with: what `rewind` would leave. A loop whose state went with the end of the run
+    begins anew.
+    """
+    draft = rewind(detail, location, now)
+    cursors = {one.location for one in detail.history.cursors}
+    for entry in draft.kept:
+        for loop in loops_around(entry.location):
+            is_open = loop not in cursors and all(one.location != loop for one in draft.kept)
+            if is_open and detail.run.ended_at is not None and detail.run.status is not RunStatus.FAILED:
+                _drop_whole(draft, loop)
+    return draft
+
+
+def _drop_since(draft: Draft, cut: int, cut_at: Instant) -> None:
+    """Drop what was recorded from a seq on, and every loop that went on since, whole."""
+    history = draft.detail.history
+    for entry in history.entries:
+        if entry.seq >= cut:
+            draft.dropped[entry.location] = entry
+            if entry.kind is EntryKind.LOOP:
+                draft.whole.add(entry.location)
+    for cursor in history.cursors:
+        (moved_at,), _ = unpack(cursor.state)
+        if moved_at >= cut_at or any(is_within(at, cursor.location) for at in draft.dropped):
+            draft.whole.add(cursor.location)
+    for scope in tuple(draft.whole):
+        _drop_whole(draft, scope)
+
+
+def _drop_whole(draft: Draft, scope: Location) -> None:
+    draft.whole.add(scope)
+    history = draft.detail.history
+    draft.dropped |= {one.location: one for one in history.entries if is_within(one.location, scope)}
+    draft.ended_cursors |= {one.location for one in history.cursors if is_within(one.location, scope)}
+
+
+def _drop_undone(draft: Draft) -> None:
+    """What was undone is not there any more, so it is done again; and so is what holds its result."""
+    recorded = {entry.location: entry for entry in draft.detail.history.entries}
+    for location in [at for at in recorded if undo(at) in recorded and not is_undoing(at)]:
+        if location in draft.dropped:
+            continue
+        draft.undone.add(location)
+        for loop in loops_around(location):
+            if loop in recorded or any(one.location == loop for one in draft.detail.history.cursors):
+                _drop_whole(draft, loop)
+        draft.dropped |= {at: recorded[at] for at in prefixes(location) if at in recorded}
+    undoing = [entry for entry in recorded.values() if is_undoing(entry.location)]
+    draft.dropped |= {entry.location: entry for entry in undoing}
+
+
+def _children(detail: Detail) -> Iterator[tuple[Run, Location, bool]]:
+    """The children that calls of the run stand for, where, and whether nobody waits for them."""
+    for child in detail.children:
+        if child.parent is not None and not is_former(child.parent.location):
+            yield child, child.parent.location, child.parent.detached
+
+
+def _drop_children(draft: Draft, is_later: Callable[[Run], bool], but: Iterable[Location] = ()) -> None:
+    """Let go of the children whose calls are dropped, and remember that they were there: the next ones are others."""
+    recorded = {entry.location for entry in draft.detail.history.entries}
+    kept, every = set(but), [child.parent.location for child in draft.detail.children if child.parent is not None]
+    for child, at, _ in _children(draft.detail):
+        if at in recorded:
+            is_dropped = at in draft.dropped and at not in kept
+        else:
+            is_dropped = is_later(child) or any(is_within(at, scope) for scope in draft.whole)
+        if is_dropped:
+            number = 1 + max((former_number(one, at) for one in every), default=0)
+            successor = derived_run_id(draft.run.run_id, child_label(draft.path(at), number))
+            draft.children.append(Dropped(child.run_id, former(at, number), successor))
+            gone = encode_failure(
+                FailureRecord("Rewound", f"the child {child.run_id} was dropped", run_id=child.run_id)
+            )
+            draft.attempts += [Attempt(at, each, draft.now, gone, None) for each in range(1, number + 1)]
+
+
+def _keep_tries(draft: Draft) -> None:
+    """A step whose result is dropped was tried all the same: its attempts are counted on."""
+    known: dict[Location, int] = {}
+    for attempt in draft.detail.history.attempts:
+        known[attempt.location] = known.get(attempt.location, 0) + 1
+    gone = encode_failure(FailureRecord("Rewound", "the result was dropped"))
+    for location, entry in sorted(draft.dropped.items()):
+        if entry.kind is EntryKind.STEP:
+            numbers = range(known.get(location, 0) + 1, entry.attempts + 1)
+            draft.attempts += [Attempt(location, number, entry.at, gone, None) for number in numbers]

@@ -1,0 +1,312 @@
+"""Repairs: an operator takes a run back to a step, supplies a result, lets it go on, or forks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from stepwell.codec.base import Codec, Place, Row
+from stepwell.engine import drafts
+from stepwell.engine.drafts import Draft, locate
+from stepwell.engine.forks import make_fork
+from stepwell.engine.repair_plans import RepairPlan, Verb, describe
+from stepwell.engine.supplied import NO_RESULT, Supplier, fit, rehearse_draft
+from stepwell.environment import Environment
+from stepwell.errors import (
+    AlreadyExistsError,
+    InvalidMoveError,
+    RepairConflictError,
+    RunHeldError,
+    StepwellError,
+    UnknownWorkflowError,
+)
+from stepwell.ids import RunId
+from stepwell.model.amendments import AMENDABLE, Amended
+from stepwell.model.outbox import Announce
+from stepwell.model.runs import Run, normal_key
+from stepwell.model.states import ENDS_FOR_GOOD, RunStatus
+from stepwell.redaction import redact
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail
+
+T = TypeVar("T")
+
+TRIES_MAX = 5  # plans, while the run changes under them
+UNCHANGED: Any = object()
+
+Which = Literal["same", "new"]
+
+
+class RepairOptions(TypedDict, total=False):
+    """What every repair takes: who does it and why, for the audit, and whether it is only planned."""
+
+    by: str
+    reason: str
+    dry_run: bool
+
+
+class ForkOptions(RepairOptions, total=False):
+    """What a fork may have of its own; see `RepairVerbs.fork`."""
+
+    key: str | None
+    run_id: str | None
+    input: Any
+
+
+class RedriveOptions(RepairOptions, total=False):
+    """From where, on which version and with what a run goes on; see `RepairVerbs.redrive`."""
+
+    start: str | None
+    version: Which | int
+    input: Any
+    skip: str | None
+    result: Any
+
+
+class RepairVerbs:
+    """The verbs of an engine that change what is recorded. Each is one transaction, leaves an audit row, and with
+    `dry_run` only says what it would do.
+    """
+
+    _environment: Environment
+    _store: Store
+    _registry: Registry
+    _codec: Codec
+    _announce: Announce | None
+
+    if TYPE_CHECKING:
+
+        async def detail(self, target: str) -> Detail: ...
+        async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
+        def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes: ...
+
+    async def rewind(
+        self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False
+    ) -> RepairPlan:
+        """Take a run back to a step: that one, and all that was recorded after it, is forgotten and done again.
+
+        A path inside a loop or map takes back the whole of it; "/" takes back everything. What is forgotten is not
+        undone: the plan names the steps that could be. Signals that were received stay consumed, timers begin anew,
+        and children of forgotten calls are cancelled. Steps keep their idempotency keys. The run is failed, paused,
+        waiting or pending: one that a worker holds is a `RunHeldError`, one that ended otherwise can be forked.
+        """
+
+        def plan(detail: Detail, _: str) -> tuple[Draft, RepairPlan]:
+            draft = drafts.rewind(detail, locate(detail, path), self._store.now())
+            return draft, describe("rewind", draft, path, self._warnings(draft))
+
+        return await self._repair(target, "rewind", plan, by, reason, dry_run=dry_run)
+
+    async def skip(
+        self,
+        target: str,
+        path: str,
+        result: Any = NO_RESULT,
+        *,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> RepairPlan:
+        """Record a result in the place of a step that failed or is to be tried again, or of a wait, and go on.
+
+        If this engine knows the workflow, the result is checked against the step's type, and a step that has left no
+        trace yet can be skipped too. A timer takes no result. What was skipped is not undone by a rollback. A place
+        that has its result already is an `InvalidMoveError`.
+        """
+
+        def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
+            draft = drafts.go_on(detail, self._store.now())
+            spelled = Supplier(draft, self._registry, self._codec, token).skip(path, result)
+            return draft, describe("skip", draft, spelled, self._warnings(draft))
+
+        return await self._repair(target, "skip", plan, by, reason, dry_run=dry_run)
+
+    async def redrive(
+        self,
+        target: str,
+        *,
+        start: str | None = None,
+        version: Which | int = "same",
+        input: Any = UNCHANGED,
+        skip: str | None = None,
+        result: Any = NO_RESULT,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> RepairPlan:
+        """Let a failed run go on from its failure, or from `start`, a path as for `rewind`.
+
+        `version` "new" is the newest one that this engine knows, or else that a live worker serves. A changed `input`
+        is what the code sees from its beginning; what is kept was done with the old one, and the plan says so. `skip`
+        with `result` supplies the result of one step, as the verb of that name does.
+        """
+        newest = await self._version_of(target, version)
+
+        def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
+            if detail.run.status is not RunStatus.FAILED and start is None and skip is None:
+                raise _refuse(detail.run, "be redriven", "a failed run, unless it says from where")
+            now = self._store.now()
+            draft = drafts.go_on(detail, now) if start is None else drafts.rewind(detail, locate(detail, start), now)
+            if newest is not None and newest != detail.run.version:
+                draft.version = newest
+            warnings: tuple[str, ...] = ()
+            if input is not UNCHANGED:
+                draft.input = self._edited(detail.run, newest, input)
+                if draft.kept:
+                    warnings = ("what is kept was done with the old input",)
+            if skip is not None:
+                Supplier(draft, self._registry, self._codec, token).skip(skip, result)
+            return draft, describe("redrive", draft, start, (*warnings, *self._warnings(draft)))
+
+        return await self._repair(target, "redrive", plan, by, reason, dry_run=dry_run)
+
+    async def fork(
+        self,
+        target: str,
+        start: str,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        input: Any = UNCHANGED,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> RepairPlan:
+        """Start a new run that begins with what another one recorded before a path; that one stays as it is.
+
+        Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan) and key, and its own
+        children: a child that the part to be copied has not waited for is an `InvalidMoveError`. What had been undone
+        is done again.
+        """
+        fork_id = RunId(self._environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
+        for _ in range(TRIES_MAX):
+            detail = await self._newest_detail(target)
+            draft = drafts.fork_at(detail, locate(detail, start), self._store.now())
+            if input is not UNCHANGED:
+                draft.input = self._edited(detail.run, None, input)
+            warnings = ("what is copied was done with the old input",) if draft.input and draft.kept else ()
+            plan = replace(describe("fork", draft, start, warnings), fork_id=fork_id, cancelled=(), left=())
+            own_key = None if key is None else normal_key(key)
+            fork = make_fork(draft, fork_id, own_key, self._codec, by, redact(reason))
+            if dry_run:
+                return plan
+            created = await self._surely(lambda _, fork=fork: self._store.runs.fork(fork))  # type: ignore[misc]
+            if created is not None:
+                if created.is_duplicate_id or created.run_id != fork_id:
+                    raise AlreadyExistsError(f"run {created.run_id} exists already")
+                return replace(plan, is_applied=True)
+        raise self._conflict(target)
+
+    # --- inside ---
+
+    async def _repair(
+        self,
+        target: str,
+        verb: Verb,
+        make: Callable[[Detail, str], tuple[Draft, RepairPlan]],
+        by: str,
+        reason: str,
+        *,
+        dry_run: bool,
+    ) -> RepairPlan:
+        """Plan and apply, and plan again if the run has changed in between."""
+        for _ in range(TRIES_MAX):
+            detail = await self._newest_detail(target)
+            _check(detail.run, verb)
+            token = self._environment.ids.uuid()
+            draft, plan = make(detail, token)
+            if dry_run:
+                return plan
+            amendment = draft.amendment(token, verb, by, redact(reason))._replace(announce=self._announce)
+            amended = await self._surely(lambda _, it=amendment: self._store.runs.amend(it))  # type: ignore[misc]
+            if amended is Amended.APPLIED:
+                return replace(plan, is_applied=True)
+            if amended is Amended.KEY_TAKEN:
+                raise AlreadyExistsError(
+                    f"another active run has the key {detail.run.key!r} of run {detail.run.run_id}",
+                    fix="let that one end first, or fork this one",
+                )
+        raise self._conflict(target)
+
+    async def _newest_detail(self, target: str) -> Detail:
+        """A run that was continued stands for the one that continues it."""
+        detail = await self.detail(target)
+        while detail.run.successor is not None:
+            detail = await self.detail(detail.run.successor)
+        return detail
+
+    @staticmethod
+    def _conflict(target: str) -> RepairConflictError:
+        return RepairConflictError(
+            f"run {target} changed {TRIES_MAX} times between the plan and the repair",
+            why="somebody else works on it at the same time",
+            fix="pause it first, or try again",
+        )
+
+    async def _version_of(self, target: str, wanted: Which | int) -> int | None:
+        if wanted == "same":
+            return None
+        if isinstance(wanted, int):
+            return wanted
+        name = (await self._newest_detail(target)).run.workflow
+        try:
+            return self._registry.newest(name).version
+        except UnknownWorkflowError:
+            now, workers = self._store.now(), await self._surely(lambda _: self._store.views.list_workers())
+            served = [one.partition("@") for each in workers if each.lease_until > now for one in each.definitions]
+            versions = [int(version) for workflow, _, version in served if workflow == name]
+            if not versions:
+                raise
+            return max(versions)
+
+    def _edited(self, run: Run, version: int | None, value: Any) -> bytes:
+        known = self._registry.find(f"{run.workflow}@{run.version if version is None else version}")
+        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+        if known is None:
+            return self._codec.encode(value, place=place)
+        fitting = fit(self._codec, value, known.input_hint, place) if known.takes_input and value is not None else value
+        return self._encode_input(known, fitting, run.run_id)
+
+    def _warnings(self, draft: Draft) -> tuple[str, ...]:
+        """What a rehearsal says, if the workflow is known here."""
+        run = draft.future()
+        known = self._registry.find(f"{run.workflow}@{run.version}")
+        if known is None:
+            return ()
+        try:
+            problem: StepwellError | None = rehearse_draft(known, draft, self._codec).problem
+        except StepwellError as error:
+            problem = error
+        if problem is None:
+            return ()
+        return (f"it would be paused again: {problem.code} {problem.title}",)
+
+
+def _check(run: Run, verb: Verb) -> None:
+    """Raise unless the run is in a state in which its record may change."""
+    if run.owner is not None:
+        raise RunHeldError(
+            f"run {run.run_id} is held by a worker",
+            where=run.run_id,
+            why=f"it is {run.status.value}, and goes on while you look",
+            fix=f"pause it first: stepwell pause {run.run_id}",
+        )
+    if run.status in ENDS_FOR_GOOD:
+        raise InvalidMoveError(
+            f"run {run.run_id} is {run.status.value}, and stays so",
+            where=run.run_id,
+            fix=f"a new run can begin with its record: stepwell fork {run.run_id} --from PATH",
+        )
+    is_undoing = run.cause is not None and run.status is not RunStatus.FAILED
+    if run.debounced_until is not None or run.status not in AMENDABLE or is_undoing:
+        raise _refuse(run, f"be changed by {verb}", "a run that is failed, paused, waiting or pending")
+
+
+def _refuse(run: Run, what: str, needs: str) -> InvalidMoveError:
+    undoing = run.status is RunStatus.COMPENSATION_FAILED or run.cause is not None
+    fix = f"stepwell rollback resume {run.run_id}" if undoing else f"stepwell why {run.run_id}"
+    return InvalidMoveError(
+        f"run {run.run_id} is {run.status.value} and cannot {what}", where=run.run_id, why=f"it takes {needs}", fix=fix
+    )

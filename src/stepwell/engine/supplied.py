@@ -1,0 +1,205 @@
+"""Results that people supply in the place of work: what is recorded for a step or wait that is skipped."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from stepwell.codec.base import ANY, Codec, Place, Row
+from stepwell.engine.drafts import Draft, places
+from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
+from stepwell.model.amendments import Dropped
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Location, is_undoing, prefixes
+from stepwell.model.runs import Run
+from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.model.waits import Wait
+from stepwell.nearest import nearest
+from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.packing import pack
+from stepwell.replay.rehearsals import Asked, Rehearsal, perform, what_is_asked
+
+NO_RESULT: Final = object()
+
+_CAN_BE_SUPPLIED = frozenset(
+    {EntryKind.STEP, EntryKind.CHILD, EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.TOPIC}
+)
+_KINDS_OF: dict[WaitKind, tuple[EntryKind, ...]] = {
+    WaitKind.RETRY: (EntryKind.STEP,),
+    WaitKind.TIMER: (EntryKind.SLEEP,),
+    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),
+    WaitKind.TOPIC: (EntryKind.TOPIC,),
+    WaitKind.CHILD: (EntryKind.CHILD,),
+}
+
+
+def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
+    """A value as a type says: a Python value, or plain JSON as it comes from outside. Raises `InvalidInputError`."""
+    if hint is ANY:
+        return value
+    try:
+        return codec.validate(value, hint, place=place)
+    except InvalidInputError:
+        try:
+            text = msgspec.json.encode(value)
+        except (TypeError, msgspec.MsgspecError):
+            text = b""
+        if not text:
+            raise
+        return codec.decode_external(text, hint, place=place)
+
+
+class Supplier:
+    """Puts a result that people supply into the draft of a repair."""
+
+    def __init__(self, draft: Draft, registry: Registry, codec: Codec, token: str) -> None:
+        self._draft = draft
+        self._registry = registry
+        self._codec = codec
+        self._token = token
+        run = draft.run
+        version = run.version if draft.version is None else draft.version
+        self.workflow: Workflow[Any, Any] | None = registry.find(f"{run.workflow}@{version}")
+
+    def skip(self, path: str, result: Any) -> str:
+        """Record a result at a path, which is given as people write it; the path in its one spelling.
+
+        Raises `NotFoundError` for a place that the run does not stand at, and `InvalidMoveError` for one that has its
+        result already or can have none.
+        """
+        draft = self._draft
+        asked = what_is_asked(self.workflow, draft.future(), draft.history(), self._codec) if self.workflow else []
+        location, names = self._locate(path, asked)
+        draft.names = names
+        text = draft.path(location)
+        if is_undoing(location):
+            raise InvalidMoveError(f"{text} is an undo", fix="mend it and resume the rollback")
+        kinds = self._kinds(location, text, asked)
+        hint = next((one.hint for one in asked if one.location == location), ANY)
+        for number, kind in enumerate(kinds):
+            self._record(location, kind, text, hint, result)
+            problem = self._find_problem(text)
+            if problem is None:
+                return text
+            draft.entries.pop()
+            draft.children = [one for one in draft.children if one.location != location]
+            if number == len(kinds) - 1:
+                raise InvalidMoveError(f"{text} cannot be skipped", where=text, why=problem)
+        raise AssertionError("unreachable")
+
+    def _locate(self, path: str, asked: list[Asked]) -> tuple[Location, tuple[str, ...]]:
+        wanted, known = path.strip().strip("/"), places(self._draft.detail)
+        new = {one.path: one for one in asked}
+        if wanted in new:
+            before = len(self._draft.detail.history.names)
+            return new[wanted].location, new[wanted].names[before:] if wanted not in known else ()
+        if wanted not in known:
+            fix = "" if self.workflow else "a step that has left no trace yet is found where the workflow is registered"
+            raise NotFoundError("place", path, near=nearest(wanted, [*known, *new]), fix=fix)
+        return known[wanted], ()
+
+    def _kinds(self, location: Location, text: str, asked: list[Asked]) -> tuple[EntryKind, ...]:
+        """What may be recorded there."""
+        draft = self._draft
+        kept = {entry.location: entry for entry in draft.kept}
+        holder = next((at for at in prefixes(location) if at in kept), None)
+        if holder is not None:
+            raise InvalidMoveError(
+                f"{text} has its result already" if holder == location else f"{draft.path(holder)} is over",
+                where=text,
+                fix=f"stepwell rewind {draft.run.run_id} {draft.path(holder)} goes back to it",
+            )
+        failed = draft.dropped.get(location)
+        if failed is not None and failed.kind in _CAN_BE_SUPPLIED:
+            return (failed.kind,)
+        wait = next((one for one in draft.waits if one.location == location), None)
+        if wait is not None and not self._is_one_of_many(wait):
+            return _KINDS_OF[wait.kind]
+        history = draft.detail.history
+        begun = {one.location for one in history.attempts} | {one.location for one in history.progress}
+        if failed is None and location in begun | {one.location for one in asked}:
+            return (EntryKind.STEP,)
+        raise InvalidMoveError(
+            f"{text} cannot be skipped",
+            where=text,
+            why="it is neither a step that the run would do next nor a wait of its own",
+            fix="name the step or the wait below it",
+        )
+
+    def _is_one_of_many(self, wait: Wait) -> bool:
+        """Whether it may be one of the things that a combined wait waits for, which has one result only."""
+        if self.workflow is not None:
+            return False  # a rehearsal shows it
+        above = list(prefixes(wait.location))[1:2]
+        others = [one for one in self._draft.waits if one is not wait]
+        return any(list(prefixes(one.location))[1:2] == above for one in others) and above != []
+
+    def _record(self, location: Location, kind: EntryKind, text: str, hint: Any, result: Any) -> None:
+        draft = self._draft
+        waits = [one for one in draft.detail.history.waits if one.location == location]
+        value = self._value(location, kind, text, hint, result, waits[0] if waits else None)
+        tries = sum(one.location == location for one in (*draft.detail.history.attempts, *draft.attempts))
+        seq = draft.run.last_seq + 1 + len(draft.entries)
+        attempts = tries if kind is EntryKind.STEP else 0
+        draft.entries.append(Entry(seq, location, kind, EntryStatus.DONE, value, draft.now, 0, attempts))
+        draft.waits = tuple(one for one in draft.waits if one.location != location)
+        draft.ended_progress |= {one.location for one in draft.detail.history.progress if one.location == location}
+        child = self._child_at(location) if kind is EntryKind.CHILD else None
+        if child is not None:  # nobody waits for it any more
+            draft.retries = [one for one in draft.retries if one != child.run_id]
+            draft.children.append(Dropped(child.run_id, location))
+
+    def _value(
+        self, location: Location, kind: EntryKind, text: str, hint: Any, result: Any, wait: Wait | None
+    ) -> bytes:
+        """The result as the code reads it there."""
+        run, now = self._draft.run, self._draft.now
+        if kind is EntryKind.SLEEP:
+            if result is not NO_RESULT and result is not None:
+                raise InvalidOptionError(f"{text} is a timer, which has no result", where=text, fix="leave it out")
+            due_at = now if wait is None or wait.due_at is None else wait.due_at
+            return pack([due_at], b"")
+        value = None if result is NO_RESULT else result
+        match kind:
+            case EntryKind.CHILD:
+                child = self._child_at(location)
+                known = None if child is None else self._registry.find(child.definition)
+                payload = self._encode(run, text, known.output_hint if known else ANY, value, "value")
+                return pack(["" if child is None else child.run_id], payload)
+            case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY:
+                payload = self._encode(run, text, ANY, value, "signal 0")
+                return pack([[self._name(wait, "signal"), now, len(payload)]], payload)
+            case EntryKind.TOPIC:
+                payload = self._encode(run, text, ANY, value, "event")
+                return pack([self._name(wait, "event"), f"skipped-{self._token}"], payload)
+            case _:
+                return self._encode(run, text, hint, value, "value")
+
+    @staticmethod
+    def _name(wait: Wait | None, otherwise: str) -> str:
+        return wait.names[0] if wait is not None and wait.names else otherwise
+
+    def _child_at(self, location: Location) -> Run | None:
+        for child in self._draft.detail.children:
+            if child.parent is not None and child.parent.location == location:
+                return child
+        return None
+
+    def _encode(self, run: Run, path: str, hint: Any, value: Any, field: str) -> bytes:
+        place = Place(run.workflow, path, "the result", row=Row(run.run_id, path, field))
+        return self._codec.encode(fit(self._codec, value, hint, place), hint, place=place)
+
+    def _find_problem(self, path: str) -> str | None:
+        """Why the code would not take it; None if it would, or if the code is not known here."""
+        if self.workflow is None:
+            return None
+        rehearsal = rehearse_draft(self.workflow, self._draft, self._codec)
+        if rehearsal.problem is not None:
+            return f"{rehearsal.problem.code}: {rehearsal.problem.title} {rehearsal.problem.why}".strip()
+        return "the run would still wait there" if path in rehearsal.waits else None
+
+
+def rehearse_draft(workflow: Workflow[Any, Any], draft: Draft, codec: Codec) -> Rehearsal:
+    """What the code would make of the record after a repair."""
+    return perform(workflow, draft.future(), draft.history(), codec)

@@ -1,0 +1,179 @@
+"""Operations that repair runs: rewind, skip, redrive, fork; each can be planned without being done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from stepwell.engine.facade import Facade
+from stepwell.engine.repair_plans import RepairPlan
+from stepwell.engine.repairs import UNCHANGED
+from stepwell.engine.supplied import NO_RESULT
+from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.roles import Permission
+from stepwell.http.starting import KeyText, Text
+from stepwell.model.states import RunStatus
+
+PathText = Annotated[str, Meta(min_length=1, max_length=2_000)]
+
+
+class RewindBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where to go back to."""
+
+    path: PathText
+    reason: Text = ""
+    dry_run: bool = False
+
+
+class SkipBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is skipped, and with which result."""
+
+    path: PathText
+    result: Any | UnsetType = UNSET
+    reason: Text = ""
+    dry_run: bool = False
+
+
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """From where, on which version, and with what: all of it may be left out."""
+
+    from_: PathText | None = msgspec.field(default=None, name="from")
+    version: Literal["same", "new"] | Annotated[int, Meta(ge=1, le=2**31 - 1)] = "same"
+    input: Any | UnsetType = UNSET
+    skip: PathText | None = None
+    result: Any | UnsetType = UNSET
+    reason: Text = ""
+    dry_run: bool = False
+
+
+class ForkBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """From where, and what the new run has of its own."""
+
+    from_: PathText = msgspec.field(name="from")
+    key: KeyText | None = None
+    input: Any | UnsetType = UNSET
+    reason: Text = ""
+    dry_run: bool = False
+
+
+class RepairBody(msgspec.Struct):
+    """What a repair does, or would do, and what the run is now."""
+
+    run_id: str
+    verb: str
+    status: RunStatus
+    is_applied: bool
+    version: int
+    new_version: int | None
+    has_new_input: bool
+    fork_id: str | None
+    kept: list[str]
+    dropped: list[str]
+    undone: list[str]
+    not_undone: list[str]
+    supplied: list[str]
+    cancelled: list[str]
+    left: list[str]
+    retried: list[str]
+    warnings: list[str]
+
+
+async def _repair(call: Call, do: Callable[[Facade, str], Awaitable[RepairPlan]]) -> Reply:
+    engine = call.services.engine
+    plan = await do(engine, call.path["run"])
+    view = await engine.status(plan.run_id)
+    status = plan.before if view is None else view.status
+    call.before, call.after = plan.before, status if plan.is_applied else "planned"
+    return Reply(
+        RepairBody(
+            plan.run_id,
+            plan.verb,
+            RunStatus(status),
+            plan.is_applied,
+            plan.version,
+            plan.new_version,
+            plan.has_new_input,
+            plan.fork_id if plan.is_applied else None,
+            list(plan.kept),
+            list(plan.dropped),
+            list(plan.undone),
+            list(plan.not_undone),
+            list(plan.supplied),
+            list(plan.cancelled),
+            list(plan.left),
+            list(plan.retried),
+            list(plan.warnings),
+        )
+    )
+
+
+def _given(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is UNSET else value
+
+
+async def rewind(call: Call) -> Reply:
+    """Take a run back to a step."""
+    body: RewindBody = call.body
+    how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
+    return await _repair(call, lambda engine, target: engine.rewind(target, body.path, **how))
+
+
+async def skip(call: Call) -> Reply:
+    """Record a result in the place of a step or wait."""
+    body: SkipBody = call.body
+    how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
+    result = _given(body.result, NO_RESULT)
+    return await _repair(call, lambda engine, target: engine.skip(target, body.path, result, **how))
+
+
+async def redrive(call: Call) -> Reply:
+    """Let a failed run go on, from its failure or from a place."""
+    body: RedriveBody = call.body
+    how: dict[str, Any] = {
+        "start": body.from_,
+        "version": body.version,
+        "input": _given(body.input, UNCHANGED),
+        "skip": body.skip,
+        "result": _given(body.result, NO_RESULT),
+        "by": call.caller.name,
+        "reason": body.reason,
+        "dry_run": body.dry_run,
+    }
+    return await _repair(call, lambda engine, target: engine.redrive(target, **how))
+
+
+async def fork(call: Call) -> Reply:
+    """Start a run that begins with a part of what another one recorded."""
+    body: ForkBody = call.body
+    how: dict[str, Any] = {
+        "key": body.key,
+        "input": _given(body.input, UNCHANGED),
+        "by": call.caller.name,
+        "reason": body.reason,
+        "dry_run": body.dry_run,
+    }
+    return await _repair(call, lambda engine, target: engine.fork(target, body.from_, **how))
+
+
+def _operation(verb: str, handler: Any, summary: str, body: type[msgspec.Struct]) -> Operation:
+    return Operation(
+        method="POST",
+        path=f"/runs/{{run}}/{verb}",
+        name=f"{verb}_run",
+        permission=Permission.STEER,
+        handler=handler,
+        summary=summary,
+        answers={200: RepairBody},
+        body=body,
+    )
+
+
+OPERATIONS = (
+    _operation("rewind", rewind, "Take a run back to a step", RewindBody),
+    _operation("skip", skip, "Supply the result of a step or wait", SkipBody),
+    _operation("redrive", redrive, "Let a failed run go on, perhaps from elsewhere or with other code", RedriveBody),
+    _operation("fork", fork, "Start a run that begins with the record of another", ForkBody),
+)

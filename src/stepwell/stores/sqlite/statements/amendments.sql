@@ -1,0 +1,25 @@
+-- name: find
+select id, status, epoch, revision, last_seq, key, amendment, definition from stepwell_runs where run_id = :run_id;
+
+-- name: apply
+update stepwell_runs
+set status = 'pending', epoch = epoch + 1, revision = revision + 1, last_seq = :last_seq, definition = :definition,
+    ended_at = null, cause = null, undo_floor = 0, retried_at = :now, wake_at = :now, stalls = 0, amendment = :amendment,
+    hold = null,
+    deadline_at = case when deadline_at > :now then deadline_at end
+where id = :id;
+
+-- name: find_definition
+select workflow, version, priority from stepwell_definitions where id = :id;
+
+-- name: move_child
+update stepwell_runs set parent_location = :location where id = :id;
+
+-- name: find_child
+-- As `runs.find_for_cancel` gives it, with whether the parent waits for it, and its key.
+select id, run_id, status, owner, cause, parent, parent_location, detached, ended_at, key
+from stepwell_runs
+where run_id = :run_id and parent is not null;
+
+-- name: begin_fork
+update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source, retried_at = :now where id = :id;
