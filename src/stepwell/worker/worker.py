@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
@@ -379,10 +379,8 @@ class Worker:
                 await asyncio.sleep(PAUSE)
 
     async def _sleep(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), None if seconds == float("inf") else seconds)
-        except TimeoutError:
-            return
 
     # --- leases ---
 
