@@ -37,6 +37,8 @@ def test_every_error_has_an_exit_code_by_its_group() -> None:
         errors.NotFoundError: 4,
         errors.UnknownWorkflowError: 4,
         errors.InvalidMoveError: 5,
+        errors.RepairConflictError: 5,
+        errors.RunHeldError: 5,
         errors.AlreadyExistsError: 5,
         errors.ResultTimeout: 8,
     }

@@ -434,13 +434,13 @@ async def test_the_output_of_another_run_is_refused(
     worker = await open_node(harness, sealed(tmp_path), flow)
     mine, theirs = await worker.start(flow, "mine"), await worker.start(flow, "theirs")
     await harness.drain()
-    find = worker.wire.behind.views.find_many
-    [other] = await find([theirs.run_id])
+    find = worker.wire.behind.views.find
+    other = await find(theirs.run_id)
 
-    async def find_tampered(targets: list[str]) -> Any:
-        return [run._replace(output=other.output) for run in await find(targets)]
+    async def find_tampered(target: str) -> Any:
+        return (await find(target))._replace(output=other.output)
 
-    monkeypatch.setattr(worker.wire.behind.views, "find_many", find_tampered)
+    monkeypatch.setattr(worker.wire.behind.views, "find", find_tampered)
     assert await worker.do(worker.engine.result(theirs.run_id)) == "theirs"
     with pytest.raises(CorruptRecordError, match="the result of `flow` cannot be read back"):
         await worker.do(worker.engine.result(mine.run_id))

@@ -32,6 +32,7 @@ UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFoundError, NOT_FOUND),
     (errors.InvalidMoveError, CONFLICT),
+    (errors.RepairConflictError, CONFLICT),
     (errors.AlreadyExistsError, CONFLICT),
     (errors.RequestError, USAGE),
     (errors.DefinitionError, USAGE),

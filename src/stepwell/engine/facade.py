@@ -19,7 +19,7 @@ from stepwell.engine.holds import HoldVerbs
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import RepairVerbs
-from stepwell.engine.results import Answers, Results
+from stepwell.engine.results import Answers, Finder, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import (
     Plan,
@@ -371,7 +371,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
             first = RunId(target)
             ended = await self._results.wait_for(first, limit, is_at_work=True)
         else:
-            run = await self._get(target)
+            run = await self._get(target, self._results.finder)
             first, ended = run.run_id, await self._results.wait(run, limit)
         known = self._registry.find(ended.definition)
         hint = output_hint if known is None or ended.run_id == first else known.output_hint
@@ -432,8 +432,8 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         """The store's time."""
         return self._store.now()
 
-    async def _get(self, target: str) -> Run:
-        found = await self._surely(lambda _: self._results.finder.find(_target(target)))
+    async def _get(self, target: str, finder: Finder | None = None) -> Run:
+        found = await self._surely(lambda _: (finder or self._store.views).find(_target(target)))
         if found is None:
             raise NotFoundError("run", target, near=await self._near(target))
         return found

@@ -54,25 +54,53 @@ class Together:
         return await self._store.views.find(target) if found is None else found[target]
 
 
+class _Round(Together):
+    """One read of a finder, for those who asked while it read for others."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, [])
+        self.begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_under_way = False
+        self.members = 0
+
+
 class Finder:
-    """Finds runs by id or key; those that are asked for in one round of the event loop share one read."""
+    """Finds runs by id or key. Nobody waits while it is idle; those asked for during one read share the next."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._round: Together | None = None
+        self._is_reading = False
+        self._gathering: _Round | None = None
 
     async def find(self, target: str) -> Run | None:
         """The run as it is now."""
-        together, is_first = self._round, self._round is None
-        if together is None:
-            together = self._round = Together(self._store, [])
-        together.targets.append(target)
+        if self._is_reading:
+            return await self._find_with_others(target)
+        self._is_reading = True
         try:
-            await asyncio.sleep(0)
+            return await self._store.views.find(target)
         finally:
-            if is_first:
-                self._round = None
-        return await together.find(target)
+            self._read_next()
+
+    async def _find_with_others(self, target: str) -> Run | None:
+        mine = self._gathering = self._gathering or _Round(self._store)
+        mine.targets.append(target)
+        mine.members += 1
+        try:
+            await asyncio.shield(mine.begins)
+            return await mine.find(target)
+        finally:
+            mine.members -= 1
+            if mine.is_under_way:  # whoever is done first
+                mine.is_under_way = False
+                self._read_next()
+
+    def _read_next(self) -> None:
+        following, self._gathering = self._gathering, None
+        self._is_reading = following is not None and following.members > 0  # else all of them have given up
+        if following is not None and self._is_reading:
+            following.is_under_way = True
+            following.begins.set_result(None)
 
 
 class Changed(asyncio.Event):
