@@ -116,6 +116,8 @@ begin
                 q.room := q.room - 1;
                 v_mine := v_mine || v_run.id;
                 perform {f}.unhint('ready', v_run.run_id);
+                -- It is not due any more, so it does not stand before those that are less urgent.
+                update {t}.runs set wake_at = null where id = v_run.id;
             end if;
         end loop;
     end if;
