@@ -72,6 +72,9 @@ class Finder:
         finally:
             if is_first:
                 self._round = None
+        if len(together.targets) == 1:
+            [found] = await self._store.views.find_many([target])  # needs no event loop: the test kit asks without one
+            return found
         return await together.find(target)
 
 

@@ -125,7 +125,8 @@ class World:
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Ask the store something at once: nothing else happens meanwhile, and no time passes."""
         try:
-            work.send(None)
+            while work.send(None) is None:  # who lets others come first need not wait for them here
+                pass
         except StopIteration as ended:
             return ended.value  # type: ignore[no-any-return]
         work.close()
