@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.starts import Start
-    from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
+    from stepwell.engine.views import (
+        AttemptView,
+        EntryView,
+        HoldActView,
+        HoldView,
+        ProgressView,
+        RunView,
+        SignalView,
+        WaitView,
+    )
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -108,6 +117,7 @@ __all__ = [
     "Handle",
     "HistoryDivergedError",
     "HistoryFileError",
+    "HoldActView",
     "HoldView",
     "InvalidInputError",
     "JoinError",
@@ -199,6 +209,7 @@ _HOMES = {
     "stepwell.engine.views": [
         "AttemptView",
         "EntryView",
+        "HoldActView",
         "HoldView",
         "ProgressView",
         "RunView",
