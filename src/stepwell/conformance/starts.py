@@ -104,16 +104,6 @@ class PrioritySuite(StoreCase):
         assert (delivered.woke, claimed) == (True, [])
         assert [turn.run_id for turn in await scene.claim()] == ["urgent", "r1"]
 
-    async def test_what_was_claimed_before_it_is_not_overtaken(self, scene: Scene) -> None:
-        for run_id, priority in (("urgent", 1), ("r1", 0)):
-            turn = await scene.begin(run_id, priority=priority)
-            await turn.park(wait_signal("go"))
-
-        signals = [new_signal("s1", "urgent"), new_signal("s2", "r1")]
-        _, claimed = await scene.store.signals.deliver(signals, scene.claimant())
-
-        assert [one.run.run_id for one in claimed] == ["urgent", "r1"]
-
     async def test_a_child_does_not_overtake(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         await scene.create("urgent", priority=1)
