@@ -148,7 +148,8 @@ class Checker:
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).retried_at = now
-            case "resume" if answer and args[0] in after:  # a run, not a workflow
+            case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
+                # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0
             case "register" | "renew" | "retire":
                 check_leases(self, method, args, answer, now, process)

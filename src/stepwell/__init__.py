@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.starts import Start
-    from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
+    from stepwell.engine.views import (
+        AttemptView,
+        EntryView,
+        HoldActView,
+        HoldView,
+        ProgressView,
+        RunView,
+        SignalView,
+        WaitView,
+    )
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -112,6 +121,7 @@ __all__ = [
     "Handle",
     "HistoryDivergedError",
     "HistoryFileError",
+    "HoldActView",
     "HoldView",
     "InvalidInputError",
     "JoinError",
@@ -208,6 +218,7 @@ _HOMES = {
     "stepwell.engine.views": [
         "AttemptView",
         "EntryView",
+        "HoldActView",
         "HoldView",
         "ProgressView",
         "RunView",

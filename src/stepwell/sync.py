@@ -20,7 +20,7 @@ from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import ForkOptions, RedriveOptions, RepairOptions
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.supplied import NO_RESULT
-from stepwell.engine.views import EntryView, HoldView, RunView, SignalView
+from stepwell.engine.views import EntryView, HoldActView, HoldView, RunView, SignalView
 from stepwell.environment import LoopThread
 from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
@@ -367,6 +367,10 @@ class SyncEngine:
     def list_holds(self) -> list[HoldView]:
         """The workflows that are paused."""
         return self._wait(self._engine.list_holds())
+
+    def list_hold_acts(self, *, limit: int = 100) -> list[HoldActView]:
+        """Who paused and resumed workflows; see `Engine.list_hold_acts`."""
+        return self._wait(self._engine.list_hold_acts(limit=limit))
 
     def resume(self, target: str, *, by: str = "") -> bool:
         """Let a paused run go on."""

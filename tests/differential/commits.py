@@ -30,7 +30,9 @@ def apply(world: World) -> Operation | None:
     owned = [run for run in world.runs() if run.owner is not None]
     if not owned:
         return None
-    runs = world.chance.sample(owned, min(len(owned), world.chance.choice([1, 1, 1, 2, 3])))
+    drawn = world.chance.sample(owned, min(len(owned), world.chance.choice([1, 1, 1, 2, 3])))
+    # A store may take runs in any order: what ends or trims one cancels those below it, before or after their commits.
+    runs = [run for run in drawn if _ancestors(world, run).isdisjoint(one.run_id for one in drawn)]
     batch = [a_commit(world, run) for run in runs]
     if world.likely(0.15):
         # One thing wrong at a time: of two, each store may tell another.
@@ -49,6 +51,14 @@ def apply(world: World) -> Operation | None:
         lambda at: at.opened.store.runs.apply(at.numbers.to_own(batch), claimant),
         facts,
     )
+
+
+def _ancestors(world: World, run: Run) -> set[RunId]:
+    known, above = {one.run_id: one for one in world.runs()}, set[RunId]()
+    while run.parent is not None and run.parent.run_id not in above:
+        above.add(run.parent.run_id)
+        run = known.get(run.parent.run_id, run)
+    return above
 
 
 def a_commit(world: World, run: Run) -> Commit:

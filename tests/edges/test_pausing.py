@@ -53,6 +53,27 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
 
     assert "Workflow approval goes on" in cli("workflow", "resume", "approval", "--db", db.url).out
     assert "is not paused" in cli("workflow", "resume", "approval", "--db", db.url).out
+    acts = cli("workflow", "show", "approval", "--db", db.url, "-o", "json").json["acts"]
+    assert [(act["verb"], act["workflow"], act["by"], act["reason"]) for act in acts] == [
+        ("resume", "approval", "ann", ""),
+        ("pause", "approval", "ann", "the bank is down"),
+    ]
+
+
+def test_a_workflow_shows_who_paused_it_or_everything_and_not_who_paused_others(
+    cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "ann")
+    cli("workflow", "pause", "approval", "--reason", "the bank\x1b[2J is down", "--db", db.url)
+    cli("workflow", "resume", "approval", "--db", db.url)
+    cli("workflow", "pause", "checkout", "--reason", "another", "--db", db.url)
+    cli("pause", "--all", "--db", db.url)
+
+    lines = [line.split("  ")[-1] for line in cli("workflow", "show", "approval", "--db", db.url).out.splitlines()]
+
+    assert lines[-3:-1] == ["every workflow paused by ann", "resumed by ann"]
+    assert lines[-1].startswith("paused by ann: the bank")
+    assert "\x1b" not in lines[-1]
 
 
 def test_everything_is_paused_and_resumed(cli: Cli, db: Shop) -> None:

@@ -53,6 +53,15 @@ async def test_workflows_are_paused_and_resumed(any_desk: Desk) -> None:
     assert (await any_desk.post("/holds/resume")).json() == {"workflow": None, "is_paused": False, "changed": True}
     assert (await any_desk.post("/workflows/approval/resume")).json()["changed"]
     assert (await any_desk.get("/holds")).json() == {"holds": []}
+    acts = (await any_desk.get("/holds/acts", role=Role.VIEWER)).json()["acts"]
+    assert [(one["verb"], one["workflow"], one["by"], one["reason"]) for one in acts] == [
+        ("resume", "approval", "the admin", ""),
+        ("resume", None, "the admin", ""),
+        ("pause", None, "the admin", ""),
+        ("pause", "approval", "the admin", "the bank is down"),
+    ]
+    assert (await any_desk.get("/holds/acts?limit=1")).json()["acts"] == acts[:1]
+    assert (await any_desk.get("/holds/acts?limit=0")).status_code == 400
 
 
 async def test_an_unknown_workflow_is_404(any_desk: Desk) -> None:

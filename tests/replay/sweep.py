@@ -23,9 +23,12 @@ Moment = Literal["before", "after"]
 CANCEL = "~cancel"
 ASK = "~ask "  # before the name of a signal that asks; its answer counts as an effect
 PUBLISH = "~publish "  # and the topic
-SWEPT = ("runs.", "signals.", "events.", "outbox.", "transactions.", "views.next_wake")
+PAUSE = "~pause"  # a run, or the workflow that is the payload
+RESUME = "~resume"
+SWEPT = ("runs.", "signals.", "events.", "outbox.", "holds.", "transactions.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
+STANDSTILL = "20s"  # after which a fault and the steps under way are over
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Execution:
         self.committed: set[str] = set()  # idempotency keys of the steps that were durable when the fault struck
         self.before_fault = 0  # how many bodies had run by then
         self.asking: list[asyncio.Future[None]] = []
+        self.still: list[str] = []  # what had happened when the run stood still
 
     async def run(self) -> Outcome:
         """From the start to the end of the run; the store has no orphan then."""
@@ -92,6 +96,10 @@ class Execution:
                 self.asking.append(asyncio.ensure_future(self._ask(client, name.removeprefix(ASK), payload)))
             elif name.startswith(PUBLISH):
                 await client.publish(name.removeprefix(PUBLISH), payload, retain="1h")
+            elif name == PAUSE:
+                await self._pause(client, payload)
+            elif name == RESUME:
+                await self._resume(client, payload)
             else:
                 await client.signal("program", name, payload, if_missing="drop")
         await harness.advance(program.lasts)
@@ -110,6 +118,23 @@ class Execution:
         except RunError as error:
             answer = f"{error.code} {error.why or error.title}"
         self.ledger.lines.append(f"answer {answer}")
+
+    async def _pause(self, client: Node, workflow: str | None) -> None:
+        """Nothing happens any more once the owner was told, is dead or has been taken for dead."""
+        engine = client.engine
+        pausing = engine.pause_workflow(workflow, by="ann") if workflow else engine.pause("program", by="ann")
+        assert await client.do(pausing), "it was paused already"
+        await self.harness.advance(STANDSTILL)
+        self.still = list(self.ledger.lines)
+
+    async def _resume(self, client: Node, workflow: str | None) -> None:
+        assert self.ledger.lines == self.still, "something happened while it was paused"
+        engine = client.engine
+        view = await self.harness.status("program")
+        expected = ("paused",) if workflow is None else ("pending", "waiting")
+        assert view.status in expected, f"{view.status} at {self.fault}, after {self.still}"
+        resuming = engine.resume_workflow(workflow, by="ann") if workflow else engine.resume("program", by="ann")
+        assert await client.do(resuming), "that it was paused is forgotten"
 
     async def _relieve(self, flows: tuple[Workflow[Any, Any], ...]) -> None:
         await self.struck.wait()

@@ -14,7 +14,7 @@ from stepwell.cli.settings import Settings
 from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
-    from stepwell.engine.views import HoldView
+    from stepwell.engine.views import HoldActView, HoldView
 
 Verb = Literal["pause", "resume"]
 _DONE = {"pause": "is paused", "resume": "goes on"}
@@ -67,3 +67,22 @@ def hold_line(hold: HoldView) -> str:
     """Who paused something, in words."""
     who = f" by {hold.by}" if hold.by else ""
     return clean(f"paused{who}" + (f": {hold.reason}" if hold.reason else "") + f" (since {moment(hold.at)} UTC)")
+
+
+def act_body(act: HoldActView) -> dict[str, Any]:
+    """That somebody paused or resumed a workflow, or all (null), as JSON."""
+    return {
+        "at": act.at.isoformat(),
+        "workflow": act.workflow,
+        "verb": act.verb,
+        "by": act.by,
+        "reason": act.reason,
+    }
+
+
+def act_line(act: dict[str, Any]) -> str:
+    """The same in words."""
+    what = "every workflow " if act["workflow"] is None else ""
+    who = f" by {act['by']}" if act["by"] else ""
+    said = f": {act['reason']}" if act["reason"] else ""
+    return clean(f"  {act['at']}  {what}{act['verb']}d{who}{said}")

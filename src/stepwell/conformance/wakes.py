@@ -141,3 +141,13 @@ class WakeSuite(StoreCase):
         assert not (await scene.send("s3", "r1", "go")).woke
         assert (await scene.send("s4", "r1", "undo")).woke
         assert await scene.status("r1") is RunStatus.COMPENSATING
+
+    async def test_a_run_that_was_just_claimed_stands_before_no_other_one(self, scene: Scene) -> None:
+        for run_id, priority in (("urgent", 1), ("r1", 0)):
+            turn = await scene.begin(run_id, priority=priority)
+            await turn.park(wait_signal("go"))
+
+        signals = [new_signal("s1", "urgent"), new_signal("s2", "r1")]
+        _, claimed = await scene.store.signals.deliver(signals, scene.claimant())
+
+        assert [one.run.run_id for one in claimed] == ["urgent", "r1"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from stepwell.clock import to_datetime
 from stepwell.engine.live import LiveReads
-from stepwell.engine.views import HoldView, hold_view
+from stepwell.engine.views import HoldActView, HoldView, hold_view
 from stepwell.errors import UnknownWorkflowError
 from stepwell.model.holds import workflow_of
 from stepwell.nearest import nearest
@@ -61,6 +62,11 @@ class HoldVerbs(LiveReads):
         """The workflows that are paused: all of them first, then by name."""
         found = await self._surely(lambda _: self._store.holds.list_holds())
         return [hold_view(hold, workflow) for workflow, hold in found]
+
+    async def list_hold_acts(self, *, limit: int = 100) -> list[HoldActView]:
+        """Who paused and resumed workflows, or all of them: the latest acts, newest first."""
+        found = await self._surely(lambda _: self._store.holds.list_acts(limit=limit))
+        return [HoldActView(to_datetime(one.at), one.workflow, one.verb, one.by, one.reason) for one in found]
 
     async def _check_workflow(self, workflow: str | None) -> None:
         if workflow is None:

@@ -56,6 +56,17 @@ class HoldView:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldActView:
+    """A workflow, or all of them, was paused or resumed: by whom, why, and when."""
+
+    at: datetime
+    workflow: str | None  # None: all of them
+    verb: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """One run."""
 

@@ -9,6 +9,7 @@ import msgspec
 
 from stepwell.http.operations import Call, Operation, Reply, look
 from stepwell.http.roles import Permission
+from stepwell.http.runs import Limit
 from stepwell.http.steering import PauseBody
 
 
@@ -27,6 +28,28 @@ class HoldList(msgspec.Struct):
     holds: list[WorkflowHoldBody]
 
 
+class HoldActBody(msgspec.Struct):
+    """A workflow, or all of them (`workflow` is null), was paused or resumed."""
+
+    at: datetime
+    workflow: str | None
+    verb: str
+    by: str
+    reason: str
+
+
+class HoldActList(msgspec.Struct):
+    """Who paused and resumed workflows, newest first."""
+
+    acts: list[HoldActBody]
+
+
+class HoldActsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many of the latest."""
+
+    limit: Limit = 100
+
+
 class HeldBody(msgspec.Struct):
     """Whether a workflow, or all of them (null), is paused now; `changed` is false if it was so before."""
 
@@ -39,6 +62,12 @@ async def list_holds(call: Call) -> Reply:
     """The workflows that are paused."""
     found = await call.services.engine.list_holds()
     return Reply(HoldList([WorkflowHoldBody(one.workflow, one.by, one.reason, one.at) for one in found]))
+
+
+async def list_acts(call: Call) -> Reply:
+    """Who paused and resumed workflows, through this API or not."""
+    found = await call.services.engine.list_hold_acts(limit=call.query.limit)
+    return Reply(HoldActList([HoldActBody(one.at, one.workflow, one.verb, one.by, one.reason) for one in found]))
 
 
 async def pause(call: Call) -> Reply:
@@ -72,6 +101,14 @@ def _act(path: str, name: str, handler: Any, summary: str, body: type[msgspec.St
 
 OPERATIONS = (
     look("/holds", "list_holds", list_holds, "Workflows that are paused", {200: HoldList}),
+    look(
+        "/holds/acts",
+        "list_hold_acts",
+        list_acts,
+        "Who paused and resumed workflows",
+        {200: HoldActList},
+        query=HoldActsQuery,
+    ),
     _act("/holds/pause", "pause_all", pause, "Pause every workflow", PauseBody),
     _act("/holds/resume", "resume_all", resume, "Let what was paused by that go on"),
     _act("/workflows/{workflow}/pause", "pause_workflow", pause, "Pause a workflow", PauseBody),

@@ -10,12 +10,15 @@ from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings, command
 from stepwell.cli.texts import clean
-from stepwell.cli.workflow_holds import act_on_workflow, hold_body, hold_line
+from stepwell.cli.workflow_holds import act_body, act_line, act_on_workflow, hold_body, hold_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepwell.engine.views import HoldView
+
+_ACTS_READ = 1_000  # the latest, of all workflows
+_ACTS_SHOWN = 20
 
 _COLUMNS = (
     Column("WORKFLOW", is_fixed=True),
@@ -59,7 +62,7 @@ def _ls(settings: Settings) -> None:
 @command("show")
 @click.argument("name")
 def _show(settings: Settings, name: str) -> None:
-    """Show one workflow: its versions, how many runs of it there are, and whether it is paused.
+    """Show one workflow: its versions, how many runs of it there are, whether it is paused, and who paused it before.
 
     \b
     Example:
@@ -74,7 +77,9 @@ def _show(settings: Settings, name: str) -> None:
         found = [item for item in items if item["workflow"] == name]
         if not found:
             raise UnknownWorkflowError("workflow", name, near=nearest(name, [item["workflow"] for item in items]))
-        return {**found[0], "all_paused": hold_body(of_all)}
+        acts = [act_body(act) for act in await client.engine.list_hold_acts(limit=_ACTS_READ)]
+        concerning = [act for act in acts if act["workflow"] in (None, name)][:_ACTS_SHOWN]
+        return {**found[0], "all_paused": hold_body(of_all), "acts": concerning}
 
     body = ask(settings, look)
 
@@ -86,6 +91,8 @@ def _show(settings: Settings, name: str) -> None:
             if held is not None:
                 said = f"{what} paused by {held['by']}: {held['reason']} (since {held['at']})"
                 yield clean(f"  paused   {said}")
+        for act in body["acts"]:
+            yield act_line(act)
 
     Output(settings).one("stepwell.workflow/1", body, run_ids=[], words=words)
 

@@ -12,7 +12,7 @@ from stepwell.cli.dev.lines import Event
 from stepwell.cli.statuses import STATUSES
 from stepwell.cli.texts import brief, clean, duration, shorten
 from stepwell.clock import Instant, to_datetime
-from stepwell.engine.views import EntryView, RunView, WaitView, entry_views, run_view, wait_views
+from stepwell.engine.views import EntryView, HoldView, RunView, WaitView, entry_views, run_view, wait_views
 from stepwell.errors import WaitTimeout
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
@@ -39,6 +39,7 @@ class _Told:
     status: str = ""
     waits: set[tuple[str, str, datetime | None]] = field(default_factory=set)
     tries: set[tuple[str, int]] = field(default_factory=set)
+    hold: HoldView | None = None
 
 
 class Feed:
@@ -118,7 +119,10 @@ class Feed:
             if wait.kind != "retry" and (wait.path, wait.kind, wait.due_at) not in told.waits:
                 yield _waiting(run, wait, to_datetime(self._store.now()))
         told.waits = latest
-        if run.status != told.status:
+        is_held_anew, told.hold = run.hold != told.hold, run.hold
+        if is_held_anew and not run.is_ended and run.status not in _NOTABLE:
+            yield _held(run, to_datetime(self._store.now()))
+        if run.status != told.status or (is_held_anew and run.hold is not None and run.status == RunStatus.PAUSED):
             told.status = run.status
             if run.is_ended or run.status in _NOTABLE:
                 yield _state(run, to_datetime(self._store.now()))
@@ -148,7 +152,7 @@ def name_of(run: RunView) -> str:
 
 def _mark(run: Run) -> tuple[Any, ...]:
     """What is different when there may be something to tell."""
-    return run.revision, run.last_seq, run.status, run.ended_at, run.wake_at
+    return run.revision, run.last_seq, run.status, run.ended_at, run.wake_at, run.hold
 
 
 def _started(run: RunView) -> Event:
@@ -184,6 +188,20 @@ def _value(entry: EntryView) -> str:
             return "" if entry.value is None else f"→ {brief(entry.value, 48)}"
 
 
+def _held(run: RunView, now: datetime) -> Event:
+    """It is to stand still, but is being executed; or whoever paused it lets it go on."""
+    words, held = f"▶ run {name_of(run)} goes on", None
+    if run.hold is not None:
+        words = f"‖ run {name_of(run)} stops after the steps under way: paused{_by(run.hold)}"
+        held = {"by": run.hold.by, "reason": run.hold.reason, "at": run.hold.at.isoformat()}
+    return Event("held", words, now, run.run_id, name_of(run), {"status": run.status, "hold": held})
+
+
+def _by(hold: HoldView) -> str:
+    who = f" by {clean(hold.by)}" if hold.by else ""
+    return who + (f": {shorten(clean(hold.reason), _ERROR_MAX)}" if hold.reason else "")
+
+
 def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
     until = "" if wait.due_at is None else f", {duration(max(0.0, (wait.due_at - now).total_seconds()))} at most"
     match wait.kind:
@@ -203,6 +221,10 @@ def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
         "names": list(wait.names),
         "due_at": wait.due_at.isoformat() if wait.due_at else None,
     }
+    if run.status == RunStatus.PAUSED:
+        said = f"paused; when it goes on: {said}"
+    elif run.hold is not None:
+        said = f"{said}  (it is to be paused)"
     words = f"  ‖ {wait.path:<{_PATH_WIDTH}} {said}"
     return Event("waiting", words, now, run.run_id, name_of(run), facts)
 
@@ -215,11 +237,13 @@ def _state(run: RunView, now: datetime) -> Event:
         said = f": {shorten(clean(run.failure.summary), _ERROR_MAX)}"
     elif run.output is not None:
         said = f"  → {brief(run.output, 48)}"
+    elif run.hold is not None:
+        said = _by(run.hold)
     elif run.reason:
         said = f": {shorten(clean(run.reason), _ERROR_MAX)}"
     words = f"{shown.icon} run {name_of(run)} {shown.words}{took if run.failure is None else ''}{said}"
     if not run.is_ended and run.status != RunStatus.COMPENSATING:
-        words += f"  → stepwell why {name_of(run)}"
+        words += f"  → stepwell {'why' if run.hold is None else 'resume'} {name_of(run)}"
     facts = {
         "status": run.status,
         "workflow": run.workflow,

@@ -78,6 +78,7 @@ class RunStore(Protocol):
     def apply(self, commits: Sequence[Commit], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Applied]]:
         """Apply each commit whole or not at all; one fenced commit does not hinder the others.
 
+        Commits of different runs are applied in any order.
         A commit is FENCED unless the run's owner and epoch equal the fence and its number is one above the last
         applied one of that epoch.
         Applying the last applied number of the same epoch again answers APPLIED and changes nothing, also after that

@@ -52,7 +52,7 @@ ROWS_READ = """
 """
 HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_status")
 # The few rows of these are read whole, and that is cheapest.
-SMALL = ("blobs", "definitions", "meta", "seals", "workers")
+SMALL = ("blobs", "definitions", "holds", "meta", "seals", "workers")
 LATER = Instant(8_500_000_000_000_000)
 WORKER = Incarnation("worker-1")
 CLAIMANT = Claimant(WORKER, 5, ("flow@1",))
