@@ -21,6 +21,29 @@ begin
     );
 end $$;
 
+-- The runs of a worker that were paused, by themselves or with their workflow. As long as no workflow is, its others are not
+-- looked at.
+create function {f}.list_held(p_worker bigint) returns json language plpgsql stable as $$
+begin
+    if not exists (select 1 from {t}.holds) then
+        return (
+            select coalesce(json_agg(run_id order by id), '[]')
+            from {t}.runs where owner = p_worker and owner is not null and hold is not null
+        );
+    end if;
+    return (
+        select coalesce(json_agg(r.run_id order by r.id), '[]')
+        from {t}.runs as r
+        where r.owner = p_worker and (
+            r.hold is not null
+            or exists (
+                select 1 from {t}.holds as h join {t}.definitions as d on h.workflow in ('', d.workflow)
+                where d.id = r.definition
+            )
+        )
+    );
+end $$;
+
 create function {f}.renew(p_now bigint, p_seen bigint, p_incarnation text, p_lease bigint) returns text
 language plpgsql volatile as $$
 declare
@@ -41,17 +64,7 @@ begin
             select coalesce(json_agg(run_id order by id), '[]')
             from {t}.runs where owner = v_worker and status = 'cancelling'
         ),
-        (
-            select coalesce(json_agg(r.run_id order by r.id), '[]')
-            from {t}.runs as r
-            where r.owner = v_worker and (
-                r.hold is not null
-                or exists (
-                    select 1 from {t}.holds as h join {t}.definitions as d on h.workflow in ('', d.workflow)
-                    where d.id = r.definition
-                )
-            )
-        )
+        {f}.list_held(v_worker)
     )::text);
 end $$;
 

@@ -92,6 +92,7 @@ create unique index runs_debounced on {t}.runs (key) where debounced_until is no
 create index runs_key on {t}.runs (key) where key is not null;
 create index runs_wake on {t}.runs (definition, wake_at, id) where wake_at is not null;
 create index runs_owner on {t}.runs (owner) where owner is not null;
+create index runs_held on {t}.runs (owner) where owner is not null and hold is not null;
 -- What people look for. Most runs are completed, and those are found without it.
 create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
 create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;

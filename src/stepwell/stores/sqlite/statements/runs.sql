@@ -155,17 +155,17 @@ select id, run_id, status, stalls, cause, hold from stepwell_runs where owner = 
 select run_id from stepwell_runs where owner = :owner and status = 'cancelling' order by id;
 
 -- name: list_held
--- They, or their workflow, were paused.
-select r.run_id
-from stepwell_runs as r
-where r.owner = :owner and (
-    r.hold is not null
-    or exists (
-        select 1 from stepwell_holds as h join stepwell_definitions as d on h.workflow in ('', d.workflow)
-        where d.id = r.definition
-    )
+-- They, or their workflow, were paused. As long as no workflow is, its others are not looked at.
+select run_id
+from (
+    select id, run_id from stepwell_runs where owner = :owner and owner is not null and hold is not null
+    union
+    select r.id, r.run_id
+    from stepwell_definitions as d
+    cross join stepwell_runs as r on r.definition = d.id and r.owner = :owner
+    where exists (select 1 from stepwell_holds as h where h.workflow in ('', d.workflow))
 )
-order by r.id;
+order by id;
 
 -- name: free
 update stepwell_runs
