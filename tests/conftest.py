@@ -24,3 +24,8 @@ def _no_personal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("STEPWELL_") and not name.startswith("STEPWELL_TEST_"):
             monkeypatch.delenv(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What may take longest comes first, so that no process is left with it alone at the end."""
+    items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout") if mark.args), default=0))
