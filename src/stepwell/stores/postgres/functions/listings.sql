@@ -130,11 +130,13 @@ return case p_by
     when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
 end;
 
--- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1.
-create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql immutable
+-- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1. Of definitions, which are few, the
+-- numbers themselves stand there: of those the planner knows how many runs have them.
+create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
 return ' from ' || p_runs || ' as r where true'
     || case when p_filter->>1 is null then ''
-        else ' and r.definition in (select id from {t}.definitions where workflow = $1->>1)' end
+        else ' and r.definition = any ('''
+            || array(select id from {t}.definitions where workflow = p_filter->>1)::text || '''::int[])' end
     || case when p_filter->>2 is null then '' else ' and r.key = $1->>2' end
     || case when p_filter->>3 is null then '' else ' and r.parent = $1->>3' end
     || {f}.conditions_of(p_filter->4, p_is_rare);
@@ -174,7 +176,7 @@ return p_filter->5 <> '["id", true]' or p_filter->>2 is not null or p_filter->>3
 -- have none of their own, and are found by their ids. If what is wanted is rare, the runs are found before they are put in order.
 -- The parameters are the filter, the run before the page, and its length.
 create function {f}.page_of(p_filter jsonb, p_before text, p_runs text, p_order text, p_is_rare boolean) returns text
-language plpgsql immutable as $$
+language plpgsql stable as $$
 declare
     v_place constant text := {f}.place_of(p_filter->5->>0);
     v_sign constant text := case when (p_filter->5->1)::boolean then '<' else '>' end;
