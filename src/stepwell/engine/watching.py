@@ -14,7 +14,7 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 LOOK_AGAIN = 1.0  # seconds, without any hint
-LOOKS_PER_SECOND = 100  # of all watchers of a process; each may read a whole history
+LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
 PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 _TICKS = 10  # in a pause
 
