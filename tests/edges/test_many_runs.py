@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.multiply import multiply
 from bench.workflows import breaking, looking_out, sequence
-from stepwell import Engine, RunFailed
+from stepwell import Engine, RunFailed, Workflow
 
 COPIES = 6_000
 
@@ -18,7 +19,7 @@ COPIES = 6_000
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
     """A few runs, the oldest, and thousands of completed ones that have no tags."""
     url = f"sqlite:///{tmp_path}/many.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    workflows = [breaking, looking_out, sequence]
+    workflows: list[Workflow[Any, Any]] = [breaking, looking_out, sequence]
     async with Engine(url, workflows=workflows) as worker:
         with pytest.raises(RunFailed):
             await (await worker.start(breaking, key="broken")).result()
