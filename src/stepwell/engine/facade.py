@@ -32,6 +32,7 @@ from stepwell.engine.starts import (
     positive,
 )
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
+from stepwell.engine.watching import Watching
 from stepwell.environment import Environment
 from stepwell.errors import (
     InvalidInputError,
@@ -96,6 +97,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self._codec = codec
         self._local: Local | None = None
         self._results = Results(store)
+        self._watching = Watching(store, self._results.finder)
         self._answers = Answers(store)
         self._announce = announce
         self.outbox = Outbox(store, self._surely)

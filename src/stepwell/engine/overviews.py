@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,17 +10,11 @@ from typing import Any
 from stepwell.clock import SECOND, to_datetime
 from stepwell.engine.live import LiveReads
 from stepwell.engine.views import plain
-from stepwell.errors import StoreUnavailableError
-from stepwell.ids import RunId
+from stepwell.engine.watching import Watching
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
-from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
-
-LOOK_AGAIN = 1.0  # seconds, without any hint
-LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
-PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +54,11 @@ class KeptEventView:
     kept_until: datetime
 
 
-class Pace:
-    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
-
-    def __init__(self) -> None:
-        self.watchers = 0
-
-    def pause(self) -> float:
-        """How long one of them leaves a run alone after it has told of it, in seconds."""
-        return min(PAUSE_MAX, max(PAUSE_MIN, self.watchers / LOOKS_PER_SECOND))
-
-
 class Overviews(LiveReads):
     """The reads of an engine that are not about what one run has recorded."""
 
-    _pace = Pace()  # one for the process: its engines share its time
-
     _registry: Registry
+    _watching: Watching
 
     @property
     def workflows(self) -> tuple[Workflow[Any, Any], ...]:
@@ -156,34 +137,9 @@ class Overviews(LiveReads):
         Changes that follow each other closely may be told as one.
         """
         run = await self._get(target)
-        changed, seen = asyncio.Event(), False
-        self._pace.watchers += 1
-        unlisten = self._store.wakeups.listen(lambda hint: _hear(hint, run.run_id, changed))
+        watching = self._watching.watch(run)
         try:
-            while True:
-                changed.clear()
-                latest = await self._look(run) if seen else run
-                yield None if seen and latest == run else latest
-                run, seen = latest, True
-                if run.ended_at is not None:
-                    return
-                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
-                await asyncio.sleep(self._pace.pause())
-                try:
-                    await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
-                except TimeoutError:
-                    continue
+            async for latest in watching:
+                yield latest
         finally:
-            self._pace.watchers -= 1
-            unlisten()
-
-    async def _look(self, known: Run) -> Run:
-        try:
-            return await self._store.views.find(known.run_id) or known
-        except StoreUnavailableError:
-            return known
-
-
-def _hear(hint: Hint, run_id: RunId, changed: asyncio.Event) -> None:
-    if hint.kind is HintKind.CHANGED or run_id in hint.runs:
-        changed.set()
+            await watching.aclose()

@@ -228,8 +228,8 @@ def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
     )
 
 
-def entry_views(detail: Detail) -> list[EntryView]:
-    """The history of a run, in the order of its commits."""
+def entry_views(detail: Detail, after: int = 0) -> list[EntryView]:
+    """The history of a run behind a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
     tries = _attempts(detail)
@@ -249,6 +249,7 @@ def entry_views(detail: Detail) -> list[EntryView]:
             failed_attempts=tuple(tries.get(entry.location, ())),
         )
         for entry in history.entries
+        if entry.seq > after
     ]
 
 

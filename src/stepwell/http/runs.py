@@ -141,7 +141,7 @@ async def show_history(call: Call) -> Reply:
     """What is recorded of a run, line by line."""
     query: HistoryQuery = call.query
     detail = await call.services.engine.detail(call.path["run"])
-    found = [entry for entry in entry_views(detail) if entry.seq > query.after]
+    found = entry_views(detail, after=query.after)
     page = found[: query.limit]
     following = page[-1].seq if len(found) > len(page) else None
     return Reply(HistoryPage(detail.run.run_id, [entry_body(call, entry) for entry in page], following))

@@ -118,6 +118,9 @@ create table {t}.payloads (
     tags json not null
 );
 
+-- Most runs have no tags, and cost nothing here.
+create index payloads_tagged on {t}.payloads (run) where tags::text <> '[]';
+
 -- What clients may read of a run while it runs. `position` is how far its history was.
 create table {t}.published (
     run bigint not null,

@@ -1,0 +1,105 @@
+"""Watching runs: whoever watches is told of changes, and all who watch in one process look at the store together."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Callable
+
+from stepwell.engine.results import Finder
+from stepwell.errors import StoreUnavailableError
+from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
+
+LOOK_AGAIN = 1.0  # seconds, without any hint
+LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
+PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
+_TICKS = 10  # in a pause
+
+
+class Pace:
+    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
+
+    def __init__(self) -> None:
+        self.watchers = 0
+
+    def pause(self) -> float:
+        """How long one of them leaves a run alone after it has told of it, in seconds."""
+        return min(PAUSE_MAX, max(PAUSE_MIN, self.watchers / LOOKS_PER_SECOND))
+
+    def rest(self, now: float) -> float:
+        """A pause, and a little longer: until a moment at which others look too, because one read serves them all."""
+        pause = self.pause()
+        tick = max(PAUSE_MIN, pause / _TICKS)
+        return math.ceil((now + pause) / tick) * tick - now
+
+
+PACE = Pace()  # one for the process: its engines share its time
+
+
+class Watching:
+    """Everybody who watches runs of one store."""
+
+    def __init__(self, store: Store, finder: Finder) -> None:
+        self._store = store
+        self._finder = finder
+        self._watchers: dict[RunId, dict[asyncio.Event, None]] = {}
+        self._unlisten: Callable[[], None] | None = None
+
+    async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
+        """This run, and as it is after each change; None for each second without one. Ends with the run."""
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._enter(run.run_id, changed)
+        try:
+            yield run
+            while run.ended_at is None:
+                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
+                await asyncio.sleep(PACE.rest(loop.time()))
+                await _heard(changed)
+                changed.clear()
+                latest = await self._look(run)
+                yield None if latest == run else latest
+                run = latest
+        finally:
+            self._leave(run.run_id, changed)
+
+    async def _look(self, known: Run) -> Run:
+        try:
+            return await self._finder.find(known.run_id) or known
+        except StoreUnavailableError:
+            return known
+
+    def _enter(self, run_id: RunId, changed: asyncio.Event) -> None:
+        PACE.watchers += 1
+        if self._unlisten is None:
+            self._unlisten = self._store.wakeups.listen(self._hear)
+        self._watchers.setdefault(run_id, {})[changed] = None
+
+    def _leave(self, run_id: RunId, changed: asyncio.Event) -> None:
+        PACE.watchers -= 1
+        watchers = self._watchers[run_id]
+        del watchers[changed]
+        if not watchers:
+            del self._watchers[run_id]
+        if not self._watchers and self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    def _hear(self, hint: Hint) -> None:
+        everybody = hint.kind is HintKind.CHANGED
+        for run_id in self._watchers if everybody else hint.runs:
+            for changed in self._watchers.get(run_id, ()):
+                changed.set()
+
+
+async def _heard(changed: asyncio.Event) -> None:
+    """Wait for a hint, but not for ever."""
+    timer = asyncio.timeout(LOOK_AGAIN)
+    try:
+        async with timer:
+            await changed.wait()
+    except TimeoutError:
+        if not timer.expired():
+            raise
