@@ -35,6 +35,7 @@ class Host:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.lease = SimpleNamespace(incarnation="i")
+        self.observers = None
 
     def adopt(self, claimed: Any) -> None:
         self.told.append(f"adopt {len(claimed)}")
@@ -49,6 +50,7 @@ class Host:
 def make_execution(host: Host, **attributes: Any) -> Any:
     execution: Any = object.__new__(Execution)
     given = {"_host": host, "_sent": object(), "_is_over": False, "_running": {}, "_held": [], "_turn": None}
+    given["_is_leaving"] = False
     for name, value in {**given, "_due": [], "_timer": None, **attributes}.items():
         setattr(execution, name, value)
     return execution

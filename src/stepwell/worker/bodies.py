@@ -53,6 +53,5 @@ async def _call(body: Body, executor: Executor) -> Any:
     if body.is_async:
         return await body.fn(*args, **body.kwargs)
     # A thread has no context variables of its own task: what it logs belongs to this body too.
-    inside = functools.partial(copy_context().run, functools.partial(body.fn, *args, **body.kwargs))
-    result = await executor.call_blocking(inside)
+    result = await executor.call_blocking(functools.partial(copy_context().run, body.fn, *args, **body.kwargs))
     return await result if inspect.isawaitable(result) else result

@@ -99,7 +99,7 @@ async def test_nobody_gets_the_answer_to_a_question_that_another_one_gave_up(sto
     rng, names = random.Random(3), [f"r{number}" for number in range(20)]
     await start(store, *names)
     given_up = 0
-    for _ in range(30):
+    for _ in range(120):
         asked = {name: asyncio.ensure_future(store.views.find(name)) for name in names}
         for _ in range(rng.randint(0, 6)):
             await asyncio.sleep(0)
