@@ -11,8 +11,7 @@ FIRST_SEED ?= 1
 OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
-# One more than there are cores: many tests wait for real processes.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
+JOBS ?= auto
 PEERS ?=
 WORKLOADS ?=
 ROUNDS ?= 3
