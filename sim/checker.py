@@ -18,6 +18,7 @@ from sim.checks.signals import Signals
 from sim.checks.starts import check_claims, check_start_row
 from sim.coroutines import at_once
 from sim.faults import READS
+from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import Verdict
 from stepwell.model.runs import Run
@@ -158,16 +159,19 @@ class Checker:
         self.outbox.ended(before, after)
         for row in after.values():
             if row is not before.get(row.run_id):
-                check_row(self, row)
-                check_start_row(self, row, now)
-                was = before.get(row.run_id)
-                pauses.check_hold(self, was, row)
-                is_new_end = was is not None and was.status is not row.status and was.owner is None
-                if row.status is RunStatus.CANCELLED and is_new_end:
-                    self.shadow(row.run_id).progress.clear()
+                self._check_changed(before.get(row.run_id), row, now)
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
+
+    def _check_changed(self, was: Run | None, row: Run, now: Instant) -> None:
+        """A run is not as it was."""
+        check_row(self, row)
+        check_start_row(self, row, now)
+        pauses.check_hold(self, was, row)
+        is_new_end = was is not None and was.status is not row.status and was.owner is None
+        if row.status is RunStatus.CANCELLED and is_new_end:
+            self.shadow(row.run_id).progress.clear()
 
     def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
         """A process hears what became of its call."""

@@ -20,7 +20,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.engine.results import Together
+from stepwell.engine.finding import Together
 from stepwell.ids import RunId
 from stepwell.stores.base.store import Store
 from tests.cases.harness import Harness

@@ -52,7 +52,7 @@ async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
         await asyncio.sleep(0.7)  # longer than a pause of so many: all of them listen now
         monkeypatch.setattr(views, "find", find_slowly)
         monkeypatch.setattr(views, "find_many", counted_many)
-        engine._watching._hear(Hint(HintKind.CHANGED))
+        engine._watching._news._heard(Hint(HintKind.CHANGED))
         async with asyncio.timeout(30):
             while max(asked, default=0) <= WATCHERS // 2:  # noqa: ASYNC110  only the store knows
                 await asyncio.sleep(0.01)
@@ -73,7 +73,7 @@ async def test_a_watcher_that_leaves_is_called_no_more(tmp_path: Path) -> None:
         seen = [run.status.value async for run in second if run is not None]
 
         assert seen[-1] == "completed"
-        assert not engine._watching._watchers
+        assert not engine._watching._news._waiting
 
 
 def test_pauses_end_at_moments_that_many_share() -> None:

@@ -14,12 +14,13 @@ from stepwell.codec.signatures import MISSING
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain_whole
 from stepwell.engine.filters import parse_filter
+from stepwell.engine.finding import Finder
 from stepwell.engine.handles import Handle
 from stepwell.engine.holds import HoldVerbs
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import RepairVerbs
-from stepwell.engine.results import Answers, Finder, Results
+from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import (
     Plan,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
 
 from stepwell.codec.base import ANY, Codec
+from stepwell.engine.news import heard
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
@@ -17,7 +18,6 @@ from stepwell.replay.step_streams import chunk_place
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
-LOOK_AGAIN = 1.0  # seconds, without any hint
 PAGE = 32
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ async def follow(
             if len(page.chunks) < PAGE:
                 if page.is_over:
                     return
-                await _wait(changed)
+                await heard(changed)
     finally:
         unlisten()
 
@@ -126,13 +126,6 @@ async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
 def _hear(hint: Hint, run_id: RunId, changed: asyncio.Event) -> None:
     if hint.kind is HintKind.CHANGED or (hint.kind in (HintKind.STREAM, HintKind.ENDED) and run_id in hint.runs):
         changed.set()
-
-
-async def _wait(changed: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
-    except TimeoutError:
-        return
 
 
 class LiveReads:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from stepwell.clock import SECOND, Span
+from stepwell.engine.finding import Finder, Together
+from stepwell.engine.news import Changed, News, heard
 from stepwell.errors import (
     NotFoundError,
     ResultTimeout,
@@ -24,127 +25,11 @@ from stepwell.model.signals import Question, Reply
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import ViewStore
-from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.stores.base.wakeups import HintKind
 
-LOOK_AGAIN = 1.0  # seconds, without any hint
 PAUSE = 0.05  # before the store is asked again
+_SETTLES = frozenset({HintKind.ENDED, HintKind.REPLIED})
 _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
-
-
-class Together:
-    """Runs that are looked for at one time: whoever comes first looks for all of them."""
-
-    def __init__(self, store: Store, targets: list[str]) -> None:
-        self.targets = targets
-        self._store = store
-        self._found: asyncio.Future[dict[str, Run | None] | None] | None = None
-
-    async def find(self, target: str) -> Run | None:
-        """One of the runs as it is now."""
-        if self._found is None:
-            self._found = asyncio.get_running_loop().create_future()
-            found = None
-            try:
-                found = dict(zip(self.targets, await self._store.views.find_many(self.targets), strict=True))
-            finally:
-                self._found.set_result(found)
-        else:
-            found = await asyncio.shield(self._found)
-        # Whoever came first may have given up.
-        return await self._store.views.find(target) if found is None else found[target]
-
-
-class _Round(Together):
-    """One read of a finder, for those who asked while it read for others."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, [])
-        self.begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.is_under_way = False
-        self.members = 0
-
-
-class Finder:
-    """Finds runs by id or key. Nobody waits while it is idle; those asked for during one read share the next."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._is_reading = False
-        self._gathering: _Round | None = None
-
-    async def find(self, target: str) -> Run | None:
-        """The run as it is now."""
-        if self._is_reading:
-            return await self._find_with_others(target)
-        self._is_reading = True
-        try:
-            return await self._store.views.find(target)
-        finally:
-            self._read_next()
-
-    async def _find_with_others(self, target: str) -> Run | None:
-        mine = self._gathering = self._gathering or _Round(self._store)
-        mine.targets.append(target)
-        mine.members += 1
-        try:
-            await asyncio.shield(mine.begins)
-            return await mine.find(target)
-        finally:
-            mine.members -= 1
-            if mine.is_under_way:  # whoever is done first
-                mine.is_under_way = False
-                self._read_next()
-
-    def _read_next(self) -> None:
-        following, self._gathering = self._gathering, None
-        self._is_reading = following is not None and following.members > 0  # else all of them have given up
-        if following is not None and self._is_reading:
-            following.is_under_way = True
-            following.begins.set_result(None)
-
-
-class Changed(asyncio.Event):
-    """Something may have happened to a run; to others too, if they ended with it."""
-
-    together: Together | None = None
-
-
-class News:
-    """Tells those who wait for something to happen to a run that it may have happened."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        # Ordered, so that those who wait for the same run hear of it in the same order every time.
-        self._waiting: dict[RunId, dict[Changed, None]] = {}
-        self._unlisten: Callable[[], None] | None = None
-
-    def listen(self, run_id: RunId, changed: Changed) -> None:
-        if self._unlisten is None:
-            self._unlisten = self._store.wakeups.listen(self._heard)
-        self._waiting.setdefault(run_id, {})[changed] = None
-
-    def unlisten(self, run_id: RunId, changed: Changed) -> None:
-        waiting = self._waiting.get(run_id)
-        if waiting is not None:
-            waiting.pop(changed, None)
-            if not waiting:
-                del self._waiting[run_id]
-        if not self._waiting and self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-
-    def _heard(self, hint: Hint) -> None:
-        if hint.kind is HintKind.CHANGED:
-            for waiting in self._waiting.values():
-                for event in waiting:
-                    event.set()
-        elif hint.kind in (HintKind.ENDED, HintKind.REPLIED):
-            awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
-            together = Together(self._store, list(awaited)) if len(awaited) > 1 else None
-            for run_id in awaited:
-                for event in self._waiting[run_id]:
-                    event.together = together
-                    event.set()
 
 
 class Answers:
@@ -152,7 +37,7 @@ class Answers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._news = News(store)
+        self._news = News(store, _SETTLES)
 
     async def wait(self, signal_id: SignalId, name: str, timeout: Span | None) -> Reply | None:
         """The reply to a question; None if no such question is known. Raises `Unanswered` and `ResultTimeout`."""
@@ -169,7 +54,7 @@ class Answers:
             ) from None
 
     async def _wait(self, signal_id: SignalId, name: str) -> Reply | None:
-        changed, heard = Changed(), None
+        changed, listens_to = Changed(), None
         try:
             while True:
                 changed.clear()
@@ -181,16 +66,13 @@ class Answers:
                 if question is None or question.reply is not None:
                     return None if question is None else question.reply
                 _check_awaited(question, name)
-                if question.run_id != heard:
+                if question.run_id != listens_to:
                     # Listen first, and look once more: what happened in between is not missed.
-                    heard = self._move(heard, question.run_id, changed)
+                    listens_to = self._move(listens_to, question.run_id, changed)
                     continue
-                try:
-                    await asyncio.wait_for(changed.wait(), LOOK_AGAIN)
-                except TimeoutError:
-                    continue
+                await heard(changed)
         finally:
-            self._move(heard, None, changed)
+            self._move(listens_to, None, changed)
 
     def _move(self, before: RunId | None, after: RunId | None, changed: Changed) -> RunId | None:
         if before is not None:
@@ -214,24 +96,13 @@ def _check_awaited(question: Question, name: str) -> None:
     )
 
 
-async def _heard(changed: asyncio.Event, seconds: float) -> None:
-    """Wait for a hint, but not for ever."""
-    timer = asyncio.timeout(seconds)
-    try:
-        async with timer:
-            await changed.wait()
-    except TimeoutError:
-        if not timer.expired():
-            raise
-
-
 class Results:
     """Hands ended runs to those who wait for them."""
 
     def __init__(self, store: Store) -> None:
         self.finder = Finder(store)
         self._store = store
-        self._news = News(store)
+        self._news = News(store, _SETTLES)
 
     async def wait(self, run: Run, timeout: Span | None) -> Run:
         """The run that ended the chain, completed. Raises what `Handle.result` promises.
@@ -272,7 +143,7 @@ class Results:
         self._news.listen(run_id, changed)
         try:
             if is_at_work:
-                await _heard(changed, LOOK_AGAIN)
+                await heard(changed)
             while True:
                 # One that was named alone is looked for at once; without a hint, many may look at the same time.
                 views = self._store.views if changed.is_set() else self.finder
@@ -286,7 +157,7 @@ class Results:
                     continue
                 if run is not None and await self._is_settled(run):
                     return run
-                await _heard(changed, LOOK_AGAIN)
+                await heard(changed)
         finally:
             self._news.unlisten(run_id, changed)
 

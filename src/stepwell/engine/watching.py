@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
-from stepwell.engine.results import Finder
+from stepwell.engine.finding import Finder
+from stepwell.engine.news import Changed, News, heard
 from stepwell.errors import StoreUnavailableError
-from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.wakeups import Hint, HintKind
 
-LOOK_AGAIN = 1.0  # seconds, without any hint
 LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
 PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 _TICKS = 10  # in a pause
@@ -43,63 +41,30 @@ class Watching:
     """Everybody who watches runs of one store."""
 
     def __init__(self, store: Store, finder: Finder) -> None:
-        self._store = store
         self._finder = finder
-        self._watchers: dict[RunId, dict[asyncio.Event, None]] = {}
-        self._unlisten: Callable[[], None] | None = None
+        self._news = News(store)
 
     async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
         """This run, and as it is after each change; None for each second without one. Ends with the run."""
-        changed, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._enter(run.run_id, changed)
+        changed, loop = Changed(), asyncio.get_running_loop()
+        PACE.watchers += 1
+        self._news.listen(run.run_id, changed)
         try:
             yield run
             while run.ended_at is None:
                 # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
                 await asyncio.sleep(PACE.rest(loop.time()))
-                await _heard(changed)
+                await heard(changed)
                 changed.clear()
                 latest = await self._look(run)
                 yield None if latest == run else latest
                 run = latest
         finally:
-            self._leave(run.run_id, changed)
+            PACE.watchers -= 1
+            self._news.unlisten(run.run_id, changed)
 
     async def _look(self, known: Run) -> Run:
         try:
             return await self._finder.find(known.run_id) or known
         except StoreUnavailableError:
             return known
-
-    def _enter(self, run_id: RunId, changed: asyncio.Event) -> None:
-        PACE.watchers += 1
-        if self._unlisten is None:
-            self._unlisten = self._store.wakeups.listen(self._hear)
-        self._watchers.setdefault(run_id, {})[changed] = None
-
-    def _leave(self, run_id: RunId, changed: asyncio.Event) -> None:
-        PACE.watchers -= 1
-        watchers = self._watchers[run_id]
-        del watchers[changed]
-        if not watchers:
-            del self._watchers[run_id]
-        if not self._watchers and self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-
-    def _hear(self, hint: Hint) -> None:
-        everybody = hint.kind is HintKind.CHANGED
-        for run_id in self._watchers if everybody else hint.runs:
-            for changed in self._watchers.get(run_id, ()):
-                changed.set()
-
-
-async def _heard(changed: asyncio.Event) -> None:
-    """Wait for a hint, but not for ever."""
-    timer = asyncio.timeout(LOOK_AGAIN)
-    try:
-        async with timer:
-            await changed.wait()
-    except TimeoutError:
-        if not timer.expired():
-            raise

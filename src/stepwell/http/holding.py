@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from stepwell.http.operations import Call, Operation, Reply, look
-from stepwell.http.roles import Permission
+from stepwell.http.operations import Call, Reply, look, steer
 from stepwell.http.runs import Limit
 from stepwell.http.steering import PauseBody
 
@@ -86,19 +84,6 @@ async def resume(call: Call) -> Reply:
     return Reply(HeldBody(name, False, changed))
 
 
-def _act(path: str, name: str, handler: Any, summary: str, body: type[msgspec.Struct] | None = None) -> Operation:
-    return Operation(
-        method="POST",
-        path=path,
-        name=name,
-        permission=Permission.STEER,
-        handler=handler,
-        summary=summary,
-        answers={200: HeldBody},
-        body=body,
-    )
-
-
 OPERATIONS = (
     look("/holds", "list_holds", list_holds, "Workflows that are paused", {200: HoldList}),
     look(
@@ -109,8 +94,8 @@ OPERATIONS = (
         {200: HoldActList},
         query=HoldActsQuery,
     ),
-    _act("/holds/pause", "pause_all", pause, "Pause every workflow", PauseBody),
-    _act("/holds/resume", "resume_all", resume, "Let what was paused by that go on"),
-    _act("/workflows/{workflow}/pause", "pause_workflow", pause, "Pause a workflow", PauseBody),
-    _act("/workflows/{workflow}/resume", "resume_workflow", resume, "Let a paused workflow go on"),
+    steer("/holds/pause", "pause_all", pause, "Pause every workflow", HeldBody, PauseBody),
+    steer("/holds/resume", "resume_all", resume, "Let what was paused by that go on", HeldBody),
+    steer("/workflows/{workflow}/pause", "pause_workflow", pause, "Pause a workflow", HeldBody, PauseBody),
+    steer("/workflows/{workflow}/resume", "resume_workflow", resume, "Let a paused workflow go on", HeldBody),
 )

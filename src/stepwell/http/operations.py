@@ -99,6 +99,22 @@ def look(
     )
 
 
+def steer(
+    path: str, name: str, handler: Handler, summary: str, answer: Any, body: type[msgspec.Struct] | None = None
+) -> Operation:
+    """An operation by which an operator steers."""
+    return Operation(
+        method="POST",
+        path=path,
+        name=name,
+        permission=Permission.STEER,
+        handler=handler,
+        summary=summary,
+        answers={200: answer},
+        body=body,
+    )
+
+
 def check_operations(operations: Iterable[Operation]) -> None:
     """Raise `InvalidOptionError` for an operation that nobody decided about, or that would be open to everybody."""
     seen: set[tuple[str, str]] = set()

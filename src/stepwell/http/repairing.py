@@ -12,8 +12,7 @@ from stepwell.engine.facade import Facade
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED
 from stepwell.engine.supplied import NO_RESULT
-from stepwell.http.operations import Call, Operation, Reply
-from stepwell.http.roles import Permission
+from stepwell.http.operations import Call, Reply, steer
 from stepwell.http.starting import KeyText, Text
 from stepwell.model.states import RunStatus
 
@@ -158,22 +157,18 @@ async def fork(call: Call) -> Reply:
     return await _repair(call, lambda engine, target: engine.fork(target, body.from_, **how))
 
 
-def _operation(verb: str, handler: Any, summary: str, body: type[msgspec.Struct]) -> Operation:
-    return Operation(
-        method="POST",
-        path=f"/runs/{{run}}/{verb}",
-        name=f"{verb}_run",
-        permission=Permission.STEER,
-        handler=handler,
-        summary=summary,
-        answers={200: RepairBody},
-        body=body,
-    )
-
-
 OPERATIONS = (
-    _operation("rewind", rewind, "Take a run back to a step", RewindBody),
-    _operation("skip", skip, "Supply the result of a step or wait", SkipBody),
-    _operation("redrive", redrive, "Let a failed run go on, perhaps from elsewhere or with other code", RedriveBody),
-    _operation("fork", fork, "Start a run that begins with the record of another", ForkBody),
+    steer("/runs/{run}/rewind", "rewind_run", rewind, "Take a run back to a step", RepairBody, RewindBody),
+    steer("/runs/{run}/skip", "skip_run", skip, "Supply the result of a step or wait", RepairBody, SkipBody),
+    steer(
+        "/runs/{run}/redrive",
+        "redrive_run",
+        redrive,
+        "Let a failed run go on, perhaps from elsewhere or with other code",
+        RepairBody,
+        RedriveBody,
+    ),
+    steer(
+        "/runs/{run}/fork", "fork_run", fork, "Start a run that begins with the record of another", RepairBody, ForkBody
+    ),
 )

@@ -13,7 +13,7 @@ from msgspec import Meta
 from stepwell.engine.facade import Facade
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.http.bodies import SignalPage, signal_body
-from stepwell.http.operations import Call, Operation, Reply, look
+from stepwell.http.operations import Call, Operation, Reply, look, steer
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
 from stepwell.http.starting import DurationText, KeyText, Text, reserve
@@ -254,25 +254,14 @@ async def list_kept(call: Call) -> Reply:
     )
 
 
-def _steer(path: str, name: str, handler: Any, summary: str, body: type[msgspec.Struct] | None = None) -> Operation:
-    return Operation(
-        method="POST",
-        path=path,
-        name=name,
-        permission=Permission.STEER,
-        handler=handler,
-        summary=summary,
-        answers={200: ActedBody},
-        body=body,
-    )
-
-
 OPERATIONS = (
-    _steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", CancelBody),
-    _steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on"),
-    _steer("/runs/{run}/pause", "pause_run", pause, "Have a run stand still", PauseBody),
-    _steer("/runs/{run}/resume", "resume_run", resume, "Let a paused run go on"),
-    _steer("/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback"),
+    steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", ActedBody, CancelBody),
+    steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on", ActedBody),
+    steer("/runs/{run}/pause", "pause_run", pause, "Have a run stand still", ActedBody, PauseBody),
+    steer("/runs/{run}/resume", "resume_run", resume, "Let a paused run go on", ActedBody),
+    steer(
+        "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback", ActedBody
+    ),
     Operation(
         method="POST",
         path="/runs/{run}/signals",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell.engine.results import Finder
+from stepwell.engine.finding import Finder
 from stepwell.errors import StoreUnavailableError
 
 

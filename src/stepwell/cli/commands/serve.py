@@ -122,20 +122,15 @@ def _hook(spec: str) -> Hook:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    import socket
-
+    from stepwell.cli.servers import open_listener
     from stepwell.errors import InvalidOptionError
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host.strip("[]"), port), family=family)
+        return open_listener(host.strip("[]"), port)
     except OSError as error:
         raise InvalidOptionError(
             f"cannot listen on {host} port {port}: {error.strerror or error}", fix="choose another with --port"
         ) from None
-    # Only of a socket that says that it is TCP does asyncio send small pieces at once; others wait 40 ms for an
-    # acknowledgement between the head of an answer and its body.
-    return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
 
 
 async def _serve(
@@ -151,6 +146,7 @@ async def _serve(
     import uvicorn
 
     from stepwell.cli.dev.clock import environment_of
+    from stepwell.cli.servers import configure
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.wiring import Engine
@@ -162,17 +158,7 @@ async def _serve(
     ) as engine:
         hosts = [*LOOPBACK_HOSTS, *names]
         application: Application = app(engine, access=access, hosts=hosts, hooks=ways_in)
-        config = uvicorn.Config(
-            application,
-            log_level="warning",
-            access_log=False,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=5,
-        )
+        config = configure(application, grace_seconds=5)
         _banner(settings, engine, listener, access, workflows)
         await uvicorn.Server(config).serve(sockets=[listener])
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from stepwell.cli.servers import configure, open_listener
 from stepwell.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def listen(port: int) -> socket.socket:
     """A socket on this port, or on the next one that is free."""
     for candidate in range(port, min(port + _PORTS_MAX, 65_536)):
         try:
-            return socket.create_server((HOST, candidate))
+            return open_listener(HOST, candidate)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise InvalidOptionError(f"cannot listen on {HOST}: {error.strerror or error}") from error
@@ -50,19 +51,7 @@ class Api:
                 yield  # the supervisor decides what Ctrl-C means
 
         self._listener = listener
-        self._server = Server(
-            uvicorn.Config(
-                app(engine, access=LoopbackAccess()),
-                log_level="warning",
-                access_log=False,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        self._server = Server(configure(app(engine, access=LoopbackAccess()), grace_seconds=1))
 
     @property
     def url(self) -> str:

@@ -6,32 +6,17 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, JsonCodec, Retry, RunFailed, done, signal, step, topic, workflow
+from stepwell import Context, Engine, JsonCodec, RunFailed, done, signal, step, topic, workflow
 from stepwell.codec.base import Codec
 from stepwell.codec.encryption import Encrypted, Keys
 from stepwell.errors import AlreadyExistsError, InvalidMoveError, NotFoundError
 from stepwell.replay.primitives.loop import Break, Continue
-from tests.engine.test_repairs import World, comes_to, three
-
-ONCE = Retry(max_attempts=1)
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres_url")
-        return found
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/fork.db"
+from tests.engine.repairs.scene import ONCE, World, comes_to, three
 
 
 @pytest.fixture(params=["plain", "encrypted"])
 def codec(request: pytest.FixtureRequest) -> Codec:
     return JsonCodec() if request.param == "plain" else Encrypted(JsonCodec(), keys=Keys("k", {"k": bytes(range(32))}))
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 async def test_a_fork_keeps_what_is_before_the_place_and_leaves_the_other_run_alone(

@@ -1,0 +1,71 @@
+"""News of runs: those who wait for something hear of it by hint, and look again where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepwell.engine.finding import Together
+from stepwell.ids import RunId
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
+
+LOOK_AGAIN = 1.0  # seconds, without any hint
+
+
+class Changed(asyncio.Event):
+    """Something may have happened to a run; to others too, if they ended with it."""
+
+    together: Together | None = None
+
+
+class News:
+    """Tells those who wait for something to happen to a run that it may have happened."""
+
+    def __init__(self, store: Store, kinds: frozenset[HintKind] = frozenset(HintKind)) -> None:
+        self._store = store
+        self._kinds = kinds  # of hints that are news here
+        # Ordered, so that those who wait for the same run hear of it in the same order every time.
+        self._waiting: dict[RunId, dict[Changed, None]] = {}
+        self._unlisten: Callable[[], None] | None = None
+
+    def listen(self, run_id: RunId, changed: Changed) -> None:
+        """From now on it is set when something may have happened to the run."""
+        if self._unlisten is None:
+            self._unlisten = self._store.wakeups.listen(self._heard)
+        self._waiting.setdefault(run_id, {})[changed] = None
+
+    def unlisten(self, run_id: RunId, changed: Changed) -> None:
+        """It is set no more."""
+        waiting = self._waiting.get(run_id)
+        if waiting is not None:
+            waiting.pop(changed, None)
+            if not waiting:
+                del self._waiting[run_id]
+        if not self._waiting and self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    def _heard(self, hint: Hint) -> None:
+        if hint.kind is HintKind.CHANGED:
+            for waiting in self._waiting.values():
+                for event in waiting:
+                    event.set()
+        elif hint.kind in self._kinds:
+            awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
+            together = Together(self._store, list(awaited)) if len(awaited) > 1 else None
+            for run_id in awaited:
+                for event in self._waiting[run_id]:
+                    event.together = together
+                    event.set()
+
+
+async def heard(changed: asyncio.Event) -> None:
+    """Wait for a hint, but not for ever."""
+    timer = asyncio.timeout(LOOK_AGAIN)
+    try:
+        async with timer:
+            await changed.wait()
+    except TimeoutError:
+        if not timer.expired():
+            raise
