@@ -8,6 +8,8 @@ from importlib.metadata import entry_points
 import pytest
 from hypothesis import settings
 
+from tests.servers.account import memory_root, server_account
+
 # Where the package was installed before it had a plugin, pytest does not find that by itself.
 _FINDS_KIT = any(entry.value == "stepwell.testing.plugin" for entry in entry_points(group="pytest11"))
 
@@ -16,6 +18,10 @@ pytest_plugins = ["pytester", "tests.servers.fixtures", *([] if _FINDS_KIT else 
 # The same examples every time: a failure on one machine is a failure on all. Speed is not a property.
 settings.register_profile("stepwell", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("stepwell")
+
+# Most tests that have a file write it and wait for the disk. What a killed process wrote is in the system's memory
+# anyway, so nothing that is tested here needs one; where memory is scarce, it is a disk.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory_root(server_account())))
 
 
 @pytest.fixture(autouse=True)

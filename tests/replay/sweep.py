@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
-from stepwell import Handle, Workflow
-from stepwell.clock import Duration
+from stepwell import Handle, RunView, Workflow
+from stepwell.clock import Duration, span
 from stepwell.errors import RunError, StoreUnavailableError
 from stepwell.model.commits import Verdict
 from stepwell.model.locations import format_path
@@ -28,6 +29,7 @@ RESUME = "~resume"
 SWEPT = ("runs.", "signals.", "events.", "outbox.", "holds.", "transactions.", "views.next_wake")
 SETTINGS: dict[str, Any] = {"lease": "3s", "sweep_every": "2s"}
 TAKEOVER = "6s"  # lease and sweep
+_LOOK = span("500ms")  # how often it is looked whether the run has ended
 STANDSTILL = "20s"  # after which a fault and the steps under way are over
 
 
@@ -40,6 +42,7 @@ class Program:
     others: tuple[Workflow[Any, Any], ...] = ()
     script: tuple[tuple[Duration, str, Any], ...] = ()
     lasts: Duration = 0
+    outlasts: Duration = 0  # how long others go on with what it did when it has ended
     settings: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)  # of its start
 
@@ -102,15 +105,33 @@ class Execution:
                 await self._resume(client, payload)
             else:
                 await client.signal("program", name, payload, if_missing="drop")
-        await harness.advance(program.lasts)
-        if self.fault is not None:
-            await harness.advance(TAKEOVER)
+        await self._let_end(run)
         if worker.process.is_stopped and self.fault is not None and self.fault.kind == "pause":
             worker.resume()
             await harness.advance(TAKEOVER)
         relief.cancel()
         assert self.fault is None or self.struck.is_set()
         return await self._read(run)
+
+    async def _let_end(self, run: Handle[Any]) -> None:
+        """Let time pass until the run has ended, or it should have. What an idle worker asks for then is not swept."""
+        faulty = 0 if self.fault is None else span(TAKEOVER)
+        left = span(self.program.lasts) + faulty
+        await self.harness.drain()
+        while left > 0 and not (await self._last_of(run)).is_ended:
+            await self._pass(min(_LOOK, left))
+            left -= _LOOK
+        if self.program.outlasts:
+            await self._pass(span(self.program.outlasts) + faulty)
+
+    async def _pass(self, micros: int) -> None:
+        await self.harness.advance(timedelta(microseconds=micros))
+
+    async def _last_of(self, run: Handle[Any]) -> RunView:
+        view = await self.harness.status(run)
+        while view.successor is not None:
+            view = await self.harness.status(view.successor)
+        return view
 
     async def _ask(self, client: Node, name: str, payload: Any) -> None:
         try:
@@ -153,10 +174,7 @@ class Execution:
         return await client.start(program.workflow, program.input, **options)
 
     async def _read(self, run: Handle[Any]) -> Outcome:
-        runs = [await self.harness.status(run)]
-        while runs[-1].successor is not None:
-            runs.append(await self.harness.status(runs[-1].successor))
-        view = runs[-1]
+        view = await self._last_of(run)
         if view.is_ended:
             await asyncio.gather(*self.asking)
         await self.harness.close()

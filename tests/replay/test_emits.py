@@ -53,7 +53,7 @@ def emits(ledger: Ledger) -> Program:
         return [found, last]
 
     sink = checked(ledger, ["a", "b", "c", "d", "e", "f", "g", "stepwell.run.completed"], frozenset("bf"))
-    return Program(program, lasts="8s", settings={"sinks": [sink], "lifecycle": True})
+    return Program(program, lasts="8s", outlasts="2s", settings={"sinks": [sink], "lifecycle": True})
 
 
 def branching(ledger: Ledger) -> Program:
@@ -75,7 +75,7 @@ def branching(ledger: Ledger) -> Program:
         await ctx.child(child)
         return await ctx.map("all", item, range(3))
 
-    return Program(program, others=(child,), lasts="8s", settings={"sinks": [handler(count, "*")]})
+    return Program(program, others=(child,), lasts="8s", outlasts="2s", settings={"sinks": [handler(count, "*")]})
 
 
 def undoing(ledger: Ledger) -> Program:
@@ -94,7 +94,7 @@ def undoing(ledger: Ledger) -> Program:
         await ctx.step("bad", step(ledger.failing("bad"), retry=ONCE, emits="never"))
 
     sink = checked(ledger, ["do.x", "do.y", "undo.y", "undo.x", "stepwell.run.compensated"])
-    return Program(program, lasts="8s", settings={"sinks": [sink], "lifecycle": True})
+    return Program(program, lasts="8s", outlasts="2s", settings={"sinks": [sink], "lifecycle": True})
 
 
 SWEEPS: dict[str, tuple[Build, str, Any]] = {

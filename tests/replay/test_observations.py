@@ -382,8 +382,7 @@ def watchful(ledger: Ledger) -> Program:
     return Program(program, script=script, lasts="20s")
 
 
-@pytest.mark.parametrize("mode", ["live", "yield"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize(("mode", "store"), [("live", "memory"), ("yield", "sqlite")])
 async def test_looks_survive_every_fault(mode: str, store: str) -> None:
     outcome = await sweep(watchful, mode, store=store)
 

@@ -334,7 +334,7 @@ def long_waits(ledger: Ledger) -> Program:
         await ctx.step("one", step(ledger.act, compensate=undo), None)
         await ctx.child(below, on_parent_close="cancel")
 
-    return Program(program, others=(below,), lasts="21s", options={"max_suspend": "10s"})
+    return Program(program, others=(below,), lasts="21s", outlasts="1s", options={"max_suspend": "10s"})
 
 
 def versions(ledger: Ledger) -> Program:
