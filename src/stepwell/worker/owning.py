@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
-from stepwell.model.commits import Applied, Commit, Move
+from stepwell.model.commits import Applied, Commit, End, Move
 from stepwell.model.deadlines import deadline_exceeded
 from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Run
@@ -44,6 +44,7 @@ class Host(Protocol):
     codec: Codec
     routes: Routes
     observers: Observers | None
+    on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
 
     @property
     def active(self) -> int: ...
@@ -120,6 +121,14 @@ class Owning:
             self._outlet.acknowledge(self._number)
         if self._checkpoints.waiting:
             self._checkpoints.tell(self._number)
+
+    def _tell_over(self, move: Move | None) -> None:
+        """Whoever waits for the result in this process need not ask the store for what was just written."""
+        if self._host.on_over is not None:
+            run = self.run
+            if isinstance(move, End) and move.status is RunStatus.COMPLETED:
+                run = run._replace(status=move.status, output=move.output)
+            self._host.on_over(run)
 
     def _fence_of(self, claimed: Claimed) -> Fence:
         return Fence(self._host.lease.incarnation, claimed.run.epoch)
