@@ -322,6 +322,7 @@ class Execution(Transacting):
                 self._free_runner = None
             else:
                 self._running[body] = host.spawn_body(self._run(body))
+        self._record_soon()
 
     async def _run(self, body: Body) -> None:
         """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
