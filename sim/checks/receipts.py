@@ -1,4 +1,4 @@
-"""Receipts that are not durable yet when a body starts: a replay must make them again, the same and at the same place."""
+"""Receipts that are not durable yet when a body starts: a replay must make the same ones at the same places."""
 
 from __future__ import annotations
 

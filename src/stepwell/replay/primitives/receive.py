@@ -181,9 +181,9 @@ def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Sig
 
 
 def _record_one(scope: Scope, location: Location, signal: Signal, due: Due) -> Entry:
-    """The receipt of one signal. Where nothing else could have come, a replay receives the same one: of the signals that
-    wait here it is the oldest, and those that come are younger. A deadline could pass first, and whoever asks is told
-    whether the run has read the question.
+    """The receipt of one signal. Where nothing else could have come, a replay receives the same one: of the signals
+    that wait here it is the oldest, and those that come are younger. A deadline could pass first, and whoever asks is
+    told whether the run has read the question.
     """
     turn = scope.turn
     if due != Due() or signal.ask_id is not None or turn.has_rivals:
