@@ -81,7 +81,7 @@ async def shared(arena: Arena, size: Size, report: Report) -> None:
         signalled = (await probe.spent()).since(before).commits / count
     holds = emitting <= arena.targets.run_commits + 0.02
     report.line("commits of a 1-step run that emits three events", f"{emitting:.2f}", "2: events share them", holds)
-    report.line("commits from a signal to the end of the run", f"{signalled:.2f}", "signal, receipt, step and end")
+    report.line("commits from a signal to the end of the run", f"{signalled:.2f}", "signal; receipt, step and end")
     report.line("commits of a parent with a 1-step child", f"{children:.2f}", "start, child, its end, claim, end")
 
 

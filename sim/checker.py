@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sim.checks import pauses, progress, transactions
+from sim.checks import pauses, progress, receipts, transactions
 from sim.checks.amendments import check_amend
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
@@ -211,6 +211,7 @@ class Checker:
         shadow = self.shadow(run_id)
         shadow.retries += 1
         shadow.retried_at = self.inspector.now()
+        receipts.begin_anew(shadow)
         detail = self.detail(run_id)
         kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
         for location, entry in tuple(shadow.entries.items()):

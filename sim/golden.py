@@ -100,6 +100,10 @@ def _waits(b: _Builder) -> dict[str, Program]:
         "short sleep": b.program(b.step(), b.sleep(0.01), b.step()),
         "long sleep": b.program(b.step(), b.sleep(3.0), b.step()),
         "receive": b.program(b.receive(), b.step()),
+        "receive and tell the time": b.program(b.receive(), b.node("clock"), b.step(lasts=0.1), b.receive(), b.step()),
+        "receive beside a child": b.program(
+            b.branches("join", b.child(b.sleep(0.6)), b.seq(b.receive(), b.step(lasts=0.1)), **join), b.step()
+        ),
         "receive or time out": b.program(b.node("try", body=b.receive(0.1)), b.step()),
         "receive many": b.program(b.receive(op="receive_many"), b.step(), b.receive(0.2, op="receive_many")),
         "look": b.program(b.receive(), b.look(), b.step(), b.receive(), b.look("all"), b.look("has"), b.step("flaky")),

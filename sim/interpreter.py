@@ -152,7 +152,7 @@ class Interpreter:
         path = f"{at}/{node['id']}" if at else node["id"]
         match node["op"]:
             case "seq":
-                return [await self.run(ctx, item, at) for item in node["items"]]
+                return await self._sequence(ctx, node, at)
             case "try":
                 try:
                     return ["ok", await self.run(ctx, node["body"], at)]
@@ -172,6 +172,16 @@ class Interpreter:
                 return list(await asyncio.gather(*(self.operation(ctx, item, at) for item in node["items"])))
             case _:
                 return await self.operation(ctx, node, at)
+
+    async def _sequence(self, ctx: Context, node: Node, at: str) -> list[Any]:
+        """One after the other. A step is told what was received, and what time it was, right before it."""
+        values: list[Any] = []
+        told: list[Any] = []
+        for item in node["items"]:
+            is_step = item["op"] in ("step", "try_step")
+            values.append(await self.run(ctx, {**item, "told": told} if told and is_step else item, at))
+            told = [*told, values[-1]] if item["op"] in ("receive", "clock") else []
+        return values
 
     async def operation(self, ctx: Context, node: Node, at: str) -> Any:
         """One leaf."""

@@ -10,6 +10,7 @@ from stepwell.model.signals import Delivered, Delivery
 from stepwell.replay.journal import Journal
 from stepwell.replay.observations import Observations
 from stepwell.replay.primitives import observe
+from stepwell.replay.turn import Turn
 from stepwell.stores.memory import commits, deliveries, starts, store
 
 Patches = list[tuple[Any, str, Any]]
@@ -84,6 +85,20 @@ def start_without_its_signal() -> Patches:
 
     return [(store, "deliver_or_create", deliver_or_create)]
 
+
+def receipt_among_rivals() -> Patches:
+    """A receipt is made durable later although something else could come first in a replay."""
+    return [(Turn, "has_rivals", False)]
+
+
+def time_of_a_later_receipt() -> Patches:
+    """The code looks at the time of a receipt that is not durable, and tells it to a body."""
+    return [(Journal, "pin", lambda self: None)]
+
+
+RECEIPT_SWITCHES: dict[str, Callable[[], Patches]] = {
+    made.__name__.replace("_", "-"): made for made in (receipt_among_rivals, time_of_a_later_receipt)
+}
 
 SIGNAL_SWITCHES: dict[str, Callable[[], Patches]] = {
     made.__name__.replace("_", "-"): made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sim.checks.receipts import begin_anew
 from sim.checks.shadow import Shadow
 from stepwell.clock import Instant
 from stepwell.model.amendments import Amended, Amendment
@@ -69,6 +70,7 @@ def _check_order(checker: Checker, shadow: Shadow, amendment: Amendment) -> None
 def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
     shadow.retries += 1
     shadow.retried_at = now
+    begin_anew(shadow)
     shadow.stalls = shadow.floor = 0
     shadow.names += amendment.names
     for location in amendment.forgotten:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.checks.pauses import check_begins
 from sim.checks.progress import check_state
+from sim.checks.receipts import check_told, is_promised
 from stepwell.clock import Instant
 from stepwell.replay.bodies import Body
 
@@ -32,7 +33,9 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     shadow = checker.shadow(run_id)
     if body.location in shadow.ever:
         checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")
+    check_told(checker, shadow, body)
     missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
+    missing = [at for at in missing if not is_promised(checker, shadow, execution, at)]
     if missing and "~undo" not in path and body.record is None:  # a transaction takes along what is before it
         checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
     check_state(checker, body)

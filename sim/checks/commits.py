@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sim.checks import progress, transactions
+from sim.checks import progress, receipts, transactions
 from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from sim.interpreter import ATTEMPTS_MAX
@@ -79,6 +79,7 @@ def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, follo
     checker.events.received(shadow, commit)
     for entry in commit.entries:
         _check_entry(checker, shadow, entry, row, now)
+        receipts.check_kept(checker, shadow, entry)
         shadow.add(entry)
         transactions.count(checker, shadow, entry)
         checker.kinds[entry.kind.word] += 1

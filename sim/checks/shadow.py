@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.model.entries import Attempt, Entry, Progress
@@ -28,6 +29,8 @@ class Shadow:
     applied: dict[int, int] = field(default_factory=dict)  # last commit number of each epoch
     loops: set[Location] = field(default_factory=set)  # begun, with a cursor, and not ended
     progress: dict[Location, Progress] = field(default_factory=dict)  # of long steps
+    promised: dict[int, Entry] = field(default_factory=dict)  # receipts that a body relied on before they were durable
+    told: dict[Location, Any] = field(default_factory=dict)  # what a body was told when it first started
     last_seq: int = 0
     floor: int = 0
     stalls: int = 0

@@ -94,6 +94,7 @@ class Engine(Facade):
                 self._routes,
                 self._observers,
             )
+            self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
             self._local = self._worker
             await self._worker.start()
         return self

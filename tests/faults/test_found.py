@@ -36,6 +36,7 @@ class Host:
         self.told: list[str] = []
         self.lease = SimpleNamespace(incarnation="i")
         self.observers = None
+        self.on_over = None
 
     def adopt(self, claimed: Any) -> None:
         self.told.append(f"adopt {len(claimed)}")

@@ -81,6 +81,15 @@ class AmendmentSuite(StoreCase):
         assert (again.fence.epoch, again.claimed.is_fresh, again.seq) == (3, False, 3)
         assert (await again.commit(entries=(step(4, place(1)),))).verdict is Verdict.APPLIED
 
+    async def test_of_two_outcomes_of_an_attempt_the_last_is_kept(self, scene: Scene) -> None:
+        await reach(scene, "r1", _S.PAUSED)
+        first, last = (Attempt(place(2), 1, scene.clock.now(), failure, None) for failure in (b"{}", b"[]"))
+        other = Attempt(place(2), 2, scene.clock.now(), b"{}", None)
+
+        assert await _amend(scene, attempts=(first, other, last)) is Amended.APPLIED
+
+        assert (await scene.history("r1")).attempts == (last, other)
+
     async def test_asking_again_does_not_repair_twice(self, scene: Scene) -> None:
         await reach(scene, "r1", _S.PAUSED)
         amendment = _amendment(await scene.run("r1"), entries=(step(1, place(0)),))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from stepwell.engine.finding import Together
 from stepwell.ids import RunId
+from stepwell.model.runs import Run
+from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
@@ -17,6 +19,7 @@ class Changed(asyncio.Event):
     """Something may have happened to a run; to others too, if they ended with it."""
 
     together: Together | None = None
+    completed: Run | None = None  # known without looking, because it was done here
 
 
 class News:
@@ -45,6 +48,12 @@ class News:
         if not self._waiting and self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+
+    def over(self, run: Run) -> None:
+        """A run is not executed in this process any more; if it has completed, that is durable."""
+        for event in self._waiting.get(run.run_id, ()):
+            event.completed = run if run.status is RunStatus.COMPLETED else None
+            event.set()
 
     def _heard(self, hint: Hint) -> None:
         if hint.kind is HintKind.CHANGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from stepwell.clock import SECOND, Span
 from stepwell.engine.finding import Finder, Together
@@ -103,6 +104,9 @@ class Results:
         self.finder = Finder(store)
         self._store = store
         self._news = News(store, _SETTLES)
+        # What a worker of this process tells of the runs that it has had, and whether it has one now.
+        self.over = self._news.over
+        self.is_at_work: Callable[[RunId], bool] = lambda _: False
 
     async def wait(self, run: Run, timeout: Span | None) -> Run:
         """The run that ended the chain, completed. Raises what `Handle.result` promises.
@@ -145,6 +149,12 @@ class Results:
             if is_at_work:
                 await heard(changed)
             while True:
+                if changed.is_set() and changed.completed is None and self.is_at_work(run_id):
+                    # The hint was quicker than the answer to the commit that it tells of.
+                    changed.clear()
+                    await heard(changed)
+                if changed.completed is not None:
+                    return changed.completed
                 # One that was named alone is looked for at once; without a hint, many may look at the same time.
                 views = self._store.views if changed.is_set() else self.finder
                 together, changed.together = changed.together, None

@@ -125,6 +125,7 @@ class Context(Receiving, Awaiting, Showing):
 
     def now(self) -> datetime:
         """The time at which the last result reached this scope, by the store's clock: the same on every replay."""
+        self._scope.turn.journal.pin()
         return to_datetime(self._scope.time)
 
     def random(self) -> float:

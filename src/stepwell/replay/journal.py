@@ -43,11 +43,12 @@ class Rest:
 class Pending:
     """What the next commit will carry. Nearly always that is entries alone, so the rest is made when it is needed."""
 
-    __slots__ = ("_rest", "entries", "is_urgent")
+    __slots__ = ("_rest", "entries", "is_urgent", "receipts")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.is_urgent = False  # something that must be durable before the next effect
+        self.receipts = 0  # how many of the entries are receipts that a replay would make again
         self._rest: Rest | None = None
 
     @property
@@ -189,6 +190,20 @@ class Journal:
         if self.progress and status is EntryStatus.DONE:
             self.end_progress(location)
         return entry
+
+    def record_receipt(self, location: Location, value: bytes, at: Instant) -> Entry:
+        """Append the receipt of a signal that a replay would receive here again: the signal is durable, so its receipt
+        need not be before the next effect. Only the time of it would be another one; see `pin`.
+        """
+        # After a result that would be lost, the code might not come here again.
+        is_first = len(self.pending.entries) == self.pending.receipts
+        self.pending.receipts += 1
+        return self.record(location, EntryKind.RECEIVE, EntryStatus.DONE, value, at, is_urgent=not is_first)
+
+    def pin(self) -> None:
+        """The code has looked at the time of the latest result: that must be durable before the next effect."""
+        if self.pending.receipts:
+            self.pending.is_urgent = True
 
     def adopt(self, entry: Entry) -> None:
         """The result of a transactional step: it is durable already."""

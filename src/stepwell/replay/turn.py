@@ -163,6 +163,21 @@ class Turn(Arrivals):
         return self._root.result()
 
     @property
+    def has_rivals(self) -> bool:
+        """Whether something else could have reached the code instead of what just did, or may be asked why it did not:
+        another wait or body, a look into the mailbox, a claim that died here before.
+        """
+        return bool(
+            self._armed
+            or not self.is_idle
+            or self.yielded
+            or self.observations is not None
+            or self.is_replaying
+            or self.run.stalls
+            or self._is_undoing
+        )
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing but waiting is left: no body is asked for or in flight."""
         return not (self.bodies or self._in_flight or self._settled)

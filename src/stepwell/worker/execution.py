@@ -101,6 +101,7 @@ class Execution(Transacting):
             self._host.observers.left(self.run, "lost")
         self._is_over = True
         self._stop_timer()
+        self._tell_over(None)
         for body, task in self._running.items():
             body.is_unwanted = True
             self._host.environment.executor.keep(task)
@@ -291,6 +292,8 @@ class Execution(Transacting):
         """The claim is over."""
         self._is_over = True
         self._stop_timer()
+        if self._is_leaving or not isinstance(move, Park):
+            self._tell_over(move)
         if self._host.observers is not None:
             self._host.observers.left(self.run, outcome_of(move))
 
@@ -319,6 +322,7 @@ class Execution(Transacting):
                 self._free_runner = None
             else:
                 self._running[body] = host.spawn_body(self._run(body))
+        self._record_soon()
 
     async def _run(self, body: Body) -> None:
         """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.

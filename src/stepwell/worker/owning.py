@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
-from stepwell.model.commits import Applied, Commit, Move
+from stepwell.model.commits import Applied, Commit, End, Move
 from stepwell.model.deadlines import deadline_exceeded
 from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Run
@@ -19,7 +19,7 @@ from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.definition import Workflow
-from stepwell.replay.journal import Journal
+from stepwell.replay.journal import Journal, Pending
 from stepwell.replay.turn import Turn
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.transactions import TransactionStore
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from stepwell.worker.execution import Execution
 
 
+# How long a receipt waits for a commit that it can share.
+_RECEIPT_SECONDS = 0.02
+
+
 class Host(Protocol):
     """What an execution needs of its worker."""
 
@@ -44,6 +48,7 @@ class Host(Protocol):
     codec: Codec
     routes: Routes
     observers: Observers | None
+    on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
 
     @property
     def active(self) -> int: ...
@@ -79,6 +84,7 @@ class Owning:
         self._journal = Journal(claimed.run.run_id, history, claimed.run.last_seq)
         self._turn: Turn | None = None
         self._sent: Commit | None = None  # the commit in flight
+        self._awaited: Pending | None = None  # what is sent before long, even if no other commit takes it along
         self._held: list[tuple[int, Body]] = []  # asked for, each with the commit that must be durable before it starts
         self._due: list[Body] = []  # asked for, to be run inside the commit of their result
         self._transacting: Body | None = None  # the one that is: the code stands still meanwhile
@@ -120,6 +126,27 @@ class Owning:
             self._outlet.acknowledge(self._number)
         if self._checkpoints.waiting:
             self._checkpoints.tell(self._number)
+
+    def _record_soon(self) -> None:
+        """A receipt that goes with the next commit does not wait for long: people look at what a run has read."""
+        pending = self._journal.pending
+        if pending.receipts and pending is not self._awaited and self._running:
+            self._awaited = pending
+            asyncio.get_running_loop().call_later(_RECEIPT_SECONDS, self._record_now, pending)
+
+    def _record_now(self, pending: Pending) -> None:
+        if self._journal.pending is pending and not self._is_over:
+            pending.is_urgent = True
+            if self._sent is None and self._transacting is None and not self._is_stopping:
+                self._commit_or_start()
+
+    def _tell_over(self, move: Move | None) -> None:
+        """Whoever waits for the result in this process need not ask the store for what was just written."""
+        if self._host.on_over is not None:
+            run = self.run
+            if isinstance(move, End) and move.status is RunStatus.COMPLETED:
+                run = run._replace(status=move.status, output=move.output)
+            self._host.on_over(run)
 
     def _fence_of(self, claimed: Claimed) -> Fence:
         return Fence(self._host.lease.incarnation, claimed.run.epoch)

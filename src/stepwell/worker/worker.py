@@ -17,7 +17,7 @@ from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import LeaseLostError, StepwellError, StoreSealedError, StoreUnavailableError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.holds import ALL_WORKFLOWS
-from stepwell.model.runs import Claimed, History
+from stepwell.model.runs import Claimed, History, Run
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.replay.definition import Registry
@@ -61,6 +61,7 @@ class Worker:
         self.codec = codec
         self.routes = Routes() if routes is None else routes
         self.observers = Observers(observers) if observers else None
+        self.on_over: Callable[[Run], None] | None = None
         self.transactions = store.transactions
         self._store = store
         self.now = store.now

@@ -96,7 +96,7 @@ async def run_receive(
     if entry is None:
         signals = await _arrivals(scope, location, wanted, due, limit=1)
         if signals:
-            entry = _record(scope, location, EntryKind.RECEIVE, signals)
+            entry = _record_one(scope, location, signals[0], due)
         else:
             failure = encode_failure(record_failure(WaitTimeout(turn.journal.names.text(location))))
             entry = turn.journal.record(location, EntryKind.RECEIVE, EntryStatus.FAILED, failure, turn.now)
@@ -178,6 +178,17 @@ def _nothing() -> Any:
 def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Signal]) -> Entry:
     value = write_messages(scope, location, signals)
     return scope.turn.journal.record(location, kind, EntryStatus.DONE, value, scope.turn.now)
+
+
+def _record_one(scope: Scope, location: Location, signal: Signal, due: Due) -> Entry:
+    """The receipt of one signal. Where nothing else could have come, a replay receives the same one: of the signals
+    that wait here it is the oldest, and those that come are younger. A deadline could pass first, and whoever asks is
+    told whether the run has read the question.
+    """
+    turn = scope.turn
+    if due != Due() or signal.ask_id is not None or turn.has_rivals:
+        return _record(scope, location, EntryKind.RECEIVE, [signal])
+    return turn.journal.record_receipt(location, write_messages(scope, location, [signal]), turn.now)
 
 
 def write_messages(scope: Scope, location: Location, signals: list[Signal]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 import msgspec
 
 from stepwell.clock import Instant
-from stepwell.ids import RunId
+from stepwell.ids import Incarnation, RunId
 from stepwell.model.amendments import Amended
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release
@@ -21,6 +21,7 @@ from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
+from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
@@ -123,9 +124,12 @@ MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
 News: TypeAlias = tuple[list[Publication], list[Claimed]]
 
 CREATE: Transition[list[Created]] = transition("create_runs", "jsonb jsonb", list[Created])
+# A time: it is new and claimed since then.
+CREATE_ALONE: Transition[list[Created] | Instant] = transition("create_alone", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
 CLAIM: Transition[list[Claimed]] = transition("claim", "jsonb", list[Claimed])
 APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb", AppliedAll)
+FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[RunId, int]])
 # Location, value and undo go as they are; all else as text.
 ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
@@ -196,19 +200,57 @@ MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
 PACK: Call[Parcel] = reading("pack", "text bigint bigint", Parcel)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
-_BEHIND_ENTRIES = 5
+_BEHIND_ENTRIES = Commit._fields.index("attempts")
+_CONSUMED = Commit._fields.index("consumed")
+_BEHIND_MOVE = Commit._fields.index("refused")
+
+
+def created_alone(new: NewRun, owner: Incarnation, at: Instant) -> Created:
+    """What becomes of a run that is claimed as soon as it is there."""
+    run = Run(
+        new.run_id,
+        new.workflow,
+        new.version,
+        RunStatus.RUNNING,
+        key=None,
+        epoch=1,
+        owner=owner,
+        revision=0,
+        last_seq=0,
+        created_at=at,
+        started_at=at,
+        ended_at=None,
+        wake_at=None,
+        input=new.input,
+        tags=new.tags,
+        deadline_at=new.deadline_at,
+        max_suspend=new.max_suspend,
+    )
+    return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))
 
 
 def is_plain(commit: Commit) -> bool:
     """Whether a commit is nothing but entries in their order, of a run that stays as it is. Nearly every one is."""
     if commit.move is not None or commit.waits is not None or not commit.entries or any(commit[_BEHIND_ENTRIES:]):
         return False
-    seq = commit.entries[0].seq - 1
-    for entry in commit.entries:
-        seq += 1
-        if entry.seq != seq:
-            return False
-    return True
+    return _is_in_order(commit)
+
+
+def is_finish(commit: Commit) -> bool:
+    """Whether a commit completes its run, and has nothing but entries and a signal that it has read besides."""
+    move = commit.move
+    if not isinstance(move, End) or move.status is not RunStatus.COMPLETED or move.failure is not None:
+        return False
+    if any(commit[_BEHIND_ENTRIES:_CONSUMED]) or any(commit[_BEHIND_MOVE:]) or commit.children or commit.waits:
+        return False
+    return len(commit.consumed) <= 1 and move.successor is None and _is_in_order(commit)
+
+
+def _is_in_order(commit: Commit) -> bool:
+    if not commit.entries:
+        return True
+    first = commit.entries[0].seq
+    return all(entry.seq == seq for seq, entry in enumerate(commit.entries, first))
 
 
 def plain_out(commit: Commit) -> tuple[Any, ...]:

@@ -16,6 +16,9 @@ async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant:
         revision = await _advance(database, commits[0])
         if revision is not None:
             return [Applied(Verdict.APPLIED, False, revision)]
+    elif len(commits) == 1 and calls.is_finish(commits[0]):
+        _, judged = await database.write(calls.FINISH, calls.commit_out(commits[0]))
+        return judged
     plain = {commit.run_id: commit for commit in commits if len(commits) > 1 and calls.is_plain(commit)}
     # Of two commits of one run the second is judged by what the first made of it.
     rest = [commit for commit in commits if plain.get(commit.run_id) is not commit]

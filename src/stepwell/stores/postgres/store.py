@@ -109,7 +109,10 @@ class PostgresRuns:
         self._read = database.read
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
-        return await self._write(calls.CREATE, list(runs), claimant)
+        if len(runs) != 1 or claimant is None:
+            return await self._write(calls.CREATE, list(runs), claimant)
+        created = await self._write(calls.CREATE_ALONE, runs[0], claimant)
+        return created if isinstance(created, list) else [calls.created_alone(runs[0], claimant.incarnation, created)]
 
     async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
         return await self._write(calls.DEBOUNCE, new, quiet, max_wait)

@@ -25,6 +25,7 @@ _ORDER: Final = (
     "moves",
     "commits",
     "deliveries",
+    "alone",
     "leases",
     "operators",
     "holds",

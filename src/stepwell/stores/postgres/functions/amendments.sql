@@ -33,8 +33,11 @@ begin
     delete from {t}.progress
     where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(a->10) as l);
     insert into {t}.attempts (run, location, number, at, failure, next_at)
-    select p_run, {f}.unb64(one->>0), (one->>1)::bigint, (one->>2)::bigint, {f}.unb64(one->>3), (one->>4)::bigint
-    from jsonb_array_elements(a->11) as one
+    -- One statement writes a row once: of several outcomes of an attempt the last one counts.
+    select distinct on (one->>0, one->1)
+        p_run, {f}.unb64(one->>0), (one->>1)::bigint, (one->>2)::bigint, {f}.unb64(one->>3), (one->>4)::bigint
+    from jsonb_array_elements(a->11) with ordinality as x (one, place)
+    order by one->>0, one->1, place desc
     on conflict (run, location, number) do update
     set at = excluded.at, failure = excluded.failure, next_at = excluded.next_at;
 end $$;

@@ -129,7 +129,13 @@ language plpgsql volatile as $$
 declare
     v_now bigint;
     v_key text;
+    v_answer text;
 begin
+    if jsonb_array_length(p_signals) = 1 and not (p_signals->0->>5)::boolean then
+        v_now := {f}.begin_at(p_now, p_seen);
+        v_answer := {f}.deliver_alone(v_now, p_signals->0, p_claimant);
+        return {f}.answer(v_now, coalesce(v_answer, {f}.deliver_all(v_now, p_signals, p_claimant)));
+    end if;
     for v_key in
         select distinct one->>1 from jsonb_array_elements(p_signals) as one where (one->>5)::boolean order by 1
     loop

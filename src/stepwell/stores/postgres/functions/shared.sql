@@ -38,8 +38,9 @@ end $$;
 -- runs with an owner, and who closes the store frees every run first, for which it waits for each row that is being
 -- written. Only the floor of the clock still rises.
 create function {f}.enter() returns void language plpgsql volatile as $$
+declare
+    v_none text := pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'))::text;
 begin
-    perform pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'));
     -- A transaction that keeps its snapshot would not see a seal that came while it waited. It meets this row instead, which
     -- changes with every seal, and is undone and asked again.
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -66,9 +67,12 @@ $$;
 
 -- The beginning of every transition: the store is open; the time, and no hints yet.
 create function {f}.begin_at(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
+declare
+    v_none text;
 begin
-    perform {f}.enter();
-    perform set_config('stepwell.hints', '', true);
+    -- Assigned, not performed: an assignment is evaluated in place, a `perform` is a query.
+    v_none := {f}.enter()::text;
+    v_none := set_config('stepwell.hints', '', true);
     return {f}.read_clock(p_now, p_seen);
 end $$;
 
@@ -79,8 +83,10 @@ begin
 end $$;
 
 create function {f}.hint(p_kind text, p_run_id text) returns void language plpgsql volatile as $$
+declare
+    v_none text;
 begin
-    perform set_config(
+    v_none := set_config(
         'stepwell.hints',
         current_setting('stepwell.hints') || '["' || p_kind || '",' || to_json(p_run_id)::text || '],',
         true
