@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sim.loop import SimLoop
 from stepwell.clock import Instant
-from stepwell.environment import Environment, Strands
+from stepwell.environment import Answers, Environment, Strands
 from stepwell.ids import format_uuid7
 from stepwell.replay.bodies import Body
 
@@ -70,6 +70,7 @@ class SimExecutor:
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
         self._loop = loop
         self._rng = rng
+        self.answers = Answers()
         self.strands = Strands(3)  # few, so that code often has to give one up and be run again
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:

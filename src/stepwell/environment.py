@@ -7,7 +7,7 @@ import gc
 import random
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -121,10 +121,35 @@ class Strands:
             self._idle.pop().end()
 
 
+class Answers:
+    """What blocking calls wait for while they run: the loop has to answer them, and they outlive it otherwise."""
+
+    def __init__(self) -> None:
+        self._awaited: set[Future[Any]] = set()
+        self._is_closed = False
+
+    def wait(self, answer: Future[T]) -> T:
+        """In a thread: what the loop answers. Raises `concurrent.futures.CancelledError` if nobody will."""
+        self._awaited.add(answer)
+        try:
+            if self._is_closed:
+                answer.cancel()
+            return answer.result()
+        finally:
+            self._awaited.discard(answer)
+
+    def close(self) -> None:
+        """Nobody will answer any more."""
+        self._is_closed = True
+        for answer in tuple(self._awaited):
+            answer.cancel()
+
+
 class Executor(Protocol):
     """Starts concurrent work: coroutines on the loop, blocking calls beside it."""
 
     strands: Strands
+    answers: Answers
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine as its own unit of work."""
@@ -158,6 +183,7 @@ class SystemExecutor:
         self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
         self.strands = Strands()
+        self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -196,6 +222,8 @@ class SystemExecutor:
 
     def close(self) -> None:
         self.strands.close()
+        self.answers.close()
+        self.answers = Answers()  # who opens it again begins anew
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None

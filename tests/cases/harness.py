@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
 from stepwell.clock import Duration
 from stepwell.conformance.clock import ManualClock
-from stepwell.environment import Environment, Holder, Strand, Strands
+from stepwell.environment import Answers, Environment, Holder, Strand, Strands
 from stepwell.ids import format_uuid7
 from stepwell.stores.base.store import Store
 from tests.cases.virtual_loop import PROCESS, Process, VirtualLoop, resume
@@ -42,6 +42,7 @@ class InlineExecutor:
         self._live: set[asyncio.Task[Any]] = set()
         self.is_dead = False
         self.strands: Strands = MortalStrands(4)
+        self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         loop = asyncio.get_running_loop()

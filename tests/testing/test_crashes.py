@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -11,6 +13,24 @@ import pytest
 from stepwell import Context, StepContext, StepwellError, Transaction, step, workflow
 from stepwell.testing import CrashFound, Diverged, Kit, SyncKit, advance, cancel, kit, publish, send
 from tests.testing.shop import Order, Shipped, approve, charge, follow, fulfil, parent, plain, quick, rounds
+
+HANGING = """
+from stepwell import StepContext, SyncContext, step, workflow
+from stepwell.testing import kit
+
+@step
+def rows(ctx: StepContext) -> None:
+    for done in range(int(ctx.state or 0), 3):
+        ctx.checkpoint(done + 1)
+
+@workflow
+def load(ctx: SyncContext) -> None:
+    ctx.step(rows)
+
+with kit() as world:
+    world.run(load)
+    print(world.crash_everywhere(load).points)
+"""
 
 # --- at one place ---
 
@@ -319,3 +339,10 @@ async def test_results_may_be_compared_in_part(stepwell: Kit):
     with pytest.raises(CrashFound, match="another output"):
         await stepwell.crash_everywhere(quick, Order("ann"))
     await stepwell.crash_everywhere(quick, Order("ann"), same_result=lambda parcel: parcel.split()[0])
+
+
+def test_threads_of_dead_workers_do_not_keep_the_process_alive():
+    """A body in a thread waits for its checkpoint, and the worker that would make it durable is killed."""
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=True)
+
+    assert int(done.stdout) > 0

@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from stepwell.clock import Clock, Instant
-from stepwell.environment import Holder, Strand, Strands
+from stepwell.environment import Answers, Holder, Strand, Strands
 from stepwell.ids import format_uuid7
 from stepwell.replay.step_context import StepContext
 from stepwell.testing.loop import LANE, Lane, VirtualLoop
@@ -90,6 +90,7 @@ class LaneExecutor:
         self._lane = lane
         self._threads = threads
         self.strands: Strands = MortalStrands()
+        self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         context = None if LANE.get() is self._lane else self._lane.context.copy()
@@ -118,7 +119,8 @@ class LaneExecutor:
         self.strands.close()
 
     def end(self) -> None:
-        """The process is no more: whatever is left of its tasks gets no thread."""
+        """The process is no more: whatever is left of its tasks gets no thread, and its threads no answer."""
+        self.answers.close()
         assert isinstance(self.strands, MortalStrands)
         self.strands.is_dead = True
 

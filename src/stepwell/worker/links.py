@@ -121,7 +121,7 @@ class AttemptLink:
         answer: Answer[None] = Answer()
         self._loop.call_soon_threadsafe(self._write_for, answer)
         try:
-            answer.result()
+            self._around.environment.executor.answers.wait(answer)
         except Abandoned:
             raise asyncio.CancelledError from None
         return _Done()
