@@ -19,7 +19,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check check-campaign fmt docs sim differential bench bench-peers scale-sim storm api-campaign lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers scale-sim storm api-campaign lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -39,10 +39,15 @@ test: check ## check, then every test
 check: setup ## lint, format, types, layers and generated pages
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy $(CODE)
-	$(BIN)/basedpyright
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync mypy basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
+
+mypy: setup
+	$(BIN)/mypy $(CODE)
+
+basedpyright: setup
+	$(BIN)/basedpyright
 
 fmt: setup ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix $(CODE)
