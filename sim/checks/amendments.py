@@ -39,6 +39,7 @@ def check_amend(
     _check_order(checker, shadow, amendment)
     for location in amendment.forgotten:
         checker.events.forgotten(run_id, shadow.entries[location])
+    checker.signals.used_by_repair(shadow, amendment)
     _integrate(shadow, amendment, now)
     for child in amendment.children:
         known = before[child.run_id].parent

@@ -10,6 +10,7 @@ import msgspec
 from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from stepwell.ids import SignalId
+from stepwell.model.amendments import Amendment
 from stepwell.model.commits import Commit, End
 from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
@@ -104,6 +105,14 @@ class Signals:
                 self._looked[shadow.run_id].add(name)
                 if "/" not in format_path(entry.location, names):
                     self._seen_at_root[shadow.run_id].add(number)
+
+    def used_by_repair(self, shadow: Shadow, amendment: Amendment) -> None:
+        """A supplied result has used what its scope had seen."""
+        for number in amendment.consumed:
+            if number in self._consumed:
+                self._checker.violate("I21", shadow.run_id, f"signal {self.numbers.get(number)} was consumed twice")
+            self._consumed.add(number)
+            self._used_by_look(shadow, number)
 
     def _used_by_look(self, shadow: Shadow, number: int) -> None:
         mark = self.numbers.get(number, "")

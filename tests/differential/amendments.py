@@ -15,7 +15,17 @@ from tests.differential import parts
 from tests.differential.runs import an_announce, is_crowded, new_run
 from tests.differential.world import Operation, World
 
-_PARTS = ("forgotten", "ended_cursors", "ended_progress", "attempts", "entries", "waits", "children", "names")
+_PARTS = (
+    "forgotten",
+    "ended_cursors",
+    "ended_progress",
+    "attempts",
+    "entries",
+    "waits",
+    "children",
+    "names",
+    "consumed",
+)
 
 
 def amend(world: World) -> Operation | None:
@@ -69,6 +79,7 @@ def _amendment(world: World, run: Run) -> Amendment:
         input=world.chance.choice([None, None, b"", b"edited"]),
         announce=an_announce(world),
         names=parts.NAMES if not history.names else (),
+        consumed=world.some([signal.number for signal in state["signals"]], 0.3),
     )
 
 

@@ -112,6 +112,21 @@ class AmendmentSuite(StoreCase):
         assert await _amend(scene) is Amended.STALE
         assert await snapshot(scene.store) == before
 
+    async def test_what_a_supplied_result_has_used_is_consumed(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        for signal in ("s1", "s2"):
+            await scene.send(signal, "r1")
+        await turn.park(wait_signal("other"))
+        [first, _] = (await scene.store.runs.inbox(_R1)).signals
+
+        assert await _amend(scene, entries=(step(1, place(0)),), consumed=(first.number,)) is Amended.APPLIED
+        assert await scene.mail("r1") == ["s2"]
+
+        before = await snapshot(scene.store)
+        with pytest.raises(ValueError):
+            await _amend(scene, amendment_id="a2", entries=(step(2, place(1)),), consumed=(first.number,))
+        assert await snapshot(scene.store) == before
+
     async def test_there_must_be_a_run(self, scene: Scene) -> None:
         await scene.begin("r2")
         with pytest.raises(NotFoundError):

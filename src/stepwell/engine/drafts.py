@@ -53,6 +53,7 @@ class Draft:
     children: list[Dropped] = field(default_factory=list)
     retries: list[RunId] = field(default_factory=list)
     names: tuple[str, ...] = ()  # new ones
+    consumed: set[int] = field(default_factory=set)
     version: int | None = None
     input: bytes | None = None
 
@@ -120,6 +121,7 @@ class Draft:
             version=self.version,
             input=self.input,
             names=self.names,
+            consumed=tuple(sorted(self.consumed)),
         )
 
 

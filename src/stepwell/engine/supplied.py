@@ -17,6 +17,7 @@ from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
 from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.observations import used_by
 from stepwell.replay.packing import pack
 from stepwell.replay.rehearsals import Asked, Rehearsal, perform, what_is_asked
 
@@ -81,6 +82,8 @@ class Supplier:
             self._record(location, kind, text, hint, result)
             problem = self._find_problem(text)
             if problem is None:
+                pending = {signal.number for signal in draft.detail.signals}
+                draft.consumed |= used_by(draft.entries[-1], draft.kept) & pending
                 return text
             draft.entries.pop()
             draft.children = [one for one in draft.children if one.location != location]

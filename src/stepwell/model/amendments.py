@@ -50,6 +50,7 @@ class Amendment(NamedTuple):
     input: bytes | None = None  # if it changes
     announce: Announce | None = None  # who hears of children that are cancelled
     names: tuple[str, ...] = ()  # appended to the run's numbered names
+    consumed: tuple[int, ...] = ()  # signals that the supplied entries count as having used
 
 
 class Amended(StrEnum):

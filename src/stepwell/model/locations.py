@@ -111,6 +111,15 @@ def prefixes(location: Location) -> Iterator[Location]:
         yield Location(location[:end])
 
 
+def scope_of(location: Location) -> Location:
+    """The scope that an operation stands in."""
+    segments = list(_segments(location))
+    at, _ = segments.pop()
+    if location[at] & 0xF0 == _USE:
+        at, _ = segments.pop()
+    return Location(location[:at])
+
+
 def loops_around(location: Location) -> list[Location]:
     """The loops and maps that a location stands in one of the iterations of, the outermost first."""
     return [Location(location[:at]) for at, _ in _segments(location) if location[at] & 0xF0 == _ITERATION]

@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stepwell.model.entries import Entry
-from stepwell.model.locations import ROOT, Location, is_below
+from stepwell.model.locations import ROOT, Location, is_below, scope_of
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.packing import unpack
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
@@ -34,6 +35,21 @@ class _Seen:
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.numbers: set[int] = set()
+
+
+def used_by(supplied: Entry, entries: Iterable[Entry]) -> set[int]:
+    """The signals that its scope had seen, and that a result which people supply counts as having used."""
+    seen: set[int] = set()
+    scope = scope_of(supplied.location)
+    if supplied.kind not in _COMPLETES:
+        return seen
+    for entry in entries:
+        if scope_of(entry.location) == scope:
+            if entry.kind is EntryKind.OBSERVE:
+                seen.update(number for number, _ in unpack(entry.value)[0])
+            elif entry.status is EntryStatus.DONE and entry.kind in _COMPLETES:
+                seen.clear()
+    return seen
 
 
 class Observations:

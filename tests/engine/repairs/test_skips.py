@@ -153,3 +153,28 @@ async def test_a_skipped_branch_lets_the_others_be_tried_again(url: str, world: 
         world.broken = set()
         await engine.skip(run.run_id, "both/x/do", "given")
         assert await run.result("10s") == ["given", "y 2"]
+
+
+async def test_a_skipped_step_has_used_what_the_code_had_seen(url: str, world: World) -> None:
+    """As if the step had been done: what was seen is used, and what came later is for whoever reads it next."""
+
+    @workflow(name="looks")
+    async def looks(ctx: Context) -> list[str]:
+        await ctx.receive("begin")
+        seen = ctx.signals.latest("note")
+        handled = await ctx.step("handle", step(world.do, retry=ONCE), "a")
+        later = await ctx.receive("note")
+        return [seen.payload if seen else "nothing", handled, later.payload]
+
+    world.broken = {"a"}
+    async with Engine(url, workflows=[looks]) as engine:
+        run = await engine.start(looks)
+        await run.signal("note", "first")
+        await run.signal("begin")
+        await fails(run)
+
+        await engine.skip(run.run_id, "handle", "given")
+        await run.signal("note", "second")
+
+        assert await run.result("10s") == ["first", "given", "second"]
+        assert (await engine.detail(run.run_id)).signals == ()

@@ -194,9 +194,10 @@ class RunStore(Protocol):
         run has ended, and another active run has its key.
         Order of effects: names are appended; entries at `forgotten`, `ended_cursors` and `ended_progress` are
         deleted; attempts and entries are added (entries continue the run's seq without a gap, and stand where
-        none is, else `ValueError`); each dropped child gets its new location, and if it is active and not
-        detached its successor takes its key (`replaced_by`) and it is cancelled as by `cancel` with
-        compensation; `retries` are retried as by `retry`; the waits are replaced as by `apply`.
+        none is, else `ValueError`); signals are consumed (pending ones, else `ValueError`); each dropped child
+        gets its new location, and if it is active and not detached its successor takes its key (`replaced_by`)
+        and it is cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are
+        replaced as by `apply`.
         The run becomes pending: epoch and revision + 1, `wake_at` and `retried_at` = now, stalls 0, `amendment`
         set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared; version and
         input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals

@@ -13,7 +13,7 @@ from stepwell.stores.memory.commits import append_entries
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family
 from stepwell.stores.memory.operators import note, retry
-from stepwell.stores.memory.signals import take_over_held
+from stepwell.stores.memory.signals import consume, take_over_held
 from stepwell.stores.memory.starts import create
 from stepwell.stores.memory.transaction import Transaction
 
@@ -58,6 +58,7 @@ def _rewrite(tx: Transaction, row: RunRow, amendment: Amendment) -> None:
     for attempt in amendment.attempts:
         tx.put(db.attempts[run_id], (attempt.location, attempt.number), attempt)
     append_entries(tx, row, amendment.entries)
+    consume(tx, row, amendment.consumed)
 
 
 def _drop(tx: Transaction, dropped: Dropped, announce: Announce | None) -> None:

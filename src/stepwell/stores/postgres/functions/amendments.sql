@@ -1,5 +1,5 @@
 -- An amendment is [amendment_id, run_id, status, epoch, revision, verb, by, reason, forgotten, ended_cursors, ended_progress,
--- attempts, entries, waits, children, retries, version, input, announce, names]; a fork is [new, source, epoch, revision, names, entries,
+-- attempts, entries, waits, children, retries, version, input, announce, names, consumed]; a fork is [new, source, epoch, revision, names, entries,
 -- cursors, by, reason].
 
 -- Let a child, [run_id, location, successor], stand where its parent does not look for it, and stop it.
@@ -83,6 +83,13 @@ begin
     end if;
     perform {f}.rewrite(r.id, a);
     v_last := {f}.append_entries(r.id, a->>1, a->12, r.last_seq);
+    for v_one in select one from jsonb_array_elements(a->20) as one loop
+        update {t}.signals set payload = null
+        where number = v_one::bigint and run = r.id and payload is not null and refused is null;
+        if not found then
+            perform {f}.refuse_value('run ' || (a->>1) || ' has no pending signal ' || v_one);
+        end if;
+    end loop;
     for v_one in select one from jsonb_array_elements(a->14) as one loop
         perform {f}.drop_child(v_now, v_one, a->18);
     end loop;

@@ -16,7 +16,7 @@ from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_status
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.commits import replace_waits
+from stepwell.stores.sqlite.transitions.commits import consume, replace_waits
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.operators import note, retry
 from stepwell.stores.sqlite.transitions.starts import create
@@ -80,6 +80,7 @@ def _rewrite(tx: Transaction, run: int, last_seq: int, amendment: Amendment) -> 
     for attempt in amendment.attempts:
         tx.run("attempts.record", run=run, **attempt._asdict())
     _append(tx, run, amendment.run_id, last_seq, amendment.entries)
+    consume(tx, run, amendment.run_id, amendment.consumed)
 
 
 def _append(tx: Transaction, run: int, run_id: RunId, last_seq: int, entries: Sequence[Entry]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import apsw
@@ -166,10 +166,8 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
         tx.run("cursors.end", run=run, location=location)
     for low, high in commit.trims:
         _trim(tx, run, commit, low, high)
-    for signal in commit.consumed:
-        tx.execute(_CONSUME, (signal, run))
-        if tx.connection.changes() != 1:
-            raise ValueError(f"run {commit.run_id} has no pending signal {signal}")
+    if commit.consumed:
+        consume(tx, run, commit.run_id, commit.consumed)
     if commit.refused or commit.replies:
         _answer(tx, run, commit)
     for number in commit.received:
@@ -186,6 +184,14 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
     if commit.emits:
         store_emits(tx, run, commit.run_id, commit.emits)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
+
+
+def consume(tx: Transaction, run: int, run_id: RunId, numbers: Iterable[int]) -> None:
+    """Take signals out of the mailbox; they stay known as duplicates."""
+    for number in numbers:
+        tx.execute(_CONSUME, (number, run))
+        if tx.connection.changes() != 1:
+            raise ValueError(f"run {run_id} has no pending signal {number}")
 
 
 def _answer(tx: Transaction, run: int, commit: Commit) -> None:
