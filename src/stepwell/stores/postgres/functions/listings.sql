@@ -207,29 +207,29 @@ return p_filter->5 <> '["id", true]' or p_filter->>2 is not null or p_filter->>3
     or (p_filter->>1 is null and p_filter->4 = '[]') or {f}.is_workflow(p_filter)
     or exists (select 1 from jsonb_array_elements_text(p_filter->0) as x (one) where one <> 'completed');
 
--- The conditions that make ranges of a filter, each of which an index has in order: its statuses, the definitions of a workflow,
--- and where times matter the runs that have ended, beside those that have not and are found by their status.
+-- The conditions that make ranges of a filter, each of which an index has in order: its statuses; or where the workflow or times
+-- matter the runs that have ended, of each definition, beside those that have not and are found by their status.
 create function {f}.ranges_of(p_filter jsonb) returns text[] language plpgsql stable as $$
 declare
     v_statuses constant text[] := array(
         select {f}.has_status(one) from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
     );
+    v_unended constant text := ' and r.ended_at is null and r.status <> ''completed'' and r.status in (''pending'', ''running'','
+        || ' ''waiting'', ''paused'', ''cancelling'', ''compensating'', ''compensation_failed'')';
+    v_ended text[];
 begin
     if {f}.is_workflow(p_filter) then
-        return array(
-            select ' and r.definition = ' || id || array_to_string(v_statuses, '')
+        v_ended := array(
+            select ' and r.ended_at is not null and r.definition = ' || id || array_to_string(v_statuses, '')
             from {t}.definitions where workflow = p_filter->>1
         );
+        return case when cardinality(v_statuses) = 0 then v_ended || v_unended else v_ended end;
     elsif cardinality(v_statuses) > 0 then
         return v_statuses;
-    elsif {f}.place_of(p_filter->5->>0) is null and not p_filter->4 @? '$[*][0] ? (@ == "created")' then
-        return array[''];
+    elsif p_filter->5->>0 <> 'id' or p_filter->4 @? '$[*][0] ? (@ == "created" || @ == "workflow" || @ == "version")' then
+        return array[' and r.ended_at is not null', v_unended];
     end if;
-    return array[
-        ' and r.ended_at is not null',
-        ' and r.ended_at is null and r.status <> ''completed'' and r.status in (''pending'', ''running'', ''waiting'','
-            || ' ''paused'', ''cancelling'', ''compensating'', ''compensation_failed'')'
-    ];
+    return array[''];
 end $$;
 
 -- One way to find the ids of a page: among these runs, in this order, from each range. If what is wanted is rare, the runs are

@@ -96,8 +96,8 @@ create index runs_held on {t}.runs (owner) where owner is not null and hold is n
 -- What people look for. Most runs are completed, and those are found without it.
 create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
 create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;
-create index runs_definition on {t}.runs (definition, run_id);
--- Orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+-- Workflows and orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+create index runs_definition on {t}.runs (definition, run_id) where ended_at is not null;
 create index runs_created on {t}.runs (created_at, run_id) where ended_at is not null;
 create index runs_started on {t}.runs (coalesce(started_at, -1), run_id) where ended_at is not null;
 create index runs_ended on {t}.runs (coalesce(ended_at, -1), run_id) where ended_at is not null;
