@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -64,6 +65,19 @@ async def test_a_signal_with_a_key_is_delivered_once(any_desk: Desk) -> None:
     assert first.json() == {"delivery": "delivered"}
     assert (again.status_code, again.json()["delivery"]) == (200, "duplicate")
     assert other.status_code == 409
+
+
+@pytest.mark.parametrize("far", ["400000d", "999999999w"])
+async def test_who_says_longer_than_a_hundred_years_means_a_hundred(any_desk: Desk, far: str) -> None:
+    body = {"workflow": "approval", "delay": far, "dedup": far, "max_suspend": far}
+    started = await any_desk.post("/runs", {**body, "key": "patient"})
+    hurried = await any_desk.post("/runs", {**body, "deadline": far})
+    run = started.json()["run"]
+
+    assert (started.status_code, run["status"]) == (201, "pending")
+    begins = datetime.fromisoformat(run["wake_at"]) - datetime.fromisoformat(run["created_at"])
+    assert begins == timedelta(days=36_500)
+    assert (hurried.status_code, hurried.json()["code"]) == (400, "SW103")
 
 
 async def test_pages_follow_each_other_without_gap_or_overlap(any_desk: Desk) -> None:

@@ -112,7 +112,8 @@ def test_generated_requests_find_no_crash_no_mismatch_and_no_open_door(tmp_path:
 
     assert figures.is_clean, "\n".join(figures.lines())
     assert min(figures.requests.values()) >= 6
-    assert len(figures.requests) == len(OPERATIONS)
+    assert min(figures.strangers.values()) >= 6
+    assert len(figures.requests) == len(figures.strangers) == len(OPERATIONS)
 
 
 def test_tokens_are_made_listed_and_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

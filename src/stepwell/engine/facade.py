@@ -23,6 +23,7 @@ from stepwell.engine.repairs import RepairVerbs
 from stepwell.engine.results import Answers, Results
 from stepwell.engine.signals import SignalVerbs
 from stepwell.engine.starts import (
+    FOREVER,
     Plan,
     Start,
     Started,
@@ -63,7 +64,6 @@ T = TypeVar("T")
 _PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
 ALL_RUNS = RunFilter()
 
-FOREVER = span("36500d")
 TRIES_MAX = 20  # of a request whose acknowledgement is lost
 PAUSE = 0.05
 

@@ -18,6 +18,9 @@ TAGS_MAX: Final = 20
 TAG_NAME_MAX: Final = 60
 TAG_VALUE_MAX: Final = 200
 
+FOREVER: Final = span("36500d")
+"""As long as anything lasts: a moment that is further away can be neither stored nor told."""
+
 TagsLike = Mapping[str, str] | Set[str]
 Deadline = Duration | datetime  # counted from the start, or a moment
 
@@ -72,7 +75,7 @@ class Plan:
             raise InvalidOptionError(
                 f"on_conflict is {self.on_conflict!r}", where=workflow, fix='"get", "raise" or "replace"'
             )
-        delay = span(self.delay, what="delay")
+        delay = min(span(self.delay, what="delay"), FOREVER)
         deadline = self.deadline if start.deadline is None else start.deadline
         max_suspend = self.max_suspend if start.max_suspend is None else start.max_suspend
         return NewRun(
@@ -82,7 +85,7 @@ class Plan:
             stored,
             None if start.key is None else normal_key(start.key),
             delay=delay,
-            dedup=min(span(self.dedup, what="dedup"), span("36500d")),
+            dedup=min(span(self.dedup, what="dedup"), FOREVER),
             own_id=start.run_id is None,
             priority=check_priority(self.priority if start.priority is None else start.priority, workflow),
             tags=read_tags(self.tags if start.tags is None else start.tags, workflow),
@@ -101,8 +104,8 @@ def check_run_id(given: str) -> RunId:
 
 
 def positive(duration: Duration, what: str, workflow: str) -> Span:
-    """A duration above zero."""
-    read = span(duration, what=what)
+    """A duration above zero, and no longer than anything lasts."""
+    read = min(span(duration, what=what), FOREVER)
     if read <= 0:
         raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be longer than nothing")
     return read
@@ -155,7 +158,7 @@ def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) 
     if isinstance(deadline, datetime):
         at = to_instant(deadline, what="deadline")
     else:
-        at = Instant(now + min(span(deadline, what="deadline"), span("36500d")))
+        at = Instant(now + min(span(deadline, what="deadline"), FOREVER))
     if at <= now:
         raise InvalidOptionError(
             f"deadline is {deadline!r}",

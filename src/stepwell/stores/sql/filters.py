@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.ids import RunId
-from stepwell.model.states import RunStatus
+from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
 from stepwell.stores.base.views import RunFilter
 
@@ -16,14 +16,17 @@ _CONDITIONS = {
     "parent": "parent = :parent",
     "before": "run_id < :before",
 }
-# Says nothing new, but lets a database use an index that leaves the completed runs out.
+# They say nothing new, but let a database use an index that leaves the completed runs out, or all that have not ended.
 _NOT_COMPLETED = "status <> 'completed'"
+_ENDED = "ended_at is not null"
+_ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE))
+_UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
 
 _TOOK = "ended_at - coalesce(started_at, created_at)"
 _NUMBERS = {
     Field.VERSION: "definition in (select id from stepwell_definitions where version {test})",
     Field.CREATED: "created_at {test}",
-    Field.TOOK: f"{_TOOK} {{test}}",
+    Field.TOOK: f"({_ENDED} and coalesce({_TOOK}, -1) {{test}})",
 }
 _PLACES = {
     By.CREATED: "created_at",
@@ -83,6 +86,11 @@ def run_tables(where: RunFilter) -> str:
     return "cross join stepwell_payloads as p on p.run = r.id" if needed else ""
 
 
+def _has_ranges(where: RunFilter) -> bool:
+    """Whether times matter: the indexes by time have the runs that have ended."""
+    return where.order.by is not By.ID or any(each.field is Field.CREATED for each in where.conditions)
+
+
 def run_searches(where: RunFilter, before: RunId | None) -> list[tuple[str, str]]:
     """How to look for a page: conditions to be added and the order, each way until the page is full.
 
@@ -99,15 +107,25 @@ def run_searches(where: RunFilter, before: RunId | None) -> list[tuple[str, str]
 
 
 def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, dict[str, Any]]]:
-    """Conditions with their parameters: one for each status, because each is then a range of an index in order."""
+    """Conditions with their parameters: one for each status, because each is then a range of an index in order.
+
+    Where times matter and no status does, the runs that have ended are one range, and those that have not another.
+    """
     common = {"workflow": where.workflow, "key": where.key, "parent": where.parent, "before": before}
     more, parameters = _more(where, before)
     if where.order != Order():
         del common["before"]
-    return [
-        _conditions({"status": status, **common}, more, parameters)
-        for status in dict.fromkeys(where.statuses or (None,))
-    ]
+    if not _has_ranges(where):
+        return [
+            _conditions({"status": status, **common}, more, parameters)
+            for status in dict.fromkeys(where.statuses or (None,))
+        ]
+    if where.statuses:
+        return [
+            _conditions({"status": status, **common}, [*([_ENDED] if status in TERMINAL else []), *more], parameters)
+            for status in dict.fromkeys(where.statuses)
+        ]
+    return [_conditions(common, [each, *more], parameters) for each in (_ENDED, _UNENDED)]
 
 
 def run_order(order: Order) -> str:
@@ -119,7 +137,8 @@ def run_order(order: Order) -> str:
 def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     given = {name: value for name, value in wanted.items() if value is not None}
     texts = [_CONDITIONS[name] for name in given]
-    if given.get("status", RunStatus.COMPLETED) is not RunStatus.COMPLETED:
+    status = given.get("status", RunStatus.COMPLETED)
+    if status is not RunStatus.COMPLETED:
         texts.append(_NOT_COMPLETED)
     return " and ".join([*texts, *more]) or "true", {**given, **parameters}
 
@@ -142,7 +161,7 @@ def _behind(order: Order) -> str:
     if order.by is By.ID:
         return f"run_id {sign} :before"
     place = _PLACES[order.by]
-    return f"({place}, run_id) {sign} (select {place}, run_id from stepwell_runs where run_id = :before)"
+    return f"({place}, run_id) {sign} ((select {place} from stepwell_runs where run_id = :before), :before)"
 
 
 def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:

@@ -98,6 +98,13 @@ create index stepwell_runs_held on stepwell_runs (owner) where owner is not null
 -- What people look for. Most runs are completed, and those are found without it.
 create index stepwell_runs_status on stepwell_runs (status, run_id) where status <> 'completed';
 create index stepwell_runs_parent on stepwell_runs (parent, parent_location) where parent is not null;
+create index stepwell_runs_definition on stepwell_runs (definition, run_id);
+-- Orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+create index stepwell_runs_created on stepwell_runs (created_at, run_id) where ended_at is not null;
+create index stepwell_runs_started on stepwell_runs (coalesce(started_at, -1), run_id) where ended_at is not null;
+create index stepwell_runs_ended on stepwell_runs (coalesce(ended_at, -1), run_id) where ended_at is not null;
+create index stepwell_runs_took on stepwell_runs (coalesce(ended_at - coalesce(started_at, created_at), -1), run_id)
+where ended_at is not null;
 
 create table stepwell_payloads (
     run integer primary key,

@@ -6,14 +6,14 @@ alter table stepwell.entries set unlogged;
 alter table stepwell.runs set (fillfactor = 100);
 alter table stepwell.heads set (fillfactor = 100);
 insert into stepwell.definitions (workflow, version, priority)
-select case n when 0 then 'flow' else 'other' || n end, 1, 0 from generate_series(0, 19) as n order by n;
+select case n when 0 then 'flow' when 20 then 'rare' else 'other' || n end, 1, 0 from generate_series(0, 20) as n order by n;
 
 -- name: finished
 insert into stepwell.runs (
     run_id, definition, status, epoch, created_at, started_at, ended_at, key, generation, detached, tied, reason,
     undo_floor, discards
 )
-select '018bcfe5-' || lpad(to_hex(n), 8, '0'), n % 20 + 1, 'completed', 1, n, n, n + 1, 'key-' || lpad(n::text, 8, '0'),
+select '018bcfe5-' || lpad(to_hex(n), 8, '0'), case when n < 4 then 21 else n % 20 + 1 end, 'completed', 1, n, n, n + 1, 'key-' || lpad(n::text, 8, '0'),
     0, false, false, '', 0, false
 from generate_series(1, 1000000) as n;
 
@@ -24,7 +24,7 @@ insert into stepwell.heads (run, number, revision, last_seq, stalls) select n, 1
 -- Fewer will do: an index is worth its look-up long before a million rows.
 insert into stepwell.entries (run, location, seq, kind, status, value, at, took, attempts)
 select n, '\x1100', 1, 's', 'd', '1', n, 1, 1 from generate_series(1, 200000) as n;
-insert into stepwell.payloads (run, input, output, tags) select n, '1', '1', '[]' from generate_series(1, 100000) as n;
+insert into stepwell.payloads (run, input, output, tags) select n, '1', '1', '[]' from generate_series(1, 1000000) as n;
 insert into stepwell.names (run, number, name) select n, 0, 'charge' from generate_series(1, 50000) as n;
 insert into stepwell.attempts (run, location, number, at) select n, '\x1100', 1, n from generate_series(1, 50000) as n;
 insert into stepwell.published (run, name, position, value) select n, 'state', 1, '1' from generate_series(1, 50000) as n;

@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.stores.base.filters import Order
+from stepwell.stores.base.filters import By, Condition, Field, Order
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.sql.filters import run_conditions, run_order, run_searches
 from stepwell.stores.sqlite.connections import open_writer
@@ -147,7 +147,7 @@ def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) ->
 def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in_the_whole_table(
     migrated: apsw.Connection,
 ) -> None:
-    where = RunFilter(workflow="w")
+    where = RunFilter(conditions=(Condition(Field.KEY, (("", "k"),)),))
     [(condition, _)] = run_conditions(where, None)
     (first, in_order), (second, as_it_lies) = run_searches(where, None)
 
@@ -156,6 +156,52 @@ def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in
 
     assert "SEARCH r USING INDEX sqlite_autoindex_stepwell_runs_1 (run_id>?)" in few
     assert "SCAN r" in whole
+
+
+@pytest.mark.parametrize("before", [None, RunId("r")])
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("by", [By.CREATED, By.STARTED, By.ENDED, By.TOOK])
+def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ended(
+    migrated: apsw.Connection, by: By, descending: bool, before: RunId | None
+) -> None:
+    where = RunFilter(order=Order(by, descending))
+    (ended, _), (unended, _) = run_conditions(where, before)
+    [(_, order)] = run_searches(where, before)
+
+    first = _plan(migrated, _filled(SQL["views.list_runs"], ended, order))
+    second = _plan(migrated, _filled(SQL["views.list_runs"], unended, order))
+
+    assert [line for line in first if f"r USING INDEX stepwell_runs_{by}" in line], first
+    assert [line for line in first if "TEMP B-TREE" in line] == []
+    assert "SEARCH r USING INDEX stepwell_runs_status (status=?)" in second
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        RunFilter(workflow="w"),
+        RunFilter(conditions=(Condition(Field.WORKFLOW, (("w", ""),)),)),
+        RunFilter(conditions=(Condition(Field.VERSION, (("<", "7"),)),)),
+    ],
+)
+def test_what_few_runs_are_of_is_found_in_the_index_of_definitions(migrated: apsw.Connection, where: RunFilter) -> None:
+    [(condition, _)] = run_conditions(where, None)
+    (_, _), (more, order) = run_searches(where, None)
+
+    plan = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {more}", order))
+
+    assert "SEARCH r USING COVERING INDEX stepwell_runs_definition (definition=?)" in plan
+
+
+@pytest.mark.parametrize("field", [Field.CREATED, Field.TOOK])
+def test_a_condition_on_a_time_is_a_range_of_an_index(migrated: apsw.Connection, field: Field) -> None:
+    where = RunFilter(conditions=(Condition(field, ((">", "7"),)),))
+    ended, *_ = run_conditions(where, None)
+    (_, _), (more, order) = run_searches(where, None)
+
+    plan = _plan(migrated, _filled(SQL["views.list_runs"], f"{ended[0]} and {more}", order))
+
+    assert [line for line in plan if f"SEARCH r USING INDEX stepwell_runs_{field} (" in line], plan
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,23 @@ exception when data_exception then
     return null;
 end $$;
 
+-- The number that an order goes by; null if it is by id.
+create function {f}.place_of(p_by text) returns text language sql immutable parallel safe
+return case p_by
+    when 'created' then 'r.created_at'
+    when 'started' then 'coalesce(r.started_at, -1)'
+    when 'ended' then 'coalesce(r.ended_at, -1)'
+    when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
+end;
+
 -- One value of a condition as SQL; `p_value` is where it stands in the filter. What few runs have is found first if few are wanted
--- (`p_is_rare`): no statistics tell the planner how few they are.
+-- (`p_is_rare`): no statistics tell the planner how few they are. Reading JSON is dear, so it is read only of runs that can have
+-- failed, and of inputs that have the value somewhere in them.
 create function {f}.test_of(
     p_field text, p_path text, p_value text, p_is_exact boolean, p_relation text, p_is_rare boolean
 ) returns text
 language plpgsql immutable as $$
 declare
-    v_took constant text := '(r.ended_at - coalesce(r.started_at, r.created_at))';
     v_test constant text := case
         when p_is_exact then ' = (' || p_value || '->>0)' else ' like {f}.like_of(' || p_value || ')'
     end;
@@ -67,7 +76,6 @@ begin
     return case p_field
         when 'id' then 'r.run_id' || v_test
         when 'key' then 'r.key' || v_test
-        when 'workflow' then 'r.definition in (select d.id from {t}.definitions as d where d.workflow' || v_test || ')'
         when 'at' then '(select case when x.failure is not null then coalesce(x.failure->>''path'', '''') end'
             || ' from {f}.failure_of(r.id) as x (failure))' || v_test
         when 'tag' then case
@@ -81,16 +89,43 @@ begin
         when 'error' then '{f}.error_of(r.id)' || v_test
         when 'word' then '(lower(r.run_id collate "C")' || v_test || ' or lower(coalesce(r.key, '''') collate "C")' || v_test
             || ' or r.definition in (select d.id from {t}.definitions as d where lower(d.workflow collate "C")' || v_test || ')'
-            || ' or {f}.error_of(r.id)' || v_test || ')'
-        when 'input' then '{f}.input_at(r.id, ' || p_path || ')' || v_test
-        when 'version' then 'r.definition in (select d.id from {t}.definitions as d where d.version' || v_compared || ')'
+            || ' or r.status <> ''completed'' and {f}.error_of(r.id)' || v_test || ')'
+        when 'input' then case
+            when p_is_exact then 'exists (select 1 from {t}.payloads as p where p.run = r.id'
+                || ' and position(convert_to(' || p_value || '->>0, ''UTF8'') in p.input) > 0) and '
+            else ''
+        end || '{f}.input_at(r.id, ' || p_path || ')' || v_test
         when 'created' then 'r.created_at' || v_compared
-        when 'took' then v_took || v_compared
+        when 'took' then '(r.ended_at is not null and ' || {f}.place_of('took') || v_compared || ')'
     end;
 end $$;
 
+-- Definitions are few, so their numbers themselves stand in a statement: of those the planner knows how many runs have them.
+create function {f}.one_of(p_definitions int[]) returns text language sql immutable parallel safe
+return 'r.definition = any (' || quote_literal(p_definitions::text) || '::int[])';
+
+-- A value of a condition on the workflow as SQL.
+create function {f}.workflow_is(p_value jsonb) returns text language sql stable
+return {f}.one_of(array(
+    select id from {t}.definitions
+    where case when jsonb_array_length(p_value) = 1 then workflow = p_value->>0 else workflow like {f}.like_of(p_value) end
+));
+
+-- A value of a condition on the version as SQL.
+create function {f}.version_is(p_relation text, p_number bigint) returns text language sql stable
+return {f}.one_of(array(
+    select id from {t}.definitions
+    where case p_relation
+        when '<' then version < p_number
+        when '<=' then version <= p_number
+        when '=' then version = p_number
+        when '>=' then version >= p_number
+        when '>' then version > p_number
+    end
+));
+
 -- All conditions of a filter as SQL; the filter is its parameter $1.
-create function {f}.conditions_of(p_conditions jsonb, p_is_rare boolean) returns text language plpgsql immutable as $$
+create function {f}.conditions_of(p_conditions jsonb, p_is_rare boolean) returns text language plpgsql stable as $$
 declare
     v_text text := '';
     v_any text;
@@ -106,10 +141,14 @@ begin
         loop
             v_any := concat_ws(
                 ' or ', v_any,
-                {f}.test_of(
-                    v_condition->>0, format('($1->4->%s->>3)', v_at), format('($1->4->%s->1->%s)', v_at, v_place),
-                    jsonb_array_length(v_value) = 1, v_value->>0, p_is_rare and not (v_condition->2)::boolean
-                )
+                case v_condition->>0
+                    when 'workflow' then {f}.workflow_is(v_value)
+                    when 'version' then {f}.version_is(v_value->>0, (v_value->>1)::bigint)
+                    else {f}.test_of(
+                        v_condition->>0, format('($1->4->%s->>3)', v_at), format('($1->4->%s->1->%s)', v_at, v_place),
+                        jsonb_array_length(v_value) = 1, v_value->>0, p_is_rare and not (v_condition->2)::boolean
+                    )
+                end
             );
         end loop;
         -- Without the wrapping an index can be used: a text that is not known meets no condition anyway.
@@ -121,30 +160,21 @@ begin
     return v_text;
 end $$;
 
--- The number that an order goes by; null if it is by id.
-create function {f}.place_of(p_by text) returns text language sql immutable parallel safe
-return case p_by
-    when 'created' then 'r.created_at'
-    when 'started' then 'coalesce(r.started_at, -1)'
-    when 'ended' then 'coalesce(r.ended_at, -1)'
-    when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
-end;
-
--- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1. Of definitions, which are few, the
--- numbers themselves stand there: of those the planner knows how many runs have them.
+-- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1.
 create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
 return ' from ' || p_runs || ' as r where true'
     || case when p_filter->>1 is null then ''
-        else ' and r.definition = any ('''
-            || array(select id from {t}.definitions where workflow = p_filter->>1)::text || '''::int[])' end
+        else ' and ' || {f}.one_of(array(select id from {t}.definitions where workflow = p_filter->>1)) end
     || case when p_filter->>2 is null then '' else ' and r.key = $1->>2' end
     || case when p_filter->>3 is null then '' else ' and r.parent = $1->>3' end
     || {f}.conditions_of(p_filter->4, p_is_rare);
 
--- A status as a condition; completed runs are not in the index of the others.
+-- A status as a condition. Completed runs are not in the index of the others, and only ended runs are in those of times.
 create function {f}.has_status(p_status text) returns text language sql immutable
 return ' and r.status = ' || quote_literal(p_status)
-    || case when p_status = 'completed' then '' else ' and r.status <> ''completed''' end;
+    || case when p_status = 'completed' then '' else ' and r.status <> ''completed''' end
+    || case when p_status in ('completed', 'failed', 'compensated', 'cancelled', 'continued') then ' and r.ended_at is not null'
+        else ' and r.ended_at is null' end;
 
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
@@ -166,15 +196,44 @@ begin
     return v_count::text;
 end $$;
 
--- Whether a page of a filter is a range of an index, or simply the first runs of all.
+-- Whether nothing is asked for but a workflow: then each of its definitions is a range of an index.
+create function {f}.is_workflow(p_filter jsonb) returns boolean language sql immutable
+return p_filter->>1 is not null and p_filter->>2 is null and p_filter->>3 is null and p_filter->4 = '[]'
+    and p_filter->0 in ('[]', '["completed"]') and p_filter->5->>0 = 'id';
+
+-- Whether a page of a filter is a few ranges of an index, or simply the first runs of all.
 create function {f}.is_range(p_filter jsonb) returns boolean language sql immutable
 return p_filter->5 <> '["id", true]' or p_filter->>2 is not null or p_filter->>3 is not null
-    or (p_filter->>1 is null and p_filter->4 = '[]')
+    or (p_filter->>1 is null and p_filter->4 = '[]') or {f}.is_workflow(p_filter)
     or exists (select 1 from jsonb_array_elements_text(p_filter->0) as x (one) where one <> 'completed');
 
--- One way to find the ids of a page: among these runs, in this order. Each status is a range of an index in order; completed runs
--- have none of their own, and are found by their ids. If what is wanted is rare, the runs are found before they are put in order.
--- The parameters are the filter, the run before the page, and its length.
+-- The conditions that make ranges of a filter, each of which an index has in order: its statuses; or where the workflow or times
+-- matter the runs that have ended, of each definition, beside those that have not and are found by their status.
+create function {f}.ranges_of(p_filter jsonb) returns text[] language plpgsql stable as $$
+declare
+    v_statuses constant text[] := array(
+        select {f}.has_status(one) from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
+    );
+    v_unended constant text := ' and r.ended_at is null and r.status <> ''completed'' and r.status in (''pending'', ''running'','
+        || ' ''waiting'', ''paused'', ''cancelling'', ''compensating'', ''compensation_failed'')';
+    v_ended text[];
+begin
+    if {f}.is_workflow(p_filter) then
+        v_ended := array(
+            select ' and r.ended_at is not null and r.definition = ' || id || array_to_string(v_statuses, '')
+            from {t}.definitions where workflow = p_filter->>1
+        );
+        return case when cardinality(v_statuses) = 0 then v_ended || v_unended else v_ended end;
+    elsif cardinality(v_statuses) > 0 then
+        return v_statuses;
+    elsif p_filter->5->>0 <> 'id' or p_filter->4 @? '$[*][0] ? (@ == "created" || @ == "workflow" || @ == "version")' then
+        return array[' and r.ended_at is not null', v_unended];
+    end if;
+    return array[''];
+end $$;
+
+-- One way to find the ids of a page: among these runs, in this order, from each range. If what is wanted is rare, the runs are
+-- found before they are put in order. The parameters are the filter, the run before the page, and its length.
 create function {f}.page_of(p_filter jsonb, p_before text, p_runs text, p_order text, p_is_rare boolean) returns text
 language plpgsql stable as $$
 declare
@@ -190,14 +249,11 @@ begin
         v_text := v_text || ' and r.run_id ' || v_sign || ' $2';
     elsif p_before is not null then
         v_text := v_text || ' and (' || v_place || ', r.run_id) ' || v_sign
-            || ' (select ' || v_place || ', r.run_id from {t}.runs as r where r.run_id = $2)';
+            || ' ((select ' || v_place || ' from {t}.runs as r where r.run_id = $2), $2)';
     end if;
-    v_parts := array(
-        select v_text || {f}.has_status(one) || v_end
-        from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
-    );
+    v_parts := array(select v_text || one || v_end from unnest({f}.ranges_of(p_filter)) as x (one));
     if cardinality(v_parts) = 0 then
-        v_parts := array[v_text || v_end];
+        return 'select ''{}''::bigint[]';
     end if;
     return 'select coalesce(array_agg(id order by ' || p_order || '), ''{}'') from (select * from ('
         || array_to_string(v_parts, ' union all ') || ') as parts order by ' || p_order || ' limit $3) as found';

@@ -96,6 +96,13 @@ create index runs_held on {t}.runs (owner) where owner is not null and hold is n
 -- What people look for. Most runs are completed, and those are found without it.
 create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
 create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;
+-- Workflows and orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+create index runs_definition on {t}.runs (definition, run_id) where ended_at is not null;
+create index runs_created on {t}.runs (created_at, run_id) where ended_at is not null;
+create index runs_started on {t}.runs (coalesce(started_at, -1), run_id) where ended_at is not null;
+create index runs_ended on {t}.runs (coalesce(ended_at, -1), run_id) where ended_at is not null;
+create index runs_took on {t}.runs (coalesce(ended_at - coalesce(started_at, created_at), -1), run_id)
+where ended_at is not null;
 
 -- The hot row: every commit rewrites it, so it is apart from all that has an index, which would have to be looked at each time.
 -- `number` is that of the last commit applied in the run's epoch.
