@@ -110,8 +110,8 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
     )
 $$;
 
-create function {f}.read_run(p_run bigint) returns json language sql stable as $$
-    select json_build_array(
+create function {f}.read_runs(p_runs bigint[]) returns table (run bigint, value json) language sql stable as $$
+    select r.id, json_build_array(
         r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, h.revision, h.last_seq, r.created_at,
         r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
         case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
@@ -128,7 +128,11 @@ create function {f}.read_run(p_run bigint) returns json language sql stable as $
     join {t}.definitions as d on d.id = r.definition
     join {t}.payloads as p on p.run = r.id
     left join {t}.workers as w on w.id = r.owner
-    where r.id = p_run
+    where r.id = any (p_runs)
+$$;
+
+create function {f}.read_run(p_run bigint) returns json language sql stable as $$
+    select value from {f}.read_runs(array[p_run])
 $$;
 
 -- In the order of the ids asked for; a run that is not there has no history.

@@ -14,8 +14,13 @@ create function {f}.find_run(p_target text) returns bigint language sql stable a
 $$;
 
 create function {f}.find_many(p_now bigint, p_seen bigint, p_targets jsonb) returns text language sql stable as $$
-    select coalesce(json_agg({f}.read_run({f}.find_run(target)) order by place), '[]')::text
-    from jsonb_array_elements_text(p_targets) with ordinality as x (target, place)
+    with wanted as materialized (
+        select x.place, case when r.id is null then {f}.find_run(x.target) else r.id end as run
+        from jsonb_array_elements_text(p_targets) with ordinality as x (target, place)
+        left join {t}.runs as r on r.run_id = x.target
+    )
+    select coalesce(json_agg(found.value order by wanted.place), '[]')::text
+    from wanted left join {f}.read_runs(array(select run from wanted)) as found on found.run = wanted.run
 $$;
 
 -- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
