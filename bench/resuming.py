@@ -12,7 +12,7 @@ from bench.workflows import sequence_then_wait
 
 # Bringing the signal, committing what the run does next, telling of it and handing its result over are not part of
 # resuming it.
-_OTHERS = ("deliver", "apply", "notify", "find_many", "next_wake")
+_OTHERS = ("deliver", "apply", "finish", "notify", "find_many", "next_wake")
 
 
 async def resume(arena: Arena, size: Size, report: Report) -> None:

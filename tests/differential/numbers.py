@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from stepwell.model.amendments import Amendment
 from stepwell.model.commits import Commit
 from stepwell.model.events import IncomingEvent
 from stepwell.model.outbox import Owed, Settled, Unsent
@@ -30,6 +31,7 @@ _NUMBERS: dict[type, dict[str, Kind]] = {
     Refusal: {"number": "signal"},
     Redelivery: {"number": "signal"},
     Commit: {"consumed": "signal", "received": "event"},
+    Amendment: {"consumed": "signal"},
     IncomingEvent: {"number": "event"},
     Owed: {"number": "outbox"},
     Settled: {"first": "outbox", "sent": "outbox"},

@@ -118,7 +118,8 @@ class HintSuite(StoreCase):
         await turn.commit(waits=(wait_topic(),))
         heard.clear()
         await scene.publish("e1")
-        assert {hint.kind for hint in heard} == {HintKind.READY, HintKind.MAIL}
+        # Whoever has lost the way by which hints come tells besides that something may have changed.
+        assert {hint.kind for hint in heard} - {HintKind.CHANGED} == {HintKind.READY, HintKind.MAIL}
         assert await self._runs(heard, HintKind.MAIL) == {"r2"}
         await scene.publish("e2", "sport", retain=Span(9_000_000))
         await turn.commit(waits=(wait_topic("sport", since="all", at=place(1)),))
