@@ -50,7 +50,9 @@ def amend(world: World) -> Operation | None:
             yield from (part for part in _PARTS if getattr(amendment, part))
             yield from _effects(world, amendment, run)
 
-    return Operation("runs.amend", (amendment,), lambda at: at.opened.store.runs.amend(amendment), facts)
+    return Operation(
+        "runs.amend", (amendment,), lambda at: at.opened.store.runs.amend(at.numbers.to_own(amendment)), facts
+    )
 
 
 def _amendment(world: World, run: Run) -> Amendment:
