@@ -23,7 +23,7 @@ class Size:
     enqueued_seconds: float = 30.0  # no longer than this, however few there were
     timers: int = 2_000
     timer_seconds: float = 2.0
-    waiting: int = 10_000
+    waiting: int = 40_000  # four times those of W7: of fewer, the memory is lost in that of the allocator
     waiting_first: int = 6_000
     waiting_batch: int = 1_000
     idle_seconds: float = 10.0

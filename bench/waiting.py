@@ -41,7 +41,7 @@ async def w7(arena: Arena, size: Size, report: Report) -> None:
             raise RuntimeError(f"the process with the waiting runs ended with exit code {process.returncode}")
         idle, stored = Waiting(*json.loads(out)), arena.size(url)
     name = f"W7  {count:,} runs waiting, bytes of memory each"
-    report.timed(name, f"{idle.bytes_each:,.0f}", *at_most(idle.bytes_each, 1_000))
+    report.timed(name, f"{idle.bytes_each:,.0f}", *at_most(idle.bytes_each, 1_024))
     report.line("W7  bytes of database each", f"{stored / (count + size.waiting_first):,.0f}")
     report.line("W7  CPU of the idle process, %", f"{100 * idle.cpu_idle / idle.seconds_idle:.1f}")
     asked = Counter(idle.asked_idle)
