@@ -39,7 +39,7 @@ class Size:
     busy: int = 200
     busy_steps: int = 2_000
     asking_seconds: float = 10.0
-    following_rounds: int = 3
+    following_rounds: int = 9  # pairs; what is said is the middle of their quotients
     followers: int = 200
     followed_steps: int = 20
 

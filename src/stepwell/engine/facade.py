@@ -357,8 +357,11 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
     async def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read."""
-        run = await self._get(target)
-        detail = await self._surely(lambda _: self._store.views.detail(run.run_id))
+        # By its id first, which needs no look-up of its own.
+        detail = await self._surely(lambda _: self._store.views.detail(RunId(_target(target))))
+        if detail is None:
+            run = await self._get(target)
+            detail = await self._surely(lambda _: self._store.views.detail(run.run_id))
         if detail is None:
             raise NotFoundError("run", target)
         return detail

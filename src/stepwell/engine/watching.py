@@ -12,7 +12,7 @@ from stepwell.errors import StoreUnavailableError
 from stepwell.model.runs import Run
 from stepwell.stores.base.store import Store
 
-LOOKS_PER_SECOND = 200  # of all watchers of a process; each may read a whole history
+LOOKS_PER_SECOND = 100  # of all watchers of a process; each may read a whole history
 PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 _TICKS = 10  # in a pause
 

@@ -110,25 +110,31 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
     )
 $$;
 
+-- Each is looked up by itself: without statistics, or with those of an empty table, a join would read all runs.
 create function {f}.read_runs(p_runs bigint[]) returns table (run bigint, value json) language sql stable as $$
-    select r.id, json_build_array(
-        r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, h.revision, h.last_seq, r.created_at,
-        r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
-        case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
-        case
-            when r.previous is not null
-                then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
-        end,
-        r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
-        d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold, r.amendment,
-        r.forked_from
-    )
-    from {t}.runs as r
-    join {t}.heads as h on h.run = r.id
-    join {t}.definitions as d on d.id = r.definition
-    join {t}.payloads as p on p.run = r.id
-    left join {t}.workers as w on w.id = r.owner
-    where r.id = any (p_runs)
+    select x.run, found.value
+    from unnest(p_runs) as x (run)
+    cross join lateral (
+        select json_build_array(
+            r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, h.revision, h.last_seq, r.created_at,
+            r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
+            case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
+            case
+                when r.previous is not null
+                    then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
+            end,
+            r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
+            d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold, r.amendment,
+            r.forked_from
+        ) as value
+        from {t}.runs as r
+        join {t}.heads as h on h.run = r.id
+        join {t}.definitions as d on d.id = r.definition
+        join {t}.payloads as p on p.run = r.id
+        left join {t}.workers as w on w.id = r.owner
+        where r.id = x.run
+        offset 0
+    ) as found
 $$;
 
 create function {f}.read_run(p_run bigint) returns json language sql stable as $$

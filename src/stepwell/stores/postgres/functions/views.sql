@@ -13,15 +13,17 @@ create function {f}.find_run(p_target text) returns bigint language sql stable a
     )
 $$;
 
-create function {f}.find_many(p_now bigint, p_seen bigint, p_targets jsonb) returns text language sql stable as $$
-    with wanted as materialized (
-        select x.place, case when r.id is null then {f}.find_run(x.target) else r.id end as run
-        from jsonb_array_elements_text(p_targets) with ordinality as x (target, place)
-        left join {t}.runs as r on r.run_id = x.target
-    )
-    select coalesce(json_agg(found.value order by wanted.place), '[]')::text
-    from wanted left join {f}.read_runs(array(select run from wanted)) as found on found.run = wanted.run
-$$;
+create function {f}.find_many(p_now bigint, p_seen bigint, p_targets jsonb) returns text language plpgsql stable as $$
+begin
+    return (
+        select coalesce(json_agg(found.value order by wanted.place), '[]')::text
+        from (
+            select x.place, coalesce((select r.id from {t}.runs as r where r.run_id = x.target), {f}.find_run(x.target)) as run
+            from jsonb_array_elements_text(p_targets) with ordinality as x (target, place)
+        ) as wanted
+        left join lateral {f}.read_runs(array[wanted.run]) as found on true
+    );
+end $$;
 
 -- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
 create function {f}.find_by_prefix(p_now bigint, p_seen bigint, p_prefix text, p_limit bigint) returns text
