@@ -13,7 +13,8 @@ FIRST_SEED ?= 1
 OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
-JOBS ?= auto
+# One more than there are cores: many tests wait for real processes.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 PEERS ?=
 WORKLOADS ?=
 ROUNDS ?= 3

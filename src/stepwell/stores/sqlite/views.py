@@ -70,6 +70,8 @@ class SqliteViews:
         return [run_id for (run_id,) in rows]
 
     async def detail(self, run_id: RunId) -> Detail | None:
+        if not is_storable(run_id):
+            return None
         return await self._runner.read(partial(_detail, run_id=run_id), is_large=True)
 
     async def list_published(self, run_id: RunId) -> list[Published]:
