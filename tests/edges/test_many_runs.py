@@ -61,3 +61,15 @@ async def test_what_most_runs_have_comes_newest_first_to_the_last_page(engine: E
 
     assert len(keys) == COPIES + 3
     assert keys[-3:] == [None, "old-3", "old-1"]
+
+
+@pytest.mark.parametrize("by", ["created", "started", "ended"])
+async def test_the_runs_of_a_workflow_come_in_an_order_by_time_to_the_last_page(engine: Engine, by: str) -> None:
+    old = [f"old-{number}" for number in range(5)]
+    first = await _keys(engine, f"workflow:sequence sort:{by}", limit=1_000)
+    last = await _keys(engine, f"workflow:seq* sort:-{by}", limit=1_000)
+
+    assert len(first) == len(last) == COPIES + 6
+    assert (first[:5], last[-5:]) == (old, old[::-1])
+    assert await _keys(engine, f"workflow:breaking sort:-{by}") == ["broken"]
+    assert await _keys(engine, f"sort:{by}", limit=1_000) == ["broken", *first]

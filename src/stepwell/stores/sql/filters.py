@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.ids import RunId
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
@@ -11,7 +11,7 @@ from stepwell.stores.base.views import RunFilter
 
 _CONDITIONS = {
     "status": "status = :status",
-    "workflow": "definition in (select id from stepwell_definitions where workflow = :workflow)",
+    "workflow": "{definition} in (select id from stepwell_definitions where workflow = :workflow)",
     "key": "key = :key",
     "parent": "parent = :parent",
     "before": "run_id < :before",
@@ -24,7 +24,7 @@ _UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
 
 _TOOK = "ended_at - coalesce(started_at, created_at)"
 _NUMBERS = {
-    Field.VERSION: "definition in (select id from stepwell_definitions where version {test})",
+    Field.VERSION: "{definition} in (select id from stepwell_definitions where version {test})",
     Field.CREATED: "created_at {test}",
     Field.TOOK: f"({_ENDED} and coalesce({_TOOK}, -1) {{test}})",
 }
@@ -47,7 +47,7 @@ _INPUT = (
 _TEXTS = {
     Field.ID: "run_id {test}",
     Field.KEY: "key {test}",
-    Field.WORKFLOW: "definition in (select id from stepwell_definitions where workflow {test})",
+    Field.WORKFLOW: "{definition} in (select id from stepwell_definitions where workflow {test})",
     Field.AT: (
         f"case when {_FAILURE} ->> '$.type' is not null then coalesce({_FAILURE} ->> '$.path', '') end {{test}}"
     ),
@@ -91,19 +91,45 @@ def _has_ranges(where: RunFilter) -> bool:
     return where.order.by is not By.ID or any(each.field is Field.CREATED for each in where.conditions)
 
 
-def run_searches(where: RunFilter, before: RunId | None) -> list[tuple[str, str]]:
-    """How to look for a page: conditions to be added and the order, each way until the page is full.
+class Search(NamedTuple):
+    """One way to look for a page: a condition to be added, the order, and how a definition is spelled."""
+
+    more: str
+    order: str
+    definition: str = "definition"  # with a sign in front no index is used for it
+
+
+def run_searches(where: RunFilter, before: RunId | None) -> list[Search]:
+    """How to look for a page, each way until the page is full.
 
     What no index knows is found at once if many match, by going through the ids from the newest on. If few do, going
-    through the whole table in its own order is several times as fast.
+    through the whole table in its own order is several times as fast. So it is with the runs of a workflow in an order
+    by time: many are found in that order, few by their definition.
     """
     order = run_order(where.order)
     has_index = where.key is not None or where.parent is not None
     has_index = has_index or any(status is not RunStatus.COMPLETED for status in where.statuses)
+    if where.order.by is not By.ID and not has_index and _names_definitions(where):
+        return [Search(_first_ended(where.order, before), order, "+definition"), Search("true", order)]
     if where.order != Order() or has_index or not (where.workflow or where.conditions):
-        return [("true", order)]
+        return [Search("true", order)]
     behind = "" if before is None else "where run_id < :before "
-    return [(_AMONG_FEW.replace("{behind}", behind), order), ("true", f"+{order}")]
+    return [Search(_AMONG_FEW.replace("{behind}", behind), order), Search("true", f"+{order}")]
+
+
+def _names_definitions(where: RunFilter) -> bool:
+    named = any(each.field in (Field.WORKFLOW, Field.VERSION) and not each.negated for each in where.conditions)
+    return where.workflow is not None or named
+
+
+def _first_ended(order: Order, before: RunId | None) -> str:
+    """Among the first that have ended, in an order by time."""
+    place, sign = _PLACES[order.by], ">=" if order.descending else "<="
+    behind = "" if before is None else f" and {_behind(order)}"
+    return (
+        f"{place} {sign} (select {place} from stepwell_runs where {_ENDED}{behind} "
+        f"order by {run_order(order)} limit 1 offset {_FEW})"
+    )
 
 
 def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, dict[str, Any]]]:
@@ -160,8 +186,9 @@ def _behind(order: Order) -> str:
     sign = "<" if order.descending else ">"
     if order.by is By.ID:
         return f"run_id {sign} :before"
-    place = _PLACES[order.by]
-    return f"({place}, run_id) {sign} ((select {place} from stepwell_runs where run_id = :before), :before)"
+    place, last = _PLACES[order.by], f"(select {_PLACES[order.by]} from stepwell_runs where run_id = :before)"
+    # The first part says nothing new, but is a range of an index by an expression, which a pair is not.
+    return f"{place} {sign}= {last} and ({place}, run_id) {sign} ({last}, :before)"
 
 
 def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:

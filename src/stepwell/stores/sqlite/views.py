@@ -222,8 +222,9 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
         text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, before):
             one, page = text.replace("{conditions}", condition), list[int]()
-            for more, order in run_searches(where, before):
-                asked = one.replace("{more}", more).replace("{order}", order)
+            for search in run_searches(where, before):
+                asked = one.replace("{more}", search.more).replace("{order}", search.order)
+                asked = asked.replace("{definition}", search.definition)
                 page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
                 if len(page) == limit:
                     break
@@ -239,7 +240,8 @@ def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> in
         found = 0
         text = SQL["views.count_runs"].replace("{tables}", run_tables(where))
         for condition, parameters in run_conditions(where, None):
-            [(count,)] = connection.execute(text.replace("{conditions}", condition), {**parameters, "limit": limit})
+            asked = text.replace("{conditions}", condition).replace("{definition}", "definition")
+            [(count,)] = connection.execute(asked, {**parameters, "limit": limit})
             found += count
         return min(found, limit)
 

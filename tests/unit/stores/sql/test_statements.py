@@ -65,7 +65,7 @@ def test_conditions_are_only_those_that_were_asked_for() -> None:
 
     [(text, parameters)] = run_conditions(RunFilter((RunStatus.COMPLETED,), workflow="w"), RunId("r9"))
 
-    of_workflow = "definition in (select id from stepwell_definitions where workflow = :workflow)"
+    of_workflow = "{definition} in (select id from stepwell_definitions where workflow = :workflow)"
     assert text == f"status = :status and {of_workflow} and run_id < :before"
     assert parameters == {"status": RunStatus.COMPLETED, "workflow": "w", "before": "r9"}
 

@@ -12,7 +12,7 @@ from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.stores.base.filters import By, Condition, Field, Order
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.sql.filters import run_conditions, run_order, run_searches
+from stepwell.stores.sql.filters import Search, run_conditions, run_order, run_searches
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.texts import FOLDER, SQL
 
@@ -73,7 +73,7 @@ def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
 
 def _filled(text: str, conditions: str, order: str = run_order(Order())) -> str:
     filled = text.replace("{conditions}", conditions).replace("{order}", order)
-    return filled.replace("{tables}", "").replace("{more}", "true")
+    return filled.replace("{tables}", "").replace("{more}", "true").replace("{definition}", "definition")
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:
@@ -149,7 +149,7 @@ def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in
 ) -> None:
     where = RunFilter(conditions=(Condition(Field.KEY, (("", "k"),)),))
     [(condition, _)] = run_conditions(where, None)
-    (first, in_order), (second, as_it_lies) = run_searches(where, None)
+    (first, in_order, _), (second, as_it_lies, _) = run_searches(where, None)
 
     few = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {first}", in_order))
     whole = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {second}", as_it_lies))
@@ -166,12 +166,13 @@ def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ende
 ) -> None:
     where = RunFilter(order=Order(by, descending))
     (ended, _), (unended, _) = run_conditions(where, before)
-    [(_, order)] = run_searches(where, before)
+    [(_, order, _)] = run_searches(where, before)
 
     first = _plan(migrated, _filled(SQL["views.list_runs"], ended, order))
     second = _plan(migrated, _filled(SQL["views.list_runs"], unended, order))
 
-    assert [line for line in first if f"r USING INDEX stepwell_runs_{by}" in line], first
+    way = "SCAN" if before is None else "SEARCH"
+    assert [line for line in first if line.startswith(f"{way} r USING INDEX stepwell_runs_{by}")], first
     assert [line for line in first if "TEMP B-TREE" in line] == []
     assert "SEARCH r USING INDEX stepwell_runs_status (status=?)" in second
 
@@ -186,7 +187,7 @@ def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ende
 )
 def test_what_few_runs_are_of_is_found_in_the_index_of_definitions(migrated: apsw.Connection, where: RunFilter) -> None:
     [(condition, _)] = run_conditions(where, None)
-    (_, _), (more, order) = run_searches(where, None)
+    _, (more, order, _) = run_searches(where, None)
 
     plan = _plan(migrated, _filled(SQL["views.list_runs"], f"{condition} and {more}", order))
 
@@ -197,7 +198,7 @@ def test_what_few_runs_are_of_is_found_in_the_index_of_definitions(migrated: aps
 def test_a_condition_on_a_time_is_a_range_of_an_index(migrated: apsw.Connection, field: Field) -> None:
     where = RunFilter(conditions=(Condition(field, ((">", "7"),)),))
     ended, *_ = run_conditions(where, None)
-    (_, _), (more, order) = run_searches(where, None)
+    _, (more, order, _) = run_searches(where, None)
 
     plan = _plan(migrated, _filled(SQL["views.list_runs"], f"{ended[0]} and {more}", order))
 
@@ -214,7 +215,30 @@ def test_a_condition_on_a_time_is_a_range_of_an_index(migrated: apsw.Connection,
     ],
 )
 def test_what_an_index_knows_is_looked_for_once(where: RunFilter) -> None:
-    assert run_searches(where, None) == [("true", "run_id desc")]
+    assert run_searches(where, None) == [Search("true", "run_id desc")]
+
+
+@pytest.mark.parametrize("before", [None, RunId("r")])
+def test_the_runs_of_a_workflow_are_looked_for_in_an_order_by_time_and_then_by_their_definition(
+    migrated: apsw.Connection, before: RunId | None
+) -> None:
+    where = RunFilter(workflow="w", order=Order(By.TOOK))
+    (ended, _), _ = run_conditions(where, before)
+    few, whole = run_searches(where, before)
+
+    first, second = (
+        _plan(
+            migrated,
+            _filled(
+                SQL["views.list_runs"], f"{ended.replace('{definition}', one.definition)} and {one.more}", one.order
+            ),
+        )
+        for one in (few, whole)
+    )
+
+    assert [line for line in first if line.startswith("SEARCH r USING INDEX stepwell_runs_took (<expr>")], first
+    assert [line for line in first if "TEMP B-TREE" in line] == []
+    assert "SEARCH r USING INDEX stepwell_runs_definition (definition=?)" in second
 
 
 def test_a_step_changes_no_column_of_an_index(migrated: apsw.Connection) -> None:
