@@ -41,7 +41,6 @@ _FILTERS = (
     "workflow:sequence sort:-ended",
     "tag:team=blue",
     "since:1h",
-    "since:1s",
     "key:order-1",
     "sort:-started",
     "sort:took",

@@ -16,7 +16,7 @@ from sim.sabotage_postgres import POSTGRES_SWITCHES
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
 
-SEEDS_PER_SWITCH = 300
+SEEDS_PER_SWITCH = 1_000
 SEEDS_PER_RARE_SWITCH = 2_000
 # Groups of switches, and within how many seeds each of them must be caught.
 _GROUPS: dict[str, tuple[Collection[str], int]] = {
