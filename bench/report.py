@@ -35,7 +35,7 @@ class Report:
         mark = "" if holds is None else ("  ok" if holds else "  MISSED")
         self.is_good = self.is_good and holds is not False
         self._clear()
-        print(f"  {name:<50} {figure:>16}   {target:<38}{mark}".rstrip(), flush=True)
+        print(f"  {name:<50}  {figure:>15}   {target:<38}{mark}".rstrip(), flush=True)
 
     def timed(self, name: str, figure: str, target: str = "", holds: bool | None = None) -> None:
         """`line`, for a figure that depends on the machine and on how much is measured."""
