@@ -65,6 +65,11 @@ def unbegun_body_awaited() -> Patches:
     return [(Execution, "_cancel", cancel)]
 
 
+def late_bodies_begin() -> Patches:
+    """A body begins though the process stood still for longer than its lease after the body was called for."""
+    return [(Execution, "_may_begin", lambda self, body: True)]
+
+
 def asks_before_granted() -> Patches:
     """A lease that is being taken anew is renewed before it is there."""
     return [(Lease, "is_granted", True)]
@@ -115,7 +120,8 @@ def held_without_timer() -> Patches:
 
 
 FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made for made in (unbegun_body_awaited, cursor_lost_at_failure, held_without_timer)
+    made.__name__.replace("_", "-"): made
+    for made in (unbegun_body_awaited, cursor_lost_at_failure, held_without_timer, late_bodies_begin)
 }
 # Too few seeds show these: hundreds or thousands are needed, so each has a direct test in tests/faults/test_found.py.
 RARE_SWITCHES: dict[str, Callable[[], Patches]] = {

@@ -92,6 +92,7 @@ def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
 
 def _forget_trimmed(shadow: Shadow, loop: Location) -> None:
     """The iterations of a loop that begins anew may be recorded again."""
+    shadow.closed = [at for at in shadow.closed if at in shadow.entries or not is_within(at, loop)]
     for at in [one for one in shadow.ever if is_within(one, loop) and one not in shadow.entries]:
         del shadow.ever[at]
         shadow.paths.pop(shadow.path(at), None)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def is_promised(checker: Checker, shadow: Shadow, execution: Any, path: str) -> bool:
     """Whether what a body relies on at this path is such a receipt; it is remembered."""
-    for entry in execution._journal.pending.entries:
+    sent = execution._sent
+    for entry in (*execution._journal.pending.entries, *(() if sent is None else sent.entries)):
         if entry.kind is EntryKind.RECEIVE and execution._journal.names.text(entry.location) == path:
             shadow.promised.setdefault(entry.seq, entry)
             checker.stats["receipts made later"] += 1

@@ -6,8 +6,12 @@ import asyncio
 import itertools
 from contextvars import ContextVar
 
+import pytest
+
 from stepwell import Context, Engine, step, workflow
+from stepwell.worker.lease import Lease
 from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
 
 _MARK: ContextVar[str] = ContextVar("mark", default="none")
 
@@ -163,3 +167,37 @@ async def test_a_body_that_is_held_back_and_not_wanted_any_more_does_not_keep_th
     await harness.advance("20s")
 
     assert await harness.result(run) == "gone"
+
+
+@pytest.mark.parametrize(("kind", "call"), [("async", 1), ("plain", 1), ("plain", 2)])
+async def test_a_body_begins_only_if_the_lease_is_still_live_when_its_turn_has_come(
+    harness: Harness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, kind: str, call: int
+):
+    """The process may stand still after a body was called for, and while it waits for a thread."""
+
+    def plain() -> str:
+        ledger.note("work")
+        return "done"
+
+    async def coroutine() -> str:
+        return plain()
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("work", coroutine if kind == "async" else step(plain))
+
+    is_live, asked = Lease.is_live, itertools.count()
+
+    def runs_out_once(lease: Lease) -> bool:
+        if next(asked) != call:
+            return is_live(lease)
+        ledger.note("refused")
+        return False
+
+    worker = await harness.worker(flow, lease="10s")
+    monkeypatch.setattr(Lease, "is_live", runs_out_once)
+    run = await worker.start(flow)
+    await harness.advance("10s")
+
+    assert await harness.result(run) == "done"
+    assert ledger.lines == ["refused", "work"]

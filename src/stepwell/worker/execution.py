@@ -315,8 +315,6 @@ class Execution(Transacting):
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
                 continue
-            if host.environment.on_body is not None:
-                host.environment.on_body(body, self)
             if self._free_runner is not None:
                 self._next, self._running[body] = body, self._free_runner
                 self._free_runner = None
@@ -337,12 +335,19 @@ class Execution(Transacting):
         following: Body | None = body
         while following is not None:
             body, attempted = following, None
+            if not self._may_begin(body):
+                return
+            if host.environment.on_body is not None:
+                host.environment.on_body(body, self)
             committer = host.committer
             link = self._open_link(body) if body.takes_context else None
             try:
                 attempted = await self._attempt(body)
                 if link is not None:
                     self._close(link, attempted)
+                if attempted is None:
+                    self._hold_back(body)
+                    return
                 is_alone = host.active == 1 and len(self._running) == 1
                 committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
                 self._body_ended(body, attempted)
@@ -365,13 +370,13 @@ class Execution(Transacting):
                 await asyncio.sleep(0)
                 began, count = monotonic(), 0
 
-    async def _attempt(self, body: Body) -> Attempted:
+    async def _attempt(self, body: Body) -> Attempted | None:
         """Run one body: what it logs says where it comes from, and whoever observes hears of it."""
         observers, came = self._host.observers, None
         doing = DOING.set(body)
         marks = None if observers is None else observers.body(body)
         try:
-            came = await run_body(body, self._host.environment.executor)
+            came = await run_body(body, self._host.environment.executor, self._host.lease.is_live)
             return came
         finally:
             if observers is not None and marks is not None:

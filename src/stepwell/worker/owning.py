@@ -127,6 +127,19 @@ class Owning:
         if self._checkpoints.waiting:
             self._checkpoints.tell(self._number)
 
+    def _may_begin(self, body: Body) -> bool:
+        """Whether the lease is live still, now that the body's turn has come. If not, it is held back."""
+        is_live = self._host.lease.is_live()
+        if not is_live:
+            self._hold_back(body)
+        return is_live
+
+    def _hold_back(self, body: Body) -> None:
+        """The process stood still before this body began, for longer than its lease: it begins when that is live."""
+        if not (self._is_over or self._is_stopping):
+            self._held.append((0, body))
+        self._body_ended(body, None)
+
     def _record_soon(self) -> None:
         """A receipt that goes with the next commit does not wait for long: people look at what a run has read."""
         pending = self._journal.pending
