@@ -8,12 +8,16 @@ from contextvars import ContextVar
 
 import pytest
 
-from stepwell import Context, Engine, step, workflow
+from stepwell import Context, Engine, Start, step, workflow
 from stepwell.worker.lease import Lease
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
 _MARK: ContextVar[str] = ContextVar("mark", default="none")
+
+
+async def _same(number: int) -> int:
+    return number
 
 
 async def test_a_body_does_not_see_the_context_variables_of_the_one_before(harness: Harness):
@@ -95,6 +99,95 @@ async def test_tasks_of_bodies_begin_with_the_workers_context_variables():
 
     async with Engine("memory://", workflows=[flow]) as engine:
         assert await (await engine.start(flow)).result() == ["none"] * 6
+
+
+async def test_bodies_of_runs_that_go_on_together_share_a_task_as_long_as_none_of_them_waits(harness: Harness):
+    tasks: dict[int, set[asyncio.Task[object] | None]] = {0: set(), 1: set()}
+
+    async def note(number: int) -> None:
+        tasks[number].add(asyncio.current_task())
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        for number in range(2):
+            await ctx.step(f"s{number}", note, number)
+
+    worker = await harness.worker(flow)
+    await worker.do(worker.engine.start_many(flow, [Start() for _ in range(20)]))
+    await harness.drain()
+
+    assert (len(tasks[0]), len(tasks[1])) == (20, 1)
+
+
+async def test_a_body_that_waits_keeps_no_other_run_from_its_own(harness: Harness):
+    waiting, is_over = [], asyncio.Event()
+
+    async def wait_for_all(number: int) -> int:
+        waiting.append(number)
+        if len(waiting) == 20:
+            is_over.set()
+        await is_over.wait()
+        return number
+
+    @workflow
+    async def flow(ctx: Context, number: int) -> int:
+        return await ctx.step("first", _same, number) + await ctx.step("second", wait_for_all, number)
+
+    worker = await harness.worker(flow)
+    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(20)]))
+    await harness.drain()
+
+    assert [await harness.result(run) for run in runs] == list(range(0, 40, 2))
+
+
+async def test_a_body_leaves_nothing_in_the_task_for_other_runs(harness: Harness):
+    """Neither context variables nor a cancel of the task."""
+
+    async def leave(number: int) -> str:
+        before = _MARK.get()
+        _MARK.set(str(number))
+        if number % 3 == 0:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        return before
+
+    async def wait(number: int) -> int:
+        await asyncio.sleep(0.001)
+        return number
+
+    @workflow
+    async def flow(ctx: Context, number: int) -> str:
+        await ctx.step("first", _same, number)
+        left = await ctx.step("second", leave, number)
+        await ctx.step("third", wait, number)
+        return left
+
+    worker = await harness.worker(flow)
+    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(20)]))
+    await harness.drain()
+
+    assert [await harness.result(run) for run in runs] == ["none"] * 20
+
+
+async def test_a_body_of_a_run_that_is_cancelled_does_not_hurt_the_runs_that_were_told_with_it(harness: Harness):
+    async def wait(number: int) -> int:
+        await asyncio.sleep(1)
+        return number
+
+    @workflow
+    async def flow(ctx: Context, number: int) -> int:
+        await ctx.step("first", _same, number)
+        return await ctx.step("second", wait, number)
+
+    worker = await harness.worker(flow)
+    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(5)]))
+    await harness.advance("0.5s")
+    await worker.do(worker.engine.cancel(runs[0].run_id))
+    await harness.drain()
+
+    assert (await harness.status(runs[0])).status == "cancelled"
+    assert [await harness.result(run) for run in runs[1:]] == [1, 2, 3, 4]
 
 
 async def test_a_long_row_of_steps_that_never_wait_leaves_the_loop_to_others(harness: Harness):

@@ -13,8 +13,8 @@ from stepwell.model.commits import Applied, Commit, Pause, Verdict
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.runs import RunStore
+from stepwell.worker.teller import Answer, Answered, Teller, Work
 
-Answer = Callable[[Applied], None]
 _LOG = logging.getLogger("stepwell.worker")
 
 BACKOFF_FIRST, BACKOFF_MAX = 0.01, 1.0
@@ -33,6 +33,7 @@ class Committer:
         offer: Callable[[], Claimant | None],
         awaiting: Callable[[], AbstractContextManager[None]],
         on_doubt: Callable[[], None],
+        spawn_body: Callable[[Work], asyncio.Task[None]],
         on_written: Callable[[list[Commit], float], None] | None = None,
     ) -> None:
         self._environment = environment
@@ -40,14 +41,19 @@ class Committer:
         self._offer = offer
         self._awaiting = awaiting  # entered while an answer is on its way that may bring claims
         self._on_doubt = on_doubt  # an acknowledgement was lost: the store may have done more than we know
+        self.teller = Teller(spawn_body, on_doubt)
         self._on_written = on_written  # told of every batch, and of the seconds that it took
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
-        # The store has been asked to apply commits, and what became of them is not known yet.
-        self.is_asking = False
+        self._is_asking = False
         # Whoever set it calls `write_now` before it gives the loop back.
         self.is_attended = False
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the store has been asked to apply commits whose runs do not know yet what became of them."""
+        return self._is_asking or self.teller.is_telling
 
     def submit(self, commit: Commit, answer: Answer) -> None:
         """Write this commit with the next batch; `answer` is called with what became of it."""
@@ -67,7 +73,7 @@ class Committer:
             return
         self._is_busy = True
         try:
-            await self._write_batch()
+            self.teller.tell_at_once(await self._write_batch())
         finally:
             self._is_busy = False
             if self._queue and not self._is_closed:
@@ -77,6 +83,7 @@ class Committer:
         """Write nothing more; whoever waits for an answer gets none."""
         self._is_closed = True
         self._queue.clear()
+        self.teller.close()
 
     def _is_over(self) -> bool:
         return self._is_closed
@@ -84,13 +91,17 @@ class Committer:
     async def _write(self) -> None:
         """Write batch after batch until nothing is left."""
         while self._queue and not self._is_over():
-            await self._write_batch()
+            answered = await self._write_batch()
+            if self._queue or len(answered) < 2:
+                self.teller.tell_at_once(answered)
+            else:
+                self.teller.tell_in_turn(answered)
             if not self._queue:
-                # The answers started bodies; what ends at once joins the next batch without a new unit of work.
+                # The answers start bodies; what ends at once joins the next batch without a new unit of work.
                 await asyncio.sleep(0)
         self._is_busy = False
 
-    async def _write_batch(self) -> None:
+    async def _write_batch(self) -> list[Answered]:
         batch, self._queue = self._queue, []
         began = 0.0 if self._on_written is None else self._environment.clock.monotonic()
         try:
@@ -101,14 +112,7 @@ class Committer:
             raise
         if self._on_written is not None:
             self._on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
-        if self._is_over():
-            return
-        for (commit, answer), applied in zip(batch, answers, strict=True):
-            try:
-                answer(applied)
-            except Exception:  # noqa: BLE001  one run's defect must not keep the others from their answers
-                _LOG.exception("run %s stopped by a defect", commit.run_id)
-                self._on_doubt()
+        return [] if self._is_over() else list(zip(batch, answers, strict=True))
 
     async def _apply(self, commits: list[Commit]) -> list[Applied]:
         """Apply until the store has answered; numbers make repeating safe."""
@@ -118,7 +122,7 @@ class Committer:
                 # Only children that begin here can be claimed by a commit.
                 offer = self._offer() if any([commit.children for commit in commits]) else None
                 if offer is None:
-                    self.is_asking = True
+                    self._is_asking = True
                     return await self._runs.apply(commits)
                 with self._awaiting():
                     return await self._runs.apply(commits, offer)
@@ -132,7 +136,7 @@ class Committer:
                     return [(await self._apply([commit]))[0] for commit in commits]
                 return [await self._set_aside(commits[0], error)]
             finally:
-                self.is_asking = False
+                self._is_asking = False
         return [Applied(Verdict.FENCED)] * len(commits)
 
     async def _set_aside(self, commit: Commit, error: Exception) -> Applied:

@@ -319,7 +319,8 @@ class Execution(Transacting):
                 self._next, self._running[body] = body, self._free_runner
                 self._free_runner = None
             else:
-                self._running[body] = host.spawn_body(self._run(body))
+                work = self._run(body)
+                self._running[body] = host.committer.teller.take(work) or host.spawn_body(work)
         self._record_soon()
 
     async def _run(self, body: Body) -> None:
@@ -328,8 +329,7 @@ class Execution(Transacting):
         Of a run that executes here alone nobody could share the commit, so it is written at once, and the body that
         comes next runs in this task too, unless this one has left traces in it.
         """
-        task = asyncio.current_task()
-        assert task is not None
+        task = self._running[body]
         host, clean, monotonic = self._host, copy_context(), self._host.environment.clock.monotonic
         began, count = monotonic(), 0
         following: Body | None = body

@@ -63,8 +63,7 @@ class Worker:
         self.observers = Observers(observers) if observers else None
         self.on_over: Callable[[Run], None] | None = None
         self.transactions = store.transactions
-        self._store = store
-        self.now = store.now
+        self._store, self.now = store, store.now
         self._registry = registry
         self._executions: dict[RunId, Execution] = {}
         self._parking = Parking(settings.cache_size)
@@ -391,7 +390,8 @@ class Worker:
 
     def _new_committer(self) -> Committer:
         wrote = None if self.observers is None else self.observers.wrote
-        return Committer(self.environment, self._store.runs, self.offer, self.awaiting, self.doubt, wrote)
+        hears = (self.offer, self.awaiting, self.doubt, self.spawn_body)
+        return Committer(self.environment, self._store.runs, *hears, wrote)
 
     async def _register(self) -> None:
         while True:
