@@ -31,6 +31,21 @@ class Armed:
 class Arrivals:
     """Waits, and what is on its way to them: signals, events, outcomes of children, deadlines."""
 
+    __slots__ = (
+        "_armed",
+        "_deadlines",
+        "_events",
+        "_outcomes",
+        "_seen_event",
+        "_seen_signal",
+        "_shared_events",
+        "_signals",
+        "journal",
+        "now",
+        "observations",
+        "run",
+    )
+
     def __init__(self, run: Run, journal: Journal) -> None:
         self.run = run
         self.journal = journal

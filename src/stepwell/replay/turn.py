@@ -44,6 +44,37 @@ if TYPE_CHECKING:
 class Turn(Arrivals):
     """The running code of one workflow, between the world's events."""
 
+    # More attributes than the instances of a class can share the keys of: in dictionaries of their own, a thousand runs
+    # would leave little of the processor's caches to each other.
+    __slots__ = (
+        "_held",
+        "_in_flight",
+        "_is_closed",
+        "_is_passing",
+        "_is_rehearsal",
+        "_owns_strands",
+        "_replays",
+        "_root",
+        "_settled",
+        "_stored_waits",
+        "_strands",
+        "_tokens",
+        "bodies",
+        "closed_streams",
+        "codec",
+        "context",
+        "epoch",
+        "is_astray",
+        "loop",
+        "owed",
+        "plain",
+        "problem",
+        "transactions",
+        "unawaited",
+        "unwanted",
+        "yielded",
+    )
+
     def __init__(
         self,
         run: Run,
