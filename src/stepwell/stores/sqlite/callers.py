@@ -40,7 +40,7 @@ class _Rows:
 
 
 class CallerConnection:
-    """A connection of `apsw` or `sqlite3` with the one method that our transitions use.
+    """A connection of `apsw` or `sqlite3` with the methods that our transitions use.
 
     The caller's ways to make rows of results are set aside for our statements.
     """
@@ -57,6 +57,10 @@ class CallerConnection:
         plain = self._given.cursor()
         plain.row_trace = plain.exec_trace = None
         return _Rows(plain.execute(sql, parameters or None).fetchall())
+
+    def cursor(self) -> CallerConnection:
+        """What executes as a cursor does: itself, so that none is left open in the caller's transaction."""
+        return self
 
 
 def enqueue(database: SqliteDatabase, clock: Clock, given: Any, runs: Sequence[NewRun]) -> list[Created]:

@@ -22,11 +22,13 @@ Left = tuple[int, int]
 class Transaction:
     """What happens in it happens whole or not at all; `now` is one instant throughout."""
 
-    __slots__ = ("_definitions", "_hints", "connection", "execute", "left", "now")
+    __slots__ = ("_definitions", "_hints", "connection", "execute", "left", "now", "write")
 
     def __init__(self, connection: apsw.Connection, now: Instant, left: dict[RunId, Left]) -> None:
         self.connection = connection
         self.execute = connection.execute
+        # For statements that give no rows: these can do with one cursor, and making one costs as much as a small write.
+        self.write = connection.cursor().execute
         self.now = now
         self.left = left
         # Numbers given in this transaction only: one that is rolled back takes them with it.
@@ -34,8 +36,8 @@ class Transaction:
         self._hints: dict[HintKind, dict[RunId, None]] = {}
 
     def run(self, statement: str, **parameters: Any) -> None:
-        """Execute a named statement."""
-        self.execute(SQL[statement], parameters)
+        """Execute a named statement that gives no rows."""
+        self.write(SQL[statement], parameters)
 
     def find(self, statement: str, **parameters: Any) -> Row | None:
         """The first row of a named statement."""

@@ -151,7 +151,7 @@ def _by_time(row: Row) -> Row:
 
 def own(tx: Transaction, run: int, owner: int) -> Claimed:
     """Give a run to a worker under a new epoch."""
-    tx.execute(_CLAIM, (owner, tx.now, run))
+    tx.write(_CLAIM, (owner, tx.now, run))
     row = tx.execute(_READ, (run,)).fetchone()
     assert row is not None
     claimed = to_run(row)

@@ -63,7 +63,7 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     run, revision = left
     revision, before = revision + 1, entries[0].seq - 1
     last_seq = _check_entries(commit, before)
-    tx.execute(_ADVANCE_KNOWN, (number, revision, last_seq, run, run_id, before, epoch, incarnation))
+    tx.write(_ADVANCE_KNOWN, (number, revision, last_seq, run, run_id, before, epoch, incarnation))
     if tx.connection.changes() != 1:
         return None
     claimed = _write(tx, run, commit, quota, claimant)
@@ -109,9 +109,9 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         is_held = hold is not None and not isinstance(move, (BeginRollback, End))
         return Applied(Verdict.APPLIED, is_cancelling, revision, is_awake, claimed, is_held)
     if has_progress:
-        tx.execute(_ADVANCE, (commit.number, revision, last_seq, run))
+        tx.write(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
-        tx.execute(_TOUCH, (commit.number, revision, run))
+        tx.write(_TOUCH, (commit.number, revision, run))
     if len(tx.left) >= _LEFT_MAX:
         tx.left.clear()
     tx.left[commit.run_id] = run, revision
@@ -152,16 +152,16 @@ def _check_move(status: RunStatus, move: Move) -> None:
 def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:
     """Everything but the move, in the order of the contract; returns the children that were claimed."""
     for name in commit.names:
-        tx.execute(_NAME, (run, name))
+        tx.write(_NAME, (run, name))
     try:
         for seq, location, kind, status, value, at, took, attempts, undo in commit.entries:
-            tx.execute(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
+            tx.write(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
     except apsw.ConstraintError as error:
         raise ValueError(f"run {commit.run_id} has an entry at one of these locations already: {error}") from error
     for attempt in commit.attempts:
-        tx.execute(_RECORD, (run, *attempt))
+        tx.write(_RECORD, (run, *attempt))
     for cursor in commit.cursors:
-        tx.execute(_SET_CURSOR, (run, *cursor))
+        tx.write(_SET_CURSOR, (run, *cursor))
     for location in commit.ended_cursors:
         tx.run("cursors.end", run=run, location=location)
     for low, high in commit.trims:
@@ -189,7 +189,7 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
 def consume(tx: Transaction, run: int, run_id: RunId, numbers: Iterable[int]) -> None:
     """Take signals out of the mailbox; they stay known as duplicates."""
     for number in numbers:
-        tx.execute(_CONSUME, (number, run))
+        tx.write(_CONSUME, (number, run))
         if tx.connection.changes() != 1:
             raise ValueError(f"run {run_id} has no pending signal {number}")
 
@@ -221,10 +221,10 @@ def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, .
     """Store the whole set of waits; a topic wait that was there stays open or not as it was."""
     has_topics = any(wait.kind is WaitKind.TOPIC for wait in waits)
     before = list_topic_waits(tx, run) if has_topics else {}
-    tx.execute(_CLEAR_WAITS, (run,))
+    tx.write(_CLEAR_WAITS, (run,))
     for position, (location, kind, token, due_at, names, _, _, limit_at) in enumerate(waits):
         if kind is not WaitKind.TOPIC:
-            tx.execute(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
+            tx.write(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
     if has_topics:
         add_topic_waits(tx, run, run_id, waits, before)
 

@@ -20,9 +20,9 @@ _CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
 
 def forget_plans(tx: Transaction, run: int, *, keeps_cursors: bool = False) -> None:
     """Delete what only a run that goes on needs."""
-    tx.execute(_CLEAR_WAITS, (run,))
+    tx.write(_CLEAR_WAITS, (run,))
     if not keeps_cursors:
-        tx.execute(_CLEAR_CURSORS, (run,))
+        tx.write(_CLEAR_CURSORS, (run,))
 
 
 def wake_debounced(tx: Transaction, run: int) -> None:

@@ -46,19 +46,19 @@ def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None 
     counters = (step.number, step.revision, step.last_seq)
     match move:
         case Park() if step.hold is not None:
-            tx.execute(_PAUSE, (*counters, step.run))
+            tx.write(_PAUSE, (*counters, step.run))
             tx.hint(HintKind.ENDED, step.run_id)
         case Park():
             return _park(tx, step, move)
         case Release():
-            tx.execute(_RELEASE, (*counters, step.has_progress, tx.now, step.run))
+            tx.write(_RELEASE, (*counters, step.has_progress, tx.now, step.run))
             tx.hint(HintKind.READY if step.hold is None else HintKind.ENDED, step.run_id)
         case Pause():
-            tx.execute(_PAUSE, (*counters, step.run))
+            tx.write(_PAUSE, (*counters, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
             tx.hint(HintKind.ENDED, step.run_id)
         case BeginRollback():
-            tx.execute(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
+            tx.write(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
             tx.run("waits.clear", run=step.run)
             cancel_tied(tx, step.run_id, announce)
@@ -75,7 +75,7 @@ def _park(tx: Transaction, step: Step, move: Park) -> bool:
         wake_at = step.deadline_at if wake_at is None else min(wake_at, step.deadline_at)
     if (wake_at is None or wake_at > tx.now) and _is_satisfied(tx, step.run, step.run_id):
         wake_at = tx.now
-    tx.execute(_PARK, (step.number, step.revision, step.last_seq, wake_at, step.run))
+    tx.write(_PARK, (step.number, step.revision, step.last_seq, wake_at, step.run))
     if wake_at is None:
         return False
     tx.hint(HintKind.READY, step.run_id)
@@ -109,7 +109,7 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
     parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced, discards, has_events = family
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
-    tx.execute(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
+    tx.write(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
     if move.output is not None or move.failure is not None:
         tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
     forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)

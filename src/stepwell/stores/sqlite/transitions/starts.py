@@ -136,7 +136,7 @@ def _insert_row(
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
-    tx.execute(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags)))
+    tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags)))
     if new.discards:
         tx.run("signals.plan_discard", run=row[0])
     return int(row[0])
