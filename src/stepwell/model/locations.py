@@ -40,6 +40,7 @@ def _int(tag: int, number: int) -> bytes:
 
 
 _SMALL_NAMES = tuple(_int(_NAME, n) for n in range(64))
+_SMALL_USES = tuple(_int(_USE, n) for n in range(256))
 
 
 def named(scope: Location, index: int) -> Location:
@@ -61,7 +62,7 @@ def first_name(location: Location, scope: Location) -> int:
 
 def use(location: Location, number: int) -> Location:
     """The n-th use of a repeated name."""
-    return Location(location + _int(_USE, number))
+    return Location(location + (_SMALL_USES[number] if number < 256 else _int(_USE, number)))
 
 
 def iteration(location: Location, number: int) -> Location:

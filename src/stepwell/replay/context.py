@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
@@ -187,8 +188,9 @@ class Context(Receiving, Awaiting, Showing):
         All keywords belong to the function. Raises `StepFailed` when it failed for good.
         """
         step, name, args = _split(fn, args)
-        location, entry = self._scope.place(name, EntryKind.STEP, repeat=step.options_.repeat)
-        return Operation(self._scope.turn, location, lambda: run_step(self._scope, location, entry, step, args, kwargs))
+        scope = self._scope
+        location, entry = scope.place(name, EntryKind.STEP, repeat=step.options_.repeat)
+        return Operation(scope.turn, location, partial(run_step, scope, location, entry, step, args, kwargs))
 
     @overload
     def try_step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...

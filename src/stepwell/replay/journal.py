@@ -81,7 +81,7 @@ class Journal:
         self.loaded_seq = last_seq  # what is above it was recorded here
         self.position = 0  # the seq of the latest result that reached the code
         self._loaded = sorted(self.entries)
-        self.visited: set[Location] = set()
+        self.visited: dict[Location, EntryKind | None] = {}  # what the code came to as what; None: it passes over it
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
@@ -106,19 +106,20 @@ class Journal:
             self.awaited = {at for at in self.awaited if not first <= at < end}
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
-                self.visited.add(location)
+                self.visited[location] = None
                 self.unvisited -= 1
 
     def leave_only(self, scopes: Iterable[Location]) -> None:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
-        self.visited.update(self._loaded)
+        self.visited.update(dict.fromkeys(self._loaded))
         self.ahead.intersection_update(self.waits)
         forward, self.awaited = self.awaited & self.waits.keys(), set()
         for scope in scopes:
             first, end = subtree(scope)
             self.awaited.update(at for at in forward if first <= at < end)
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
-            self.visited.difference_update(below)
+            for location in below:
+                self.visited.pop(location, None)
         self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
 
     def replica(self) -> Journal:
@@ -246,7 +247,8 @@ class Journal:
             if self.entries[location].undo is None:
                 del self.entries[location]
         # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
-        self.visited -= {found for found in self.visited if first <= found < end and found not in self.entries}
+        for location in [found for found in self.visited if first <= found < end and found not in self.entries]:
+            del self.visited[location]
         for table in (self.attempts, self.cursors, self.waits, self.pending.rest.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]

@@ -28,7 +28,7 @@ _WAITS_OF: dict[WaitKind, frozenset[EntryKind]] = {
 class Scope:
     """Where operations stand: the workflow itself, a branch, or one iteration of a loop."""
 
-    __slots__ = ("_draws", "_kinds", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
+    __slots__ = ("_draws", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
 
     def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
         self.turn = turn
@@ -39,7 +39,6 @@ class Scope:
         self._places: dict[str, Location] = {}
         self._uses: dict[str, int] = {}
         self._draws = 0
-        self._kinds: dict[Location, EntryKind] = {}
 
     def below(self, location: Location) -> Scope:
         """A scope inside this one, beginning at its time."""
@@ -84,10 +83,9 @@ class Scope:
     def _enter(self, location: Location, kind: EntryKind) -> Entry | None:
         turn, journal = self.turn, self.turn.journal
         if location in journal.visited:
-            first = self._kinds.get(location, kind)
+            first = journal.visited[location] or kind
             raise turn.diverge(divergence.duplicate(journal.names.text(location), first.word, kind.word))
-        journal.visited.add(location)
-        self._kinds[location] = kind
+        journal.visited[location] = kind
         entry = journal.recall(location)
         if entry is not None:
             if entry.kind is not kind:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +103,7 @@ class Turn(Arrivals):
         self.closed_streams: set[str] = set()
         self._root: asyncio.Task[Any] | None = None
         self._in_flight: set[Body] = set()
-        self._settled: deque[tuple[Body, Attempted]] = deque()
+        self._settled: list[tuple[Body, Attempted]] = []
         self._replays: list[tuple[int, int, asyncio.Future[None]]] = []
         self._stored_waits = frozenset(journal.waits.values())
         self.owed: list[Asked] = []  # received, and not answered yet
@@ -156,7 +155,7 @@ class Turn(Arrivals):
         self._in_flight.discard(body)
         if isinstance(attempted, Recorded):
             # It is recorded before all that is not: the code must see it before them.
-            self._settled.appendleft((body, attempted))
+            self._settled.insert(0, (body, attempted))
         elif not body.is_unwanted:
             self._settled.append((body, attempted))
 
@@ -403,7 +402,7 @@ class Turn(Arrivals):
 
     def _settle_next(self) -> bool:
         while self._settled:
-            body, attempted = self._settled.popleft()
+            body, attempted = self._settled.pop(0)
             if not body.settled.done():
                 body.settled.set_result(attempted)
                 return True

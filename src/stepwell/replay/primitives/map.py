@@ -103,7 +103,7 @@ async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
     """One item to its end; its outcome is recorded at the item's own place, whichever it is."""
     turn, journal, location = inner.turn, inner.turn.journal, inner.location
     inner.check_open()
-    journal.visited.add(location)
+    journal.visited[location] = None
     entry = journal.recall(location)
     if entry is not None:
         journal.skip_below(location)

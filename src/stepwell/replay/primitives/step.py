@@ -22,7 +22,7 @@ from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded,
 from stepwell.replay.calls import UndoFailed, describe_call
 from stepwell.replay.definition import Step
 from stepwell.replay.primitives.emit import emits_of
-from stepwell.replay.recorded import decode_recorded, settle_value, stopped
+from stepwell.replay.recorded import decode_recorded, stopped
 from stepwell.replay.revival import step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
@@ -143,7 +143,10 @@ async def perform(
             turn.abandon(body)
             raise
         if isinstance(attempted, Succeeded):
-            attempted = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
+            made = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
+            if not isinstance(made, Raised):
+                return made
+            attempted = made
         if isinstance(attempted, Recorded):
             return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
@@ -177,11 +180,11 @@ def _store(
     number: int,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Recorded | Raised:
-    """Record a value; one that cannot be stored is a failure that no retry can mend."""
+) -> tuple[Entry, Any] | Raised:
+    """Record a value; the entry, and the value as replayed. One that cannot be stored is a failure for good."""
     options, hint = step.options_, step.signature.returns
     try:
-        stored, decoded = settle_value(turn, value, hint, lambda: turn.place(location, "the result"))
+        stored, decoded = turn.codec.settle(value, hint, place=lambda: turn.place(location, "the result"))
         undo = describe_call(turn, location, step, args, kwargs) if options.compensate is not None else None
         emits = emits_of(turn, location, body, step, value) if body.emitted or options.emits is not None else ()
     except ReplayError:
@@ -197,7 +200,7 @@ def _store(
     entry = turn.journal.record(
         location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
     )
-    return Recorded(entry, decoded)
+    return entry, decoded
 
 
 def _recorder(

@@ -170,7 +170,7 @@ async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) 
     """Wait for one of the things."""
     turn = scope.turn
     at = named(location, turn.journal.names.number(label))
-    turn.journal.visited.add(at)
+    turn.journal.visited[at] = None
     match awaited:
         case SignalAwaited(names, _):
             return await turn.wait(at, WaitKind.SIGNAL, None, names)
