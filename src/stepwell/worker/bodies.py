@@ -11,6 +11,7 @@ from typing import Any
 
 from stepwell.clock import SECOND
 from stepwell.environment import Executor
+from stepwell.logs import DOING
 from stepwell.replay.bodies import Attempted, Body, Isolated, Raised, Succeeded, TimedOut, Yielded
 from stepwell.replay.suspend import StepYield
 from stepwell.worker.isolation.parent import run_isolated
@@ -19,8 +20,9 @@ from stepwell.worker.isolation.parent import run_isolated
 async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]) -> Attempted | None:
     """Run one attempt to its end or its timeout; None if it might not begin any more when there was a thread for it.
 
-    Raises nothing but the cancellation of this very attempt.
+    What it logs says where it comes from. Raises nothing but the cancellation of this very attempt.
     """
+    doing = DOING.set(body)
     try:
         if body.timeout is None:
             if body.is_async and not body.takes_context and not isinstance(body.fn, Isolated):
@@ -46,6 +48,8 @@ async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]
         raise
     except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
         return Raised(error)
+    finally:
+        DOING.reset(doing)
 
 
 async def _attempt(body: Body, executor: Executor, may_begin: Callable[[], bool]) -> Succeeded | Raised:

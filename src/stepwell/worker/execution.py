@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextvars import copy_context
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import ReplayError, StoreUnavailableError
-from stepwell.logs import DOING
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
 from stepwell.model.failures import FailureRecord
@@ -370,18 +370,11 @@ class Execution(Transacting):
                 await asyncio.sleep(0)
                 began, count = monotonic(), 0
 
-    async def _attempt(self, body: Body) -> Attempted | None:
-        """Run one body: what it logs says where it comes from, and whoever observes hears of it."""
-        observers, came = self._host.observers, None
-        doing = DOING.set(body)
-        marks = None if observers is None else observers.body(body)
-        try:
-            came = await run_body(body, self._host.environment.executor, self._host.lease.is_live)
-            return came
-        finally:
-            if observers is not None and marks is not None:
-                observers.body_ended(body, marks, came)
-            DOING.reset(doing)
+    def _attempt(self, body: Body) -> Coroutine[Any, Any, Attempted | None]:
+        """Run one body; whoever observes hears of it."""
+        host = self._host
+        attempt = run_body(body, host.environment.executor, host.lease.is_live)
+        return attempt if host.observers is None else host.observers.watch(body, attempt)
 
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from stepwell.clock import Instant, Span
+from stepwell.logs import DOING
 from stepwell.model.commits import Commit, End, Move, Park, Pause
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
@@ -79,6 +80,17 @@ class Observers:
 
     def resumed(self, run: Run, late: Span) -> None:
         self._tell(lambda each: each.resumed(run, late))
+
+    async def watch(self, body: Body, attempt: Coroutine[Any, Any, Attempted | None]) -> Attempted | None:
+        """Run one attempt, and tell of its beginning and its end."""
+        doing = DOING.set(body)  # also for what is logged of an observer that fails
+        marks, came = self.body(body), None
+        try:
+            came = await attempt
+            return came
+        finally:
+            self.body_ended(body, marks, came)
+            DOING.reset(doing)
 
     def body(self, body: Body) -> list[Any]:
         marks: list[Any] = []
