@@ -14,9 +14,10 @@ from stepwell.stores.sqlite.texts import SQL
 Row = tuple[Any, ...]
 
 
-# The number and the revision that a commit of this process left a run with. It may have changed since: whoever uses it
-# makes sure.
+# The number and the revision that a claim or commit of this process left a run with. It may have changed since:
+# whoever uses it makes sure.
 Left = tuple[int, int]
+_LEFT_MAX = 10_000
 
 
 class Transaction:
@@ -59,6 +60,12 @@ class Transaction:
             assert row is not None
             known = self._definitions[workflow, version, priority] = int(row[0])
         return known
+
+    def leave(self, run_id: RunId, run: int, revision: int) -> None:
+        """Note how a run is left: its next commit need not look."""
+        if len(self.left) >= _LEFT_MAX:
+            self.left.clear()
+        self.left[run_id] = run, revision
 
     def hint(self, kind: HintKind, run_id: RunId) -> None:
         """Note what to tell after the commit."""

@@ -155,6 +155,7 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
     row = tx.execute(_READ, (run,)).fetchone()
     assert row is not None
     claimed = to_run(row)
+    tx.leave(claimed.run_id, run, claimed.revision)
     # Without an applied commit there can be no waits, so no child to hear of either,
     # and no event but what a predecessor left.
     is_fresh = claimed.revision == 0

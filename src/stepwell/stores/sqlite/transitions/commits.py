@@ -7,7 +7,7 @@ from typing import assert_never
 
 import apsw
 
-from stepwell.ids import RunId
+from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
@@ -17,7 +17,7 @@ from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
 from stepwell.model.waits import Wait
-from stepwell.model.workers import Claimant
+from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import decode_hold, encode_texts, to_status
@@ -44,7 +44,7 @@ _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED = Applied(Verdict.FENCED)
 _CANCELLING, _RUNNING = RunStatus.CANCELLING.value, RunStatus.RUNNING.value
-_LEFT_MAX = 10_000
+_NO_MORE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that carries names and entries alone
 _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
 
@@ -55,8 +55,8 @@ def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None)
 
 
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
-    """What nearly every commit is: entries of a run that is as the last commit left it. None if this one is not."""
-    run_id, (incarnation, epoch), number, _, entries, *_ = commit
+    """What nearly every commit is: entries of a run that is as it was left. None if this one is not."""
+    run_id, (incarnation, epoch), number, _, entries = commit[:5]
     left = tx.left.get(run_id)
     if left is None or commit.move is not None or not entries or commit.progress or commit.ended_progress:
         return None
@@ -112,9 +112,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         tx.write(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
         tx.write(_TOUCH, (commit.number, revision, run))
-    if len(tx.left) >= _LEFT_MAX:
-        tx.left.clear()
-    tx.left[commit.run_id] = run, revision
+    tx.leave(commit.run_id, run, revision)
     return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed, hold is not None)
 
 
@@ -158,6 +156,13 @@ def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Cl
             tx.write(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
     except apsw.ConstraintError as error:
         raise ValueError(f"run {commit.run_id} has an entry at one of these locations already: {error}") from error
+    return () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
+
+
+def _write_more(
+    tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None
+) -> tuple[Claimed, ...]:
+    """What few commits carry."""
     for attempt in commit.attempts:
         tx.write(_RECORD, (run, *attempt))
     for cursor in commit.cursors:
