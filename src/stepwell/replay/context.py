@@ -54,6 +54,7 @@ Out = TypeVar("Out")
 E = TypeVar("E", bound=Event)
 
 _LOG = logging.getLogger("stepwell.workflow")
+_STEP = EntryKind.STEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class Context(Receiving, Awaiting, Showing):
         """
         step, name, args = _split(fn, args)
         scope = self._scope
-        location, entry = scope.place(name, EntryKind.STEP, repeat=step.options_.repeat)
+        location, entry = scope.place(name, _STEP, repeat=step.options_.repeat)
         return Operation(scope.turn, location, partial(run_step, scope, location, entry, step, args, kwargs))
 
     @overload

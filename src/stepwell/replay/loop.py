@@ -42,11 +42,12 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self.ready: deque[_Call] = deque()
         self.problem: BaseException | None = None
+        # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
+        self._around = events._get_running_loop()
 
     def run_until_idle(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is."""
         ready = self.ready
-        outer = events._get_running_loop()
         events._set_running_loop(self)
         try:
             while ready:
@@ -62,7 +63,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
                 except BaseException as error:  # noqa: BLE001  of a plain callback: kept, as asyncio does it
                     self.call_exception_handler({"exception": error})
         finally:
-            events._set_running_loop(outer)
+            events._set_running_loop(self._around)
 
     # --- what asyncio itself asks of a loop ---
 

@@ -29,6 +29,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 # How long one task may run body after body before the rest of the loop gets its turn.
 _INLINE_SECONDS, _INLINE_MAX = 0.002, 32
+_APPLIED = Verdict.APPLIED
 
 
 class Execution(Transacting):
@@ -166,7 +167,9 @@ class Execution(Transacting):
         turn = self._turn
         if turn is None:
             return
-        if self._held and turn.is_stepping and self._may_go_straight():
+        is_special = self._due or self._is_leaving or self._timer is not None or self.run.deadline_at is not None
+        if self._held and not is_special and turn.is_stepping:
+            # Its code waits for bodies, and needs nothing else.
             if self._journal.pending.is_urgent:
                 self._submit(None, turn.take_waits())
             self._start_bodies()
@@ -180,10 +183,6 @@ class Execution(Transacting):
             self._start_bodies()
         if self._timer is not None or turn.has_deadlines or self.run.deadline_at is not None:
             self._set_timer()
-
-    def _may_go_straight(self) -> bool:
-        """Whether a run whose code waits for bodies needs nothing else."""
-        return not (self._due or self._is_leaving or self._timer is not None or self.run.deadline_at is not None)
 
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
@@ -236,7 +235,7 @@ class Execution(Transacting):
         if self._is_over or commit is None:
             return
         self._is_leaving |= is_held
-        if verdict is Verdict.APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
+        if verdict is _APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
             self._acknowledge()
             self._commit_or_start()
             return

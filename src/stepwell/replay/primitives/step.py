@@ -27,6 +27,9 @@ from stepwell.replay.revival import step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
 
+# By name here: looking up a member of an enum costs as much as a call.
+_STEP, _DONE = EntryKind.STEP, EntryStatus.DONE
+
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
@@ -74,15 +77,15 @@ async def run_step(
     """The result of a step: recorded, or made now."""
     turn = scope.turn
     if entry is None:
-        entry, value = await perform(scope, location, EntryKind.STEP, step, args, kwargs)
+        entry, value = await perform(scope, location, _STEP, step, args, kwargs)
         # What a transaction has recorded is durable already: no signal could be consumed with it.
         scope.saw(entry, uses_signals=not step.takes_transaction)
-        if entry.status is EntryStatus.DONE:
+        if entry.status is _DONE:
             return value
     else:
         await turn.in_order(entry)
         scope.saw(entry, uses_signals=not step.takes_transaction)
-        if entry.status is EntryStatus.DONE:
+        if entry.status is _DONE:
             return decode_recorded(turn, entry, step.signature.returns)
     raise step_failed(turn.journal.names.text(location), decode_failure(entry.value), entry.attempts)
 
@@ -197,9 +200,7 @@ def _store(
         turn.journal.emit(emit)
     is_urgent = options.durability == "normal"
     took = turn.now - first_at
-    entry = turn.journal.record(
-        location, kind, EntryStatus.DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent
-    )
+    entry = turn.journal.record(location, kind, _DONE, stored, turn.now, took, number, undo, is_urgent=is_urgent)
     return entry, decoded
 
 

@@ -134,7 +134,9 @@ class SqliteDatabase:
 
     def now(self, clock: Clock) -> Instant:
         """The clock, but never behind what was shown."""
-        self._floor = max(self._floor, clock.now())
+        now = clock.now()
+        if now > self._floor:
+            self._floor = now
         return self._floor
 
     def _stored_floor(self) -> Instant:

@@ -42,7 +42,7 @@ _SET_CURSOR = SQL["cursors.set"]
 _CONSUME = SQL["signals.consume"]
 _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
-_FENCED = Applied(Verdict.FENCED)
+_FENCED, _APPLIED = Applied(Verdict.FENCED), Verdict.APPLIED
 _CANCELLING, _RUNNING = RunStatus.CANCELLING.value, RunStatus.RUNNING.value
 _NO_MORE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that carries names and entries alone
 _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
@@ -68,7 +68,7 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
         return None
     claimed = _write(tx, run, commit, quota, claimant)
     tx.left[run_id] = run, revision
-    return Applied(Verdict.APPLIED, False, revision, False, claimed)
+    return Applied(_APPLIED, False, revision, False, claimed)
 
 
 def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:
