@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
+from stepwell.engine.bulks import Bulks
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain_whole
 from stepwell.engine.filters import parse_filter
@@ -102,6 +103,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self._answers = Answers(store)
         self._announce = announce
         self.outbox = Outbox(store, self._surely)
+        self.bulks = Bulks(self, store, codec, self._surely)
         self._stalls_max = 5
         self._publisher = Publisher(codec, self._encode_input)
 
