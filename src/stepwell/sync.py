@@ -379,9 +379,9 @@ class SyncEngine:
                 return
             yield item
 
-    def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
+    def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and its active children; see `Engine.cancel`."""
-        return self._wait(self._engine.cancel(target, reason, compensate=compensate))
+        return self._wait(self._engine.cancel(target, reason, compensate=compensate, by=by))
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Let a failed run go on from the step that failed."""

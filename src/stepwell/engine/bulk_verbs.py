@@ -54,7 +54,6 @@ class BulkVerb(NamedTuple):
 
     do: Callable[[Facade, str, dict[str, Any]], Awaitable[bool]]  # false: not possible in this state
     options: Any  # the type of what may be said about it
-    takes_by: bool = True  # whether its audit says who did it
     had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
     pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
 
@@ -64,7 +63,7 @@ class BulkVerb(NamedTuple):
 
     async def act(self, engine: Facade, run_id: str, options: Mapping[str, Any], by: str) -> bool:
         """Do it to one run; false if that is not possible in its state. A repair that is refused raises."""
-        return await self.do(engine, run_id, {**options, "by": by} if self.takes_by else {**options})
+        return await self.do(engine, run_id, {**options, "by": by})
 
 
 async def _rewind(engine: Facade, run_id: str, options: dict[str, Any]) -> bool:
@@ -79,7 +78,6 @@ VERBS: Final[Mapping[str, BulkVerb]] = {
     "cancel": BulkVerb(
         lambda engine, run_id, options: engine.cancel(run_id, **options),
         CancelOptions,
-        takes_by=False,
         had_before=("cancelled", "cancelling"),
     ),
     "pause": BulkVerb(

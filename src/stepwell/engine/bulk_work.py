@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stepwell.clock import Instant, to_datetime
-from stepwell.engine.bulk_verbs import BulkVerb, find_verb, refusal
+from stepwell.engine.bulk_verbs import find_verb, refusal
 from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
 from stepwell.engine.filters import parse_filter
 from stepwell.errors import RequestError
@@ -78,15 +78,14 @@ async def _act_on(engine: Facade, order: BulkOrder, run_id: str) -> BulkItem:
     now = await engine.status(run_id)
     if now is None:
         return BulkItem(run_id, "refused", "gone", why)
-    if is_done or await _is_ours(engine, verb, order, run_id):
+    if is_done or await _is_ours(engine, order, run_id):
         return BulkItem(run_id, "done", now.status)
     return (
         BulkItem(run_id, "before", now.status) if verb.was_done(now) else BulkItem(run_id, "refused", now.status, why)
     )
 
 
-async def _is_ours(engine: Facade, verb: BulkVerb, order: BulkOrder, run_id: str) -> bool:
+async def _is_ours(engine: Facade, order: BulkOrder, run_id: str) -> bool:
     """Whether this very order has acted on the run already, and the worker died before that was recorded."""
-    by, since = order.by if verb.takes_by else "", to_datetime(Instant(order.at))
-    acts = await engine.list_acts(run_id)
-    return any((act.verb, act.by) == (order.verb, by) and act.at >= since for act in acts)
+    since, acts = to_datetime(Instant(order.at)), await engine.list_acts(run_id)
+    return any((act.verb, act.by) == (order.verb, order.by) and act.at >= since for act in acts)

@@ -392,7 +392,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
     # --- steering ---
 
-    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
+    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and its active children. Completed steps are undone unless `compensate` is false.
 
         True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
@@ -403,7 +403,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
             run = await self._get(run.successor)
         cancelled = await self._surely(
             lambda _: self._store.runs.cancel(
-                run.run_id, compensate=compensate, reason=redact(reason), announce=self._announce
+                run.run_id, compensate=compensate, reason=redact(reason), by=by, announce=self._announce
             )
         )
         return cancelled.changed

@@ -140,7 +140,7 @@ class RunStore(Protocol):
         ...
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
         """Cancel a run and its attached or tied active descendants, root first.
 
@@ -150,8 +150,8 @@ class RunStore(Protocol):
         keeps an owner, or else sets `wake_at` = now.
         Pending signals are dropped as with `End`.
         Each that is `CANCELLED` is announced, as in `apply`.
-        The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
-        anything changed.
+        The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row, with who
+        did it, if anything changed.
         """
         ...
 

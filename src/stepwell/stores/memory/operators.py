@@ -16,7 +16,9 @@ from stepwell.stores.memory.signals import take_over_held
 from stepwell.stores.memory.transaction import Transaction
 
 
-def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
+def cancel(
+    tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, by: str, announce: Announce | None
+) -> Cancelled:
     """Cancel a run with its attached descendants."""
     row = tx.db.runs.get(run_id)
     if row is None:
@@ -24,7 +26,7 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
     before = row.status
     changed = cancel_family(tx, row, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        note(tx, row, "cancel", "", before, reason)
+        note(tx, row, "cancel", by, before, reason)
     return Cancelled(bool(changed), tuple(one.run_id for one in changed))
 
 

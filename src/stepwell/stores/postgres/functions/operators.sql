@@ -1,7 +1,7 @@
 -- What operators do to runs; each act leaves an audit row.
 
 create function {f}.cancel(
-    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_announce jsonb
+    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_by text, p_announce jsonb
 ) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -16,7 +16,7 @@ begin
     end if;
     v_changed := {f}.cancel_family(v_now, v_run, p_compensate, p_reason, p_announce);
     if cardinality(v_changed) > 0 then
-        perform {f}.note(v_now, v_run, 'cancel', '', v_before, p_reason);
+        perform {f}.note(v_now, v_run, 'cancel', p_by, v_before, p_reason);
     end if;
     return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
 end $$;
