@@ -212,6 +212,7 @@ class Checker:
         shadow.retries += 1
         shadow.retried_at = self.inspector.now()
         receipts.begin_anew(shadow)
+        self.events.revived(run_id)
         detail = self.detail(run_id)
         kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
         for location, entry in tuple(shadow.entries.items()):
