@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.clock import Instant
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
@@ -55,7 +56,7 @@ def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
     row = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
     if row is None:
         return False
-    tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=tx.now)
+    tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=after_attempts(tx, row))
     note(tx, row, "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
     return True
 
@@ -73,7 +74,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         failure=None,
         cause=None,
         undo_floor=0,
-        retried_at=tx.now,
+        retried_at=after_attempts(tx, row),
         wake_at=tx.now,
         stalls=0,
         deadline_at=None if row.deadline_at is None or row.deadline_at <= tx.now else row.deadline_at,
@@ -85,6 +86,11 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         if child.parent is not None and child.parent.location in failed_at:
             retry(tx, child.run_id, by)
     return True
+
+
+def after_attempts(tx: Transaction, row: RunRow) -> Instant:
+    """Now, or the time of its last attempt if the clock was set back: none that was made counts any more."""
+    return max([tx.now, *(attempt.at for attempt in tx.db.attempts[row.run_id].values())])
 
 
 def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> RunRow | None:

@@ -66,7 +66,10 @@ begin
     if v_run is null then
         return {f}.answer(v_now, 'false');
     end if;
-    update {t}.runs set status = 'compensating', wake_at = v_now, retried_at = v_now where id = v_run;
+    update {t}.runs
+    set status = 'compensating', wake_at = v_now,
+        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
+    where id = v_run;
     perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '');
     perform {f}.hint('ready', p_run_id);
     return {f}.answer(v_now, 'true');
@@ -114,7 +117,8 @@ begin
         select coalesce(array_agg(location), '{}') into v_failed_at from forgotten;
     end if;
     update {t}.runs
-    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = p_now, wake_at = p_now,
+    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = p_now,
+        retried_at = greatest(p_now, (select max(at) from {t}.attempts where run = r.id)),
         deadline_at = case when deadline_at > p_now then deadline_at end
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
