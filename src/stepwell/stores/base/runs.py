@@ -200,8 +200,8 @@ class RunStore(Protocol):
         and it is cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are
         replaced as by `apply`.
         The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
-        `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared; version
-        and input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals
+        `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
+        version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals
         held for its key. Audit row.
         """
         ...
