@@ -143,9 +143,10 @@ class Checker:
                     if before[row.run_id].status is not row.status:
                         self._retried(row.run_id)
             case "amend":
-                for child in args[0].retries:
-                    if before[child].status is not after[child].status:
-                        self._retried(child)
+                for row in after.values():  # failed children are retried, and theirs likewise
+                    was = before[row.run_id].status
+                    if was is RunStatus.FAILED and row.status is not was and row.run_id != args[0].run_id:
+                        self._retried(row.run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).retried_at = now

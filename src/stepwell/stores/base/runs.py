@@ -201,8 +201,8 @@ class RunStore(Protocol):
         replaced as by `apply`.
         The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
         `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
-        version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals
-        held for its key. Audit row.
+        version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the
+        signals held for its key. Audit row.
         """
         ...
 
