@@ -149,7 +149,7 @@ class Checker:
                         self._retried(row.run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
-                self.shadow(args[0]).retried_at = now
+                self.shadow(args[0]).forgive(now)
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0
@@ -211,7 +211,7 @@ class Checker:
         """The failed entries that are gone may be recorded again; nothing else may be gone."""
         shadow = self.shadow(run_id)
         shadow.retries += 1
-        shadow.retried_at = self.inspector.now()
+        shadow.forgive(self.inspector.now())
         receipts.begin_anew(shadow)
         self.events.revived(run_id)
         detail = self.detail(run_id)

@@ -82,8 +82,6 @@ def _check_order(checker: Checker, shadow: Shadow, amendment: Amendment) -> None
 
 
 def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
-    shadow.retries += 1
-    shadow.retried_at = now
     begin_anew(shadow)
     shadow.stalls = shadow.floor = 0
     shadow.names += amendment.names
@@ -102,6 +100,8 @@ def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
         shadow.attempts[attempt.location] = sorted([*known, attempt], key=lambda one: one.number)
     for entry in amendment.entries:
         shadow.add(entry)
+    shadow.retries += 1
+    shadow.forgive(now)
 
 
 def _forget_trimmed(shadow: Shadow, loop: Location) -> None:
