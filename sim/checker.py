@@ -20,7 +20,7 @@ from sim.coroutines import at_once
 from sim.faults import READS
 from stepwell.clock import Instant
 from stepwell.ids import RunId
-from stepwell.model.commits import Verdict
+from stepwell.model.commits import Park, Verdict
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -160,18 +160,19 @@ class Checker:
         self.outbox.ended(before, after)
         for row in after.values():
             if row is not before.get(row.run_id):
-                self._check_changed(before.get(row.run_id), row, now)
+                self._check_changed(before.get(row.run_id), row, now, _given_up(method, args))
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 
-    def _check_changed(self, was: Run | None, row: Run, now: Instant) -> None:
+    def _check_changed(self, was: Run | None, row: Run, now: Instant, given_up: set[RunId]) -> None:
         """A run is not as it was."""
         check_row(self, row)
         check_start_row(self, row, now)
         pauses.check_hold(self, was, row)
-        is_new_end = was is not None and was.status is not row.status and was.owner is None
-        if row.status is RunStatus.CANCELLED and is_new_end:
+        if was is None or row.status is not RunStatus.CANCELLED or was.status is row.status:
+            return
+        if was.owner is None or row.run_id in given_up:
             self.shadow(row.run_id).progress.clear()
 
     def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
@@ -247,3 +248,8 @@ class Checker:
         """A run's mailbox."""
         detail = self.detail(run_id)
         return detail.signals if detail is not None else ()
+
+
+def _given_up(method: str, args: tuple[Any, ...]) -> set[RunId]:
+    """Runs that their owner parks in this very call, in which another one may cancel them."""
+    return {commit.run_id for commit in args[0] if isinstance(commit.move, Park)} if method == "apply" else set()
