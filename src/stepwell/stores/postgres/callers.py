@@ -46,8 +46,8 @@ class Caller(Protocol):
         """Do work that blocks."""
         ...
 
-    async def open(self, prepare: Callable[[], None]) -> None:
-        """Prepare the database, which blocks, and get the first line."""
+    async def open(self) -> None:
+        """Get the first line. What was closed may be opened again."""
         ...
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
@@ -83,9 +83,8 @@ class InlineCaller:
     async def beside(self, work: Callable[[], T]) -> T:
         return work()
 
-    async def open(self, prepare: Callable[[], None]) -> None:
+    async def open(self) -> None:
         self.uses += 1
-        prepare()
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         return self.call_now(call, values)
@@ -129,9 +128,11 @@ class PooledCaller:
     async def beside(self, work: Callable[[], T]) -> T:
         return await self._environment.executor.call_blocking(work)
 
-    async def open(self, prepare: Callable[[], None]) -> None:
-        await self.beside(prepare)
-        self._lines.give(await connect(self._address))
+    async def open(self) -> None:
+        line = await connect(self._address)
+        self._lines.open()
+        self._urgent.open()
+        self._lines.give(line)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         lines = self._urgent if is_urgent else self._lines
@@ -235,6 +236,10 @@ class _Lines:
         else:
             line.finish()
         self._next()
+
+    def open(self) -> None:
+        """Keep what comes back."""
+        self._is_closed = False
 
     def close(self) -> None:
         """Close what is idle, and what comes back."""
