@@ -150,11 +150,15 @@ class PooledCaller:
         return self._now.call_now(call, values)
 
     async def close(self) -> None:
-        self._lines.close()
-        self._urgent.close()
+        for line in (*self._lines.close(), *self._urgent.close()):
+            self._let_go(line)
         if self._now is not None:
             self._now.finish()
             self._now = None
+
+    def _let_go(self, line: Line) -> None:
+        """A line that is not needed any more."""
+        line.finish()
 
     async def _connect(self) -> Line:
         """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe.
@@ -241,11 +245,11 @@ class _Lines:
         """Keep what comes back."""
         self._is_closed = False
 
-    def close(self) -> None:
-        """Close what is idle, and what comes back."""
+    def close(self) -> list[Line]:
+        """Keep nothing that comes back; what was idle is the caller's to close."""
         self._is_closed = True
-        while self._idle:
-            self._idle.pop().finish()
+        idle, self._idle = self._idle, []
+        return idle
 
     def _next(self) -> None:
         while self._waiting:
