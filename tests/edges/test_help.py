@@ -98,9 +98,9 @@ print(gc.get_threshold())
 @pytest.mark.parametrize(
     ("words", "before", "after"),
     [
-        ("", 700, ["(50000, 7, 8)", "True"]),
+        ("", 700, ["(100000, 7, 8)", "True"]),
         ("", 0, ["(0, 7, 8)", "True"]),
-        ("", 90_000, ["(90000, 7, 8)", "True"]),
+        ("", 900_000, ["(900000, 7, 8)", "True"]),
         ("sys.argv[1:]", 700, ["(700, 7, 8)", "False"]),
     ],
     ids=["a process", "collecting nothing", "collecting seldom", "a call in somebody else's process"],

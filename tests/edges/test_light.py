@@ -72,6 +72,28 @@ def test_listing_runs_of_a_server_imports_neither_the_engine_nor_another_driver(
     assert "stepwell.stores.postgres.store" in imported
 
 
+_COLLECTED = """
+import gc, json, sys
+from stepwell.cli.main import main
+sys.argv, before = ["stepwell", *json.loads(sys.stdin.read())], gc.get_stats()
+main()
+print(json.dumps(gc.get_stats() == before))
+"""
+
+
+@pytest.mark.parametrize("words", [["ls"], ["ls", "-n", "1000"], ["show", "@last"]], ids=" ".join)
+def test_a_command_that_only_looks_ends_before_garbage_is_looked_for(shop_anywhere: Shop, words: list[str]) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _COLLECTED],
+        input=json.dumps(["--db", shop_anywhere.url, *words]),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert said.stdout.splitlines()[-1] == "true"
+
+
 def test_what_is_heavy_is_what_another_command_imports(db: Shop) -> None:
     assert _imported_by("--db", db.url, "show", "declined-1") >= {"stepwell.wiring", "stepwell.engine.facade"}
 

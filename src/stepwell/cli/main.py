@@ -59,7 +59,7 @@ _MODULES = {
 
 
 _NOUN = "wf"  # runs are what every command is about
-_YOUNG_MAX = 50_000  # objects, some 5 MB, before cycles among them are looked for
+_YOUNG_MAX = 100_000  # objects, before cycles among them are looked for: a command that only looks makes 80,000
 
 
 class LazyGroup(Group):
