@@ -143,12 +143,13 @@ class Checker:
                     if before[row.run_id].status is not row.status:
                         self._retried(row.run_id)
             case "amend":
-                for child in args[0].retries:
-                    if before[child].status is not after[child].status:
-                        self._retried(child)
+                for row in after.values():  # failed children are retried, and theirs likewise
+                    was = before[row.run_id].status
+                    if was is RunStatus.FAILED and row.status is not was and row.run_id != args[0].run_id:
+                        self._retried(row.run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
-                self.shadow(args[0]).retried_at = now
+                self.shadow(args[0]).forgive(now)
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0
@@ -210,8 +211,9 @@ class Checker:
         """The failed entries that are gone may be recorded again; nothing else may be gone."""
         shadow = self.shadow(run_id)
         shadow.retries += 1
-        shadow.retried_at = self.inspector.now()
+        shadow.forgive(self.inspector.now())
         receipts.begin_anew(shadow)
+        self.events.revived(run_id)
         detail = self.detail(run_id)
         kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
         for location, entry in tuple(shadow.entries.items()):

@@ -14,6 +14,7 @@ from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
+from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.facade import Facade
 from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, system_environment
@@ -82,22 +83,31 @@ class Engine(Facade):
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
-            # Here and not above: most commands only look, and would wait for what they do not use.
-            from stepwell.worker.worker import Worker
-
-            self._worker = Worker(
-                self._environment,
-                self._store,
-                self._registry,
-                self._settings,
-                self._codec,
-                self._routes,
-                self._observers,
-            )
-            self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
-            self._local = self._worker
-            await self._worker.start()
+            if self._registry.find(BULK_DEFINITION) is None:
+                self._registry.add(self._bulk_workflow())
+            await self._work(self._registry)
         return self
+
+    async def serve_bulks(self) -> None:
+        """Execute acts on many runs here, and nothing else, from now on: for a client. A worker does it anyway."""
+        if self._worker is None:
+            await self._work(Registry([self._bulk_workflow()]))
+
+    def _bulk_workflow(self) -> Workflow[Any, Any]:
+        from stepwell.engine.bulk_work import bulk_workflow
+
+        return bulk_workflow(self)
+
+    async def _work(self, registry: Registry) -> None:
+        # Here and not above: most commands only look, and would wait for what they do not use.
+        from stepwell.worker.worker import Worker
+
+        self._worker = Worker(
+            self._environment, self._store, registry, self._settings, self._codec, self._routes, self._observers
+        )
+        self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
+        self._local = self._worker
+        await self._worker.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

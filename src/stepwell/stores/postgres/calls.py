@@ -152,7 +152,7 @@ ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[
 # Location, value and undo go as they are; all else as text.
 ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
-CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text jsonb", Cancelled)
+CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text text jsonb", Cancelled)
 PAUSE: Transition[bool] = transition("pause", "text text text", bool)
 RESUME: Transition[bool] = transition("resume", "text text boolean", bool)
 RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", bool)

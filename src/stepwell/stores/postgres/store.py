@@ -130,9 +130,9 @@ class PostgresRuns:
         return apply(self._database, commits, claimant)
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
-        return await self._write(calls.CANCEL, run_id, compensate, reason, announce)
+        return await self._write(calls.CANCEL, run_id, compensate, reason, by, announce)
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
         return await self._write(calls.PAUSE, run_id, by, reason)
