@@ -48,6 +48,14 @@ class Client:
         codec = Offloaded(JsonCodec(), self.store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
         return Engine(self.store, workflows=self._workflows, worker=False, environment=self._environment, codec=codec)
 
+    async def close(self) -> None:
+        """Close the store, and whatever the engine has begun."""
+        if "engine" in self.__dict__:
+            await self.engine.shutdown()
+            return
+        await self.store.close()
+        self._environment.executor.close()
+
     async def list_runs(self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None) -> list[RunView]:
         """`engine.list_runs`, without the engine as long as the store answers."""
         from stepwell.engine.filters import parse_filter
@@ -88,8 +96,7 @@ def ask(
         try:
             return await question(client)
         finally:
-            await store.close()
-            environment.executor.close()
+            await client.close()
 
     return asyncio.run(run())
 
