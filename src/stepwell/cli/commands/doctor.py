@@ -83,7 +83,8 @@ def _mend(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[
 
 def _apply(settings: Settings, remedy: Remedy) -> str:
     """Do it; says what was done."""
-    from stepwell.cli.client import ask, file_of
+    from stepwell.cli.client import ask
+    from stepwell.cli.stores import file_of
     from stepwell.stores.base.diagnosis import Remedy
     from stepwell.wiring import migrate
 

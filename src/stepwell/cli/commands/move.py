@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import click
 
 from stepwell.cli.bars import Bars
-from stepwell.cli.client import check_exists, file_of
+from stepwell.cli.client import check_exists
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.stores import file_of
 from stepwell.cli.texts import clean
 from stepwell.errors import InvalidOptionError, StepwellError, StoreError, StoreUnavailableError, TransferError
 

@@ -8,9 +8,9 @@ import socket
 from pathlib import Path
 from typing import IO, Any, Final
 
-from stepwell.cli.client import file_of
 from stepwell.cli.dev.clock import clock_file
 from stepwell.cli.settings import DEV_DB
+from stepwell.cli.stores import file_of
 from stepwell.errors import InvalidOptionError
 from stepwell.wiring import store_kind
 

@@ -76,7 +76,7 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
-        await self._database.open(self._prepare)
+        self.transactions.identity = await self._database.open(self._prepare)
         self._database.caller.listeners.append(self.wakeups.tell_own)
         self.wakeups.open()
 
@@ -93,7 +93,7 @@ class PostgresStore:
         try:
             check_server(connection, self.address.where)
             ready = prepare if self._may_create else check_ready
-            self.transactions.identity = ready(connection, self.address.schema, self.address.where).identity
+            ready(connection, self.address.schema, self.address.where)
         except psycopg.Error as error:
             raise refused(error, self.address.where) from error
         finally:
