@@ -80,8 +80,8 @@ def ask(
     # Here and not above: help and completion must not wait for a store.
     import asyncio
 
+    from stepwell.addresses import open_store
     from stepwell.cli.dev.clock import environment_of
-    from stepwell.cli.stores import open_store
 
     if not may_create:
         check_exists(settings.db)
@@ -103,7 +103,7 @@ def ask(
 
 def check_exists(url: str) -> None:
     """Raise unless a SQLite file is there already."""
-    from stepwell.cli.stores import file_of
+    from stepwell.addresses import file_of
 
     file = file_of(url)
     if file is not None and not file.exists():

@@ -80,8 +80,8 @@ def check(
 
 def _has_database(settings: Settings, *, is_asked: bool) -> bool:
     """Whether there is a database to look at. That one which was asked for is not there is an error."""
+    from stepwell.addresses import file_of
     from stepwell.cli.settings import DB_DEFAULT
-    from stepwell.cli.stores import file_of
 
     file = file_of(settings.db)
     return is_asked or settings.db != DB_DEFAULT or file is None or file.exists()
