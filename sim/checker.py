@@ -20,7 +20,7 @@ from sim.coroutines import at_once
 from sim.faults import READS
 from stepwell.clock import Instant
 from stepwell.ids import RunId
-from stepwell.model.commits import Verdict
+from stepwell.model.commits import Park, Verdict
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -143,12 +143,13 @@ class Checker:
                     if before[row.run_id].status is not row.status:
                         self._retried(row.run_id)
             case "amend":
-                for child in args[0].retries:
-                    if before[child].status is not after[child].status:
-                        self._retried(child)
+                for row in after.values():  # failed children are retried, and theirs likewise
+                    was = before[row.run_id].status
+                    if was is RunStatus.FAILED and row.status is not was and row.run_id != args[0].run_id:
+                        self._retried(row.run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
-                self.shadow(args[0]).retried_at = now
+                self.shadow(args[0]).forgive(now)
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0
@@ -159,18 +160,19 @@ class Checker:
         self.outbox.ended(before, after)
         for row in after.values():
             if row is not before.get(row.run_id):
-                self._check_changed(before.get(row.run_id), row, now)
+                self._check_changed(before.get(row.run_id), row, now, _given_up(method, args))
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
 
-    def _check_changed(self, was: Run | None, row: Run, now: Instant) -> None:
+    def _check_changed(self, was: Run | None, row: Run, now: Instant, given_up: set[RunId]) -> None:
         """A run is not as it was."""
         check_row(self, row)
         check_start_row(self, row, now)
         pauses.check_hold(self, was, row)
-        is_new_end = was is not None and was.status is not row.status and was.owner is None
-        if row.status is RunStatus.CANCELLED and is_new_end:
+        if was is None or row.status is not RunStatus.CANCELLED or was.status is row.status:
+            return
+        if was.owner is None or row.run_id in given_up:
             self.shadow(row.run_id).progress.clear()
 
     def heard(self, process: Process, method: str, args: tuple[Any, ...], answer: Any) -> None:
@@ -210,8 +212,9 @@ class Checker:
         """The failed entries that are gone may be recorded again; nothing else may be gone."""
         shadow = self.shadow(run_id)
         shadow.retries += 1
-        shadow.retried_at = self.inspector.now()
+        shadow.forgive(self.inspector.now())
         receipts.begin_anew(shadow)
+        self.events.revived(run_id)
         detail = self.detail(run_id)
         kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
         for location, entry in tuple(shadow.entries.items()):
@@ -245,3 +248,8 @@ class Checker:
         """A run's mailbox."""
         detail = self.detail(run_id)
         return detail.signals if detail is not None else ()
+
+
+def _given_up(method: str, args: tuple[Any, ...]) -> set[RunId]:
+    """Runs that their owner parks in this very call, in which another one may cancel them."""
+    return {commit.run_id for commit in args[0] if isinstance(commit.move, Park)} if method == "apply" else set()

@@ -8,6 +8,7 @@ from sim.checks.receipts import begin_anew
 from sim.checks.shadow import Shadow
 from stepwell.clock import Instant
 from stepwell.model.amendments import Amended, Amendment
+from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_within, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
@@ -38,8 +39,10 @@ def check_amend(
         checker.violate("I8", run_id, f"the seq went from {was.last_seq} to {row.last_seq}")
     shadow = checker.shadow(run_id)
     _check_order(checker, shadow, amendment)
-    for location in amendment.forgotten:
-        checker.events.forgotten(run_id, shadow.entries[location])
+    for entry in _dropped(shadow, amendment):
+        checker.events.forgotten(run_id, entry)
+    if was.status is RunStatus.FAILED:
+        checker.events.revived(run_id)
     checker.signals.used_by_repair(shadow, amendment)
     _integrate(shadow, amendment, now)
     for child in amendment.children:
@@ -58,6 +61,17 @@ def check_amend(
             checker.violate("I8", run_id, f"{shadow.path(inside[0])} was dropped, and its loop goes on behind it")
 
 
+def _dropped(shadow: Shadow, amendment: Amendment) -> list[Entry]:
+    """What is to be done anew: what the repair names, and what loops that begin anew had trimmed."""
+    anew = (*amendment.forgotten, *amendment.ended_cursors)
+    trimmed = [
+        entry
+        for at, entry in shadow.ever.items()
+        if at not in shadow.entries and any(is_within(at, loop) for loop in anew)
+    ]
+    return [*(shadow.entries[at] for at in amendment.forgotten), *trimmed]
+
+
 def _check_order(checker: Checker, shadow: Shadow, amendment: Amendment) -> None:
     """A rewind leaves a beginning of the history."""
     gone = set(amendment.forgotten)
@@ -68,8 +82,6 @@ def _check_order(checker: Checker, shadow: Shadow, amendment: Amendment) -> None
 
 
 def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
-    shadow.retries += 1
-    shadow.retried_at = now
     begin_anew(shadow)
     shadow.stalls = shadow.floor = 0
     shadow.names += amendment.names
@@ -88,6 +100,8 @@ def _integrate(shadow: Shadow, amendment: Amendment, now: Instant) -> None:
         shadow.attempts[attempt.location] = sorted([*known, attempt], key=lambda one: one.number)
     for entry in amendment.entries:
         shadow.add(entry)
+    shadow.retries += 1
+    shadow.forgive(now)
 
 
 def _forget_trimmed(shadow: Shadow, loop: Location) -> None:

@@ -137,6 +137,11 @@ class Events:
         if event_id is not None:
             self._again.add((event_id, self._chain(run_id)))
 
+    def revived(self, run_id: str) -> None:
+        """A run that had failed goes on: with its end it had forgotten what it received of what topics still keep."""
+        chain = self._chain(run_id)
+        self._again.update((event_id, chain) for event_id, chains in self.used.items() if chain in chains)
+
     def applied(self, commits: list[Commit], answers: list[Applied], rows: Rows) -> None:
         """A new wait that asks for kept events has one, if there was one for it."""
         now, kept, stored = self._checker.inspector.now(), self._kept, self._stored

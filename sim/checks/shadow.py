@@ -71,6 +71,10 @@ class Shadow:
         self.limits.clear()
         self.deadlines.clear()  # an end deletes all waits; a retry arms them anew
 
+    def forgive(self, now: Instant) -> None:
+        """An operator lets it try again: no attempt that was made counts any more, though the clock was set back."""
+        self.retried_at = max([now, *(attempt.at for past in self.attempts.values() for attempt in past)])
+
     def left_to_undo(self) -> list[Entry]:
         """What a rollback still has to undo, last first."""
         left = [e for at, e in self.undoable.items() if e.seq > self.floor and at not in self.ever]

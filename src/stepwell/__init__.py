@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stepwell.codec.offload import Offloaded
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
+    from stepwell.engine.bulks import BulkItem, BulkView
     from stepwell.engine.causes import Cause
     from stepwell.engine.explain import Explanation
     from stepwell.engine.facade import Recovered
@@ -100,6 +101,8 @@ __all__ = [
     "AttemptView",
     "Break",
     "Budget",
+    "BulkItem",
+    "BulkView",
     "Cancel",
     "Cause",
     "ChildFailed",
@@ -214,6 +217,7 @@ _HOMES = {
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
+    "stepwell.engine.bulks": ["BulkItem", "BulkView"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.views": [
         "AttemptView",

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 from stepwell.clock import Duration
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.bulks import BulkItem, BulkView
 from stepwell.engine.events import Key
 from stepwell.engine.explain import Explanation
 from stepwell.engine.facade import ALL_RUNS
@@ -125,6 +126,39 @@ class SyncOutbox:
         return self._engine._wait(self._engine._engine.outbox.drop(event_id, sink, by=by))
 
 
+class SyncBulks:
+    """Acts on many runs, for code that is not asynchronous; see `Bulks`."""
+
+    def __init__(self, engine: SyncEngine) -> None:
+        self._engine = engine
+
+    def match(self, where: str) -> list[RunView]:
+        """All runs that a filter matches now."""
+        return self._engine._wait(self._engine._engine.bulks.match(where))
+
+    def start(
+        self, verb: str, where: str | None = None, *, runs: Sequence[str] = (), by: str = "", **options: Any
+    ) -> BulkView:
+        """Do something to all runs that match a filter, or to those that are named."""
+        return self._engine._wait(self._engine._engine.bulks.start(verb, where, runs=runs, by=by, **options))
+
+    def latest(self, *, limit: int = 50) -> list[BulkView]:
+        """The latest acts on many runs, the last first."""
+        return self._engine._wait(self._engine._engine.bulks.latest(limit=limit))
+
+    def get(self, name: str) -> BulkView:
+        """One of them, as it is now."""
+        return self._engine._wait(self._engine._engine.bulks.get(name))
+
+    def items(self, name: str) -> list[BulkItem]:
+        """What became of each run so far."""
+        return self._engine._wait(self._engine._engine.bulks.items(name))
+
+    def abort(self, name: str) -> bool:
+        """Let it end after the chunk that it is at."""
+        return self._engine._wait(self._engine._engine.bulks.abort(name))
+
+
 class SyncEngine:
     """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
 
@@ -157,6 +191,7 @@ class SyncEngine:
             lifecycle=lifecycle,
         )
         self.outbox = SyncOutbox(self)
+        self.bulks = SyncBulks(self)
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
@@ -344,9 +379,9 @@ class SyncEngine:
                 return
             yield item
 
-    def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
+    def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and its active children; see `Engine.cancel`."""
-        return self._wait(self._engine.cancel(target, reason, compensate=compensate))
+        return self._wait(self._engine.cancel(target, reason, compensate=compensate, by=by))
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Let a failed run go on from the step that failed."""

@@ -1,14 +1,13 @@
-"""The composition root: a URL and settings become store, engine and worker. The only importer of concrete stores."""
+"""The composition root: a store and settings become engine and worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
-from urllib.parse import unquote, urlsplit
 
+from stepwell.addresses import open_store
 from stepwell.codec.base import Codec
 from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
@@ -24,8 +23,6 @@ from stepwell.replay.definition import Registry, Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
-from stepwell.stores.base.diagnosis import Diagnosis
-from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.base.store import Store
 from stepwell.telemetry.metrics import Metric
 
@@ -82,22 +79,26 @@ class Engine(Facade):
     async def __aenter__(self) -> Self:
         await self._store.open()
         if self._serves:
-            # Here and not above: most commands only look, and would wait for what they do not use.
-            from stepwell.worker.worker import Worker
-
-            self._worker = Worker(
-                self._environment,
-                self._store,
-                self._registry,
-                self._settings,
-                self._codec,
-                self._routes,
-                self._observers,
-            )
-            self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
-            self._local = self._worker
-            await self._worker.start()
+            await self._work(self._registry)
         return self
+
+    async def serve_bulks(self) -> None:
+        """Execute acts on many runs here, and nothing else, from now on: for a client. A worker does it anyway."""
+        if self._worker is None:
+            await self._work(Registry())
+
+    async def _work(self, registry: Registry) -> None:
+        # Here and not above: most commands only look, and would wait for what they do not use.
+        from stepwell.engine.bulk_work import bulk_workflow
+        from stepwell.worker.worker import Worker
+
+        registry.serve(bulk_workflow(self))
+        self._worker = Worker(
+            self._environment, self._store, registry, self._settings, self._codec, self._routes, self._observers
+        )
+        self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
+        self._local = self._worker
+        await self._worker.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -140,111 +141,3 @@ def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path 
     if isinstance(offload, Path):
         return Offloaded(codec, FolderBlobs(offload))
     raise InvalidOptionError(f"offload is {offload!r}", fix='"database", or a folder as a pathlib.Path')
-
-
-def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
-    """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
-    `memory:`. Without `may_create`, one that would have to create or migrate tables on a server is an error.
-    """
-    match store_kind(url):
-        case "memory":
-            from stepwell.stores.memory.store import MemoryStore
-
-            return MemoryStore(environment)
-        case "sqlite":
-            from stepwell.stores.sqlite.store import SqliteStore
-
-            return SqliteStore(environment, sqlite_file(url))
-        case "postgres":
-            with _driver():
-                from stepwell.stores.postgres.store import PostgresStore
-            return PostgresStore(environment, url, may_create=may_create)
-
-
-def migrate(url: str, *, is_plan: bool = False) -> Migrated:
-    """Create or migrate what the store of a URL needs, or only say what that would do. Blocks."""
-    match store_kind(url):
-        case "memory":
-            raise _without_life(url)
-        case "sqlite":
-            from stepwell.stores.sqlite.migrating import migrate as migrate_file
-
-            return migrate_file(sqlite_file(url), is_plan=is_plan)
-        case "postgres":
-            with _driver():
-                from stepwell.stores.postgres.migrating import migrate as migrate_database
-            return migrate_database(url, is_plan=is_plan)
-
-
-def diagnose(url: str, environment: Environment) -> Diagnosis:
-    """The store of a URL, to be examined."""
-    match store_kind(url):
-        case "memory":
-            raise _without_life(url)
-        case "sqlite":
-            from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
-
-            return SqliteDiagnosis(environment, sqlite_file(url))
-        case "postgres":
-            with _driver():
-                from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
-            return PostgresDiagnosis(environment, url)
-
-
-def _without_life(url: str) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"there is nothing to look at behind {url!r}",
-        where="url",
-        why="a store in memory begins and ends with the process that opens it",
-        fix='name a database: "sqlite:///shop.db" or "postgresql://user@host/database"',
-    )
-
-
-def spell_url(url: str) -> str:
-    """A store's URL as people may read it: without a password. Raises `InvalidOptionError` for what is none."""
-    if store_kind(url) != "postgres":
-        return url
-    with _driver():
-        from stepwell.stores.postgres.urls import parse_address
-    return parse_address(url).where
-
-
-def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
-    """What kind of store a URL names. Raises `InvalidOptionError`, which quotes nothing that could be a password."""
-    scheme, mark, _ = url.partition(":")
-    match scheme.lower():
-        case "memory" if mark:
-            return "memory"
-        case "sqlite" if url.lower().startswith("sqlite:///") and sqlite_file(url).name:
-            return "sqlite"
-        case "postgresql" | "postgres" if mark:
-            return "postgres"
-        case _:
-            shown = url if not {"@", "="}.intersection(url) else f"{scheme}:…" if scheme.isalnum() else "…"
-            raise InvalidOptionError(
-                f"cannot open a store at {shown!r}",
-                where="url",
-                fix='write "sqlite:///shop.db", "postgresql://user@host/database" or "memory:"',
-            )
-
-
-def sqlite_file(url: str) -> Path:
-    """The file of a SQLite URL."""
-    return Path(unquote(urlsplit(url).path[1:]))
-
-
-@contextmanager
-def _driver() -> Iterator[None]:
-    """Say what to do if the driver for PostgreSQL cannot be imported."""
-    try:
-        yield
-    except ImportError as error:
-        # Without a libpq of its own or of the system's, psycopg raises an error without a name.
-        if error.name is not None and not error.name.startswith("psycopg"):
-            raise
-        raise InvalidOptionError(
-            "the driver for PostgreSQL is not installed, or finds no libpq",
-            where="url",
-            why=str(error).splitlines()[0],
-            fix='pip install "stepwell[postgres]"',
-        ) from None

@@ -182,7 +182,9 @@ def cancel(world: World) -> Operation:
     return Operation(
         "runs.cancel",
         (run_id, compensate, reason, announce),
-        lambda at: at.opened.store.runs.cancel(run_id, compensate=compensate, reason=reason, announce=announce),
+        lambda at: at.opened.store.runs.cancel(
+            run_id, compensate=compensate, reason=reason, by="ann", announce=announce
+        ),
         facts,
     )
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import signal
+import subprocess
 import sys
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from stepwell.cli import bulk, records
+from stepwell import Engine
+from stepwell.engine import bulk_work
 from stepwell.engine.facade import Facade
 from tests.edges.conftest import Cli, Shop
+
+T = TypeVar("T")
 
 
 def test_a_dry_run_says_which_and_changes_nothing(cli: Cli, db: Shop) -> None:
@@ -101,30 +111,80 @@ def test_a_person_is_asked(
     assert "Go on? [y/N]" in said.err
 
 
-def test_stopped_half_way_it_tells_what_was_done(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    cancel = Facade.cancel
+def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: Path) -> None:
+    url, ids = waiting_runs(tmp_path)
+    with cancelling(url, tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[0]
 
-    async def once(self: Facade, target: str, *args: Any, **options: Any) -> bool:
-        if done:
-            raise KeyboardInterrupt
-        done.append(target)
-        return await cancel(self, target, *args, **options)
-
-    monkeypatch.setattr(Facade, "cancel", once)
-    said = cli("cancel", "--where", "status:waiting,paused", "--yes", "--db", db.url)
-
-    assert said.code == 130
-    assert "Cancelled: 1 of 2" in said.out
-    assert "stopped: 1 were not touched" in said.out
+    assert process.returncode == 130, said
+    assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 were not touched" in said
+    (bulk,) = asyncio.run(ask(url, lambda engine: engine.bulks.latest()))
+    assert (bulk.state, bulk.done, bulk.matched) == ("aborted", 20, 50)
+    assert len(asyncio.run(ask(url, lambda engine: engine.list_runs("workflow:nap status:pending")))) == len(ids) - 20
 
 
-def test_more_than_a_page_is_found_whole(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "_PAGE", 2)
+def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
+    url, ids = waiting_runs(tmp_path)
+    with cancelling(url, tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    left = len(asyncio.run(ask(url, lambda engine: engine.list_runs("workflow:nap status:pending"))))
+    assert 0 < left < len(ids)
 
-    said = cli("cancel", "--where", "since:1h sort:created", "--dry-run", "-o", "json", "--db", db.url).json
+    said = cli("bulk", "resume", "bulk-1", "--db", url, "-o", "json")
 
-    assert said["matched"] == 6
+    assert said.code == 0, said.err
+    assert (said.json["matched"], said.json["done"], said.json["refused"]) == (50, 50, 0)
+    assert {item["run_id"]: item["outcome"] for item in said.json["items"]} == dict.fromkeys(ids, "done")
+    over = cli("bulk", "resume", "bulk-1", "--db", url, "-o", "json")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+
+
+def waiting_runs(folder: Path) -> tuple[str, list[str]]:
+    """A database of fifty runs that nobody executes."""
+    url = f"sqlite:///{folder / 'many.db'}"
+
+    async def start(engine: Engine) -> list[str]:
+        return [(await engine.start_by_name("nap", 1)).run_id for _ in range(50)]
+
+    return url, asyncio.run(ask(url, start))
+
+
+async def ask(url: str, question: Callable[[Engine], Awaitable[T]]) -> T:
+    async with Engine(url, worker=False) as engine:
+        return await question(engine)
+
+
+@contextmanager
+def cancelling(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that cancels them all, and stands in the middle of the first chunk until it gets a signal."""
+    marker = folder / "in the middle"
+    code = f"""
+import asyncio, pathlib, sys
+from stepwell.engine.facade import Facade
+cancel, count = Facade.cancel, 0
+async def slow(self, *args, **options):
+    global count
+    count += 1
+    if count == 10:
+        pathlib.Path({str(marker)!r}).touch()
+        await asyncio.sleep(2)
+    return await cancel(self, *args, **options)
+Facade.cancel = slow
+from stepwell.cli.main import main
+sys.argv[1:] = ["cancel", "--where", "status:active", "--yes", "--db", {url!r}]
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder) as process:
+        try:
+            while not marker.exists() and process.poll() is None:
+                time.sleep(0.02)
+            assert process.poll() is None, process.communicate()[0]
+            yield process
+        finally:
+            process.kill()
 
 
 # --- what is kept of it ---
@@ -140,7 +200,7 @@ def test_an_act_on_many_runs_is_on_record(cli: Cli, shop_anywhere: Shop) -> None
     facts = {name: listed[name] for name in ("bulk", "verb", "where", "state", "matched", "done", "before", "refused")}
     assert facts == {
         "bulk": "bulk-1",
-        "verb": "cancelled",
+        "verb": "cancel",
         "where": "status:active,failed",
         "state": "done",
         "matched": 4,
@@ -167,13 +227,13 @@ def test_an_act_on_many_runs_is_on_record(cli: Cli, shop_anywhere: Shop) -> None
 def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
     cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "_EVERY", 1)
+    monkeypatch.setattr(bulk_work, "CHUNK", 1)
     cancel = Facade.cancel
     calls: list[bool] = []
 
     async def cancel_and_abort(engine: Facade, target: str, *args: Any, **options: Any) -> Any:
         if not calls:
-            calls.append(await records.abort(engine, "bulk-1"))
+            calls.append(await engine.bulks.abort("bulk-1"))
         return await cancel(engine, target, *args, **options)
 
     monkeypatch.setattr(Facade, "cancel", cancel_and_abort)
@@ -190,6 +250,6 @@ def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
 
 @pytest.mark.parametrize("name", ["bulk-7", "7", "x", "bulk-", "bulk-9" * 9])
 def test_an_act_that_never_was_is_not_found(cli: Cli, db: Shop, name: str) -> None:
-    for verb in ("show", "abort"):
+    for verb in ("show", "abort", "resume"):
         said = cli("bulk", verb, name, "--db", db.url, "-o", "json")
         assert (said.code, said.error["code"]) == (4, "SW401")

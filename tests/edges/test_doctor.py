@@ -11,12 +11,12 @@ import apsw
 import psycopg
 import pytest
 
+from stepwell.addresses import open_store
 from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.ids import Incarnation
 from stepwell.model.workers import Claimant, NewWorker
-from stepwell.wiring import open_store
 from tests.edges.conftest import Cli, Shop
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user

@@ -82,3 +82,31 @@ def test_an_unambiguous_beginning_of_a_command_is_enough(cli: Cli) -> None:
 
 def test_the_version_is_printed(cli: Cli) -> None:
     assert cli("--version").out.startswith("stepwell ")
+
+
+_COLLECTOR = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
+gc.set_threshold({before}, 7, 8)
+from stepwell.cli.main import main
+sys.argv = ["stepwell", "--help"]
+main({words})
+print(gc.get_threshold())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        ("", 700, ["(100000, 7, 8)", "True"]),
+        ("", 0, ["(0, 7, 8)", "True"]),
+        ("", 900_000, ["(900000, 7, 8)", "True"]),
+        ("sys.argv[1:]", 700, ["(700, 7, 8)", "False"]),
+    ],
+    ids=["a process", "collecting nothing", "collecting seldom", "a call in somebody else's process"],
+)
+def test_only_the_process_of_a_command_settles_its_collector(words: str, before: int, after: list[str]) -> None:
+    code = _COLLECTOR.format(words=words, before=before)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert said.stdout.splitlines()[-2:] == after

@@ -23,6 +23,7 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.addresses import open_store
 from stepwell.errors import (
     DuplicateNameError,
     InvalidKeyError,
@@ -33,7 +34,6 @@ from stepwell.errors import (
     UnknownWorkflowError,
     UnserialisableError,
 )
-from stepwell.wiring import open_store
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 

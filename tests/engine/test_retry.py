@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from stepwell import Context, Engine, Retry, RunFailed, step, workflow
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
 
 ONCE = Retry(max_attempts=1)
 
@@ -80,3 +84,52 @@ async def test_a_retry_reaches_the_failed_child_and_its_failed_step(url: str) ->
         assert await run.result("5s") == "fails"
         assert outage.calls == {"works": 1, "fails": 2}
         assert await engine.retry(run.run_id) is False
+
+
+async def test_a_clock_that_is_set_back_after_a_retry_gives_no_further_attempts(harness: Harness, ledger: Ledger):
+    async def fails() -> None:
+        ledger.note("tried")
+        raise ConnectionError("no")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("work", step(fails, retry=Retry(max_attempts=2, initial="1s")))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("1m")
+    await worker.do(worker.engine.retry(run.run_id))
+    harness.clock.jump_back("30s")
+    await harness.advance("2m")
+
+    assert (await harness.status(run)).status == "failed"
+    assert ledger.lines == ["tried"] * 4
+
+
+async def test_a_clock_that_is_set_back_does_not_repeat_what_may_run_once(harness: Harness, ledger: Ledger):
+    async def charge() -> str:
+        ledger.note("charged")
+        await asyncio.sleep(5)
+        if len(ledger.lines) == 1:
+            raise ConnectionError("no")
+        return "paid"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step("charge", step(charge, at_most_once=True))
+
+    fast: dict[str, Any] = {"lease": "10s", "sweep_every": "1s"}
+    worker, client = await harness.worker(flow, **fast), await harness.client()
+    run = await worker.start(flow)
+    await harness.advance("1m")
+    await client.do(client.engine.retry(run.run_id))
+    harness.clock.jump_back("30s")
+    await harness.advance("1s")
+    assert ledger.lines == ["charged"] * 2
+    worker.crash()
+    await harness.worker(flow, **fast)
+    await harness.advance("5m")
+
+    assert ledger.lines == ["charged"] * 2
+    with pytest.raises(RunFailed, match="is unknown"):
+        await harness.result(run)

@@ -108,3 +108,20 @@ def test_starts_take_the_same_words_as_those_of_the_engine(tmp_path: Path) -> No
         debounced = [engine.start_debounced(echo, number, key="d", quiet="50ms") for number in (1, 2)]
         assert debounced[0].run_id == debounced[1].run_id
         assert debounced[1].result() == 2
+
+
+def test_a_synchronous_engine_acts_on_many_runs() -> None:
+    @workflow
+    async def waits(ctx: Context) -> object:
+        return (await ctx.receive("go")).payload
+
+    with SyncEngine("memory:", workflows=[waits]) as engine:
+        runs = [engine.start(waits).run_id for _ in range(3)]
+        assert {run.run_id for run in engine.bulks.match("workflow:waits")} == set(runs)
+        bulk = engine.bulks.start("cancel", "workflow:waits", by="ann")
+        while not engine.bulks.get(bulk.name).is_over:
+            time.sleep(0.01)
+
+        assert (engine.bulks.get(bulk.name).done, engine.bulks.abort(bulk.name)) == (3, False)
+        assert {item.run_id for item in engine.bulks.items(bulk.name)} == set(runs)
+        assert [one.name for one in engine.bulks.latest()] == [bulk.name]

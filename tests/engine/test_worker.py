@@ -469,6 +469,43 @@ async def test_a_worker_that_cannot_renew_starts_no_body_after_its_local_deadlin
     await harness.client()
 
 
+async def test_an_answer_about_the_claim_before_does_not_end_the_next_one(harness: Harness, ledger: Ledger):
+    """A look at an owned run was on its way while the run was given up and claimed again: what it tells is over."""
+
+    async def lasts(name: str) -> str:
+        ledger.note(name)
+        await asyncio.sleep(10)
+        return name
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step("first", lasts, "first")
+        await ctx.receive("go")
+        return await ctx.step("second", lasts, "second")
+
+    worker, client = await harness.worker(flow), await harness.client()
+    late: list[str] = []
+
+    async def answer_late(name: str) -> None:
+        if name == "views.find" and not late:
+            late.append(name)
+            await asyncio.sleep(12)
+
+    run = await worker.start(flow)
+    await harness.advance("5s")
+    worker.wire.after = answer_late
+    await client.signal(
+        run.run_id, "news"
+    )  # the worker looks at the run, and hears of it when it is in its second step
+    await harness.advance("6s")
+    await client.signal(run.run_id, "go")
+    await harness.advance("1m")
+
+    assert late == ["views.find"]
+    assert await harness.result(run) == "second"
+    assert ledger.lines == ["first", "second"]
+
+
 async def test_two_workers_share_the_work_and_repeat_nothing(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context, number: int) -> int:

@@ -92,6 +92,13 @@ class Campaign:
         document = self.session.get(f"{url}/openapi.json", headers=self.token, timeout=20).json()
         self.schema = schemathesis.openapi.from_dict(_without_tokens(document))
         self.runs = [self._start(name, f"key-{name}") for name in WORKFLOWS]
+        self.bulk = self._act_on_many()
+
+    def _act_on_many(self) -> str:
+        body = {"verb": "retry", "where": "status:failed"}
+        answer = self.session.post(f"{self.url}/bulks", json=body, headers=self.token, timeout=20)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["name"])
 
     def _start(self, workflow: str, key: str) -> str:
         given_input = None if workflow in ("approval", "payment") else ORDER
@@ -100,9 +107,9 @@ class Campaign:
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])
 
-    def run(self, count: int, seed: int, part: int = 0, parts: int = 1) -> Figures:
-        for found in list(self.schema.get_all_operations())[part::parts]:
-            operation = found.ok()
+    def run(self, count: int, seed: int, part: int = 0, parts: int = 1, only: str = "") -> Figures:
+        every = [found.ok() for found in self.schema.get_all_operations()]
+        for operation in [each for each in every if only in each.path][part::parts]:
             can_be_wrong = any(operation.iter_parameters()) or bool(operation.body)
             share = -(-count // 2) if can_be_wrong else count
             self._storm(operation, share, seed, GenerationMode.POSITIVE)
@@ -197,6 +204,10 @@ class Campaign:
             parts["run"] = self.runs[number % len(self.runs)]
         if "workflow" in parts:
             parts["workflow"] = WORKFLOWS[number % len(WORKFLOWS)]
+        if "bulk" in parts:
+            parts["bulk"] = self.bulk
+        if case.path == "/bulks" and isinstance(case.body, dict) and number % 2 == 0:
+            case.body.update(where="status:failed", runs=[], options={})
         if "hook" in parts:
             parts["hook"] = "shop"
             raw = json.dumps(case.body if isinstance(case.body, dict | list | str | int) else None).encode()
@@ -216,10 +227,10 @@ def _without_tokens(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def attack(url: str, count: int, seed: int, part: int = 0, parts: int = 1) -> Figures:
+def attack(url: str, count: int, seed: int, part: int = 0, parts: int = 1, only: str = "") -> Figures:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Campaign(url).run(count, seed, part, parts)
+        return Campaign(url).run(count, seed, part, parts, only)
 
 
 def main() -> int:
@@ -228,10 +239,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--db", default="", help="the database; a new SQLite file by default")
     parser.add_argument("--part", default="0/1", help="such as 2/8: every eighth operation, from the third on")
+    parser.add_argument("--only", default="", help="operations whose path has this in it")
     chosen = parser.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), chosen.db) as server:
-        figures = attack(server.url, chosen.requests, chosen.seed, part, parts)
+        figures = attack(server.url, chosen.requests, chosen.seed, part, parts, chosen.only)
     print("\n".join(figures.lines()))
     return 0 if figures.is_clean and min(figures.requests.values()) >= chosen.requests else 1
 

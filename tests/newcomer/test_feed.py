@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from stepwell import Context, Engine, Fatal, Handle, Retry, step, workflow
+from stepwell.addresses import open_store
 from stepwell.cli.dev.feed import Feed
 from stepwell.cli.dev.lines import Event
 from stepwell.environment import system_environment
-from stepwell.wiring import open_store
 
 
 @workflow

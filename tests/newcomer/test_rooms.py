@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, workflow
+from stepwell.addresses import open_store
 from stepwell.cli.dev import keys
 from stepwell.cli.dev.child import FailedOnPurpose, Fault
 from stepwell.cli.dev.clock import SkippedClock, clock_file, environment_of, read_skipped, write_skipped
@@ -25,7 +26,7 @@ from stepwell.cli.main import main
 from stepwell.cli.settings import Settings
 from stepwell.clock import SECOND, Span
 from stepwell.errors import InvalidOptionError
-from stepwell.wiring import Engine, open_store
+from stepwell.wiring import Engine
 
 Steps = list[tuple[str, str]]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stepwell import Engine
+from stepwell.addresses import open_store
 from stepwell.environment import system_environment
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import Incarnation
@@ -24,7 +25,6 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, RunStatus
 from stepwell.stores.base.views import Detail, RunFilter
-from stepwell.wiring import open_store
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import CALM, LEDGER, Fleet, Member
 from tests.system.grounds import Ground, PostgresGround, SqliteGround

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from stepwell import Engine
+from stepwell.addresses import open_store
 from stepwell.environment import system_environment
-from stepwell.wiring import open_store
 from tests.system import storm_workflows
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import LEDGER

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwell.cli.bulk import Which, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
@@ -16,29 +15,30 @@ from stepwell.cli.texts import clean
 from stepwell.errors import InvalidMoveError
 
 if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
-    from stepwell.engine.views import RunView
+    from stepwell.engine.bulk_verbs import BulkVerb
 
 
 class Act(NamedTuple):
-    """What a command does to a run, and in which words it says so."""
+    """What a command does to a run or to many, and in which words it says so."""
 
-    do: Callable[[Facade, str], Awaitable[bool]]  # false: not possible in this state
+    verb: str  # as `engine.bulks` calls it
+    options: dict[str, Any]
     done: str  # "Resumed"
     impossible: str  # "be resumed"
     needs: str  # "a paused run"
-    had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
-    pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
 
-    def was_done(self, run: RunView) -> bool:
-        """Whether it is as if this had been done before."""
-        return run.status in self.had_before or (self.pauses and run.hold is not None)
+    @property
+    def how(self) -> BulkVerb:
+        """How it is done to one run."""
+        from stepwell.engine.bulk_verbs import VERBS
+
+        return VERBS[self.verb]
 
 
 def act_on(settings: Settings, which: Which, act: Act) -> int:
     """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it.
 
-    Many runs are asked for, done one by one and counted; the exit code is given.
+    Many runs are asked for, done by a run of its own and counted; the exit code is given.
     """
     check_choice(which)
     if not which.is_one:
@@ -47,10 +47,10 @@ def act_on(settings: Settings, which: Which, act: Act) -> int:
 
     async def run(client: Client) -> tuple[str, str, bool]:
         run_id = await get_run_id(client, target)
-        is_done = await act.do(client.engine, run_id)
+        is_done = await act.how.act(client.engine, run_id, act.options, operator())
         view = await client.engine.status(run_id)
         assert view is not None
-        if not is_done and not act.was_done(view):
+        if not is_done and not act.how.was_done(view):
             raise InvalidMoveError(
                 f"run {run_id} is {view.status} and cannot {act.impossible}",
                 where=run_id,

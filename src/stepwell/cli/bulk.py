@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -18,15 +18,14 @@ from stepwell.cli.settings import Settings
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run
 from stepwell.cli.texts import clean
-from stepwell.errors import NotFoundError, RequestError
+from stepwell.errors import InvalidMoveError, RequestError
 
 if TYPE_CHECKING:
     from stepwell.cli.acts import Act
-    from stepwell.cli.records import Record
+    from stepwell.engine.bulks import BulkItem
     from stepwell.engine.views import RunView
     from stepwell.replay.definition import Workflow
 
-_PAGE = 500
 _SAMPLE = 5
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -75,12 +74,13 @@ class Tally:
     """What became of each run so far."""
 
     total: int
-    name: str = ""  # of the record that is kept
-    items: list[dict[str, Any]] = field(default_factory=list)
+    name: str = ""  # of the act
+    state: str = ""
+    items: list[BulkItem] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
         """How many ended so."""
-        return sum(item["outcome"] == outcome for item in self.items)
+        return sum(item.outcome == outcome for item in self.items)
 
 
 def act_on_many(settings: Settings, which: Which, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
@@ -89,29 +89,23 @@ def act_on_many(settings: Settings, which: Which, act: Act, workflows: Sequence[
     targets = sys.stdin.read().split() if which.run == "-" else [which.run] if which.run else []
 
     async def find(client: Client) -> list[RunView]:
-        return await _match(client, which.where) if which.where is not None else await _named(client, targets)
+        return (
+            await client.engine.bulks.match(which.where) if which.where is not None else await _named(client, targets)
+        )
 
     runs = ask(settings, find)
     if which.dry_run or not runs:
         _preview(out, runs, act)
         return 0
     _confirm(out, runs, which, act)
-    tally = Tally(len(runs))
-    try:
-        ask(settings, lambda client: _act(client, runs, act, which, tally, out), workflows=workflows)
-    finally:  # also when it is stopped half-way: what was done is done, and is told
-        _tell(out, tally, act)
-    return PARTLY if tally.count("refused") or len(tally.items) < tally.total else 0
+    ids = () if which.where is not None else [run.run_id for run in runs]
 
+    async def begin(client: Client) -> str:
+        from stepwell.cli.acts import operator
 
-async def _match(client: Client, where: str) -> list[RunView]:
-    """All runs that match now. What begins to match later is not touched."""
-    found: list[RunView] = []
-    while page := await client.engine.list_runs(where, limit=_PAGE, before=found[-1].run_id if found else None):
-        found += page
-        if len(page) < _PAGE:
-            break
-    return found
+        return (await client.engine.bulks.start(act.verb, which.where, runs=ids, by=operator(), **act.options)).name
+
+    return execute(settings, begin, act.done, act.impossible, len(runs), workflows)
 
 
 async def _named(client: Client, targets: Sequence[str]) -> list[RunView]:
@@ -121,35 +115,55 @@ async def _named(client: Client, targets: Sequence[str]) -> list[RunView]:
     return [run for run in await client.engine.status_many(list(ids)) if run is not None]
 
 
-async def _act(client: Client, runs: Sequence[RunView], act: Act, which: Which, tally: Tally, out: Output) -> None:
-    from stepwell.cli.acts import operator
-    from stepwell.cli.records import begin
+def execute(
+    settings: Settings,
+    begin: Callable[[Client], Awaitable[str]],
+    done: str,
+    impossible: str,
+    total: int,
+    workflows: Sequence[Workflow[Any, Any]] = (),
+) -> int:
+    """Begin an act on many runs, execute it here unless a worker does, and tell what became of it. Stopped by Ctrl-C it
+    ends after the chunk that it is at; if this process dies, a worker or `stepwell bulk resume` goes on.
+    """
+    import asyncio  # here and not above: help must not wait for it
 
-    record = await begin(client.engine, act.done.lower(), operator(), which.where or "", len(runs))
-    tally.name = f"bulk-{record.number}"
+    out, tally = Output(settings), Tally(total)
+
+    async def run(client: Client) -> None:
+        await client.engine.serve_bulks()
+        tally.name = await begin(client)
+        try:
+            await _follow(client, tally, out, done)
+        except asyncio.CancelledError:
+            await client.engine.bulks.abort(tally.name)
+            await _follow(client, tally, out, done)
+            raise
+        finally:
+            tally.items = await client.engine.bulks.items(tally.name)
+
     try:
-        await _each(client, runs, act, record, tally, out)
-    finally:
-        await record.end(is_whole=len(tally.items) == tally.total)
+        ask(settings, run, workflows=workflows)
+    finally:  # also when it is stopped half-way: what was done is done, and is told
+        if tally.name:
+            _tell(out, tally, done, impossible)
+    return PARTLY if tally.count("refused") or len(tally.items) < tally.total else 0
 
 
-async def _each(client: Client, runs: Sequence[RunView], act: Act, record: Record, tally: Tally, out: Output) -> None:
-    from stepwell.cli.records import Item
-
+async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
+    """Show how far it is, until it is over."""
+    bulks = client.engine.bulks
     with Bars(out) as bars:
-        for number, run in enumerate(runs, 1):
-            try:
-                is_done = await act.do(client.engine, run.run_id)
-                now = await client.engine.status(run.run_id)
-            except NotFoundError:  # gone since it was found
-                is_done, now = False, None
-            status = run.status if now is None else now.status
-            outcome = "done" if is_done else "before" if now is not None and act.was_done(now) else "refused"
-            tally.items.append({"run_id": run.run_id, "outcome": outcome, "status": status})
-            await record.note(Item(run.run_id, outcome, status))
-            bars.tell(act.done, number, len(runs))
-            if record.is_aborted:
-                return
+        watching = client.engine.watch(tally.name)
+        async for _ in watching:
+            bulk = await bulks.get(tally.name)
+            tally.total, tally.state = bulk.matched or tally.total, bulk.state
+            bars.tell(done, bulk.done + bulk.before + bulk.refused, tally.total)
+            if bulk.state == "paused":
+                break
+        await watching.aclose()
+    if tally.state in ("paused", "failed"):
+        raise InvalidMoveError(f"{tally.name} has {tally.state}", where=tally.name, fix=f"stepwell why {tally.name}")
 
 
 def _preview(out: Output, runs: Sequence[RunView], act: Act) -> None:
@@ -193,8 +207,8 @@ def _confirm(out: Output, runs: Sequence[RunView], which: Which, act: Act) -> No
         raise click.exceptions.Abort
 
 
-def _tell(out: Output, tally: Tally, act: Act) -> None:
-    items, ids = tally.items, [item["run_id"] for item in tally.items if item["outcome"] == "done"]
+def _tell(out: Output, tally: Tally, done: str, impossible: str) -> None:
+    items, ids = tally.items, [item.run_id for item in tally.items if item.outcome == "done"]
     facts: dict[str, Any] = {
         "matched": tally.total,
         "done": len(ids),
@@ -202,15 +216,15 @@ def _tell(out: Output, tally: Tally, act: Act) -> None:
         "dry_run": False,
     }
     facts["bulk"] = tally.name
-    if out.many("stepwell.bulk/1", "items", items, run_ids=ids, **facts):
+    if out.many("stepwell.bulk/1", "items", [asdict(item) for item in items], run_ids=ids, **facts):
         return
     dot = " - " if out.ascii else " · "
-    said = [*([tally.name] if tally.name else []), f"{act.done}: {len(ids):,} of {tally.total:,}"]
+    said = [tally.name, f"{done}: {len(ids):,} of {tally.total:,}"]
     if before := tally.count("before"):
         said.append(f"{before:,} before")
-    if refused := [item for item in items if item["outcome"] == "refused"]:
-        some = ", ".join(f"{item['run_id']} is {item['status']}" for item in refused[:_SAMPLE])
-        said.append(f"{len(refused):,} cannot {act.impossible} ({some}{', …' if len(refused) > _SAMPLE else ''})")
+    if refused := [item for item in items if item.outcome == "refused"]:
+        some = ", ".join(f"{item.run_id} is {item.status}" for item in refused[:_SAMPLE])
+        said.append(f"{len(refused):,} cannot {impossible} ({some}{', …' if len(refused) > _SAMPLE else ''})")
     if len(items) < tally.total:
         said.append(f"stopped: {tally.total - len(items):,} were not touched")
     out.line(clean(dot.join(said)))

@@ -1,32 +1,72 @@
-"""A command's way into the engine: open the store, ask one thing, close."""
+"""A command's way to runs: open the store, ask one thing, close."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from stepwell.cli.settings import Settings
-from stepwell.errors import StoreError
+from stepwell.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
     from typing import Any
 
+    from stepwell.engine.views import RunView
+    from stepwell.environment import Environment
+    from stepwell.ids import RunId
     from stepwell.replay.definition import Workflow
     from stepwell.stores.base.store import Store
-    from stepwell.stores.base.views import ViewStore
+    from stepwell.stores.base.views import RunFilter
     from stepwell.wiring import Engine
 
 T = TypeVar("T")
 
 
-class Client(NamedTuple):
-    """The engine's verbs, the store's listings, and the store itself for what is read whole."""
+class Client:
+    """The store's listings, the store itself for what is read whole, and the engine's verbs.
 
-    engine: Engine
-    views: ViewStore
-    store: Store
+    The engine is made when it is first asked for: a command that only lists does not wait for its import.
+    """
+
+    def __init__(self, store: Store, environment: Environment, workflows: Iterable[Workflow[Any, Any]]) -> None:
+        self.store = store
+        self.views = store.views
+        self._environment = environment
+        self._workflows = tuple(workflows)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """An engine that executes nothing."""
+        from stepwell.codec.base import PAYLOAD_BYTES_MAX
+        from stepwell.codec.json_codec import JsonCodec
+        from stepwell.codec.offload import Offloaded
+        from stepwell.wiring import Engine
+
+        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
+        codec = Offloaded(JsonCodec(), self.store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
+        return Engine(self.store, workflows=self._workflows, worker=False, environment=self._environment, codec=codec)
+
+    async def close(self) -> None:
+        """Close the store, and whatever the engine has begun."""
+        if "engine" in self.__dict__:
+            await self.engine.shutdown()
+            return
+        await self.store.close()
+        self._environment.executor.close()
+
+    async def list_runs(self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None) -> list[RunView]:
+        """`engine.list_runs`, without the engine as long as the store answers."""
+        from stepwell.engine.filters import parse_filter
+        from stepwell.engine.views import run_view
+
+        wanted = parse_filter(where, self.store.now()) if isinstance(where, str) else where
+        try:
+            runs = await self.views.list_runs(wanted, limit=limit, before=before)
+        except StoreUnavailableError:
+            return await self.engine.list_runs(wanted, limit=limit, before=before)  # which asks again
+        return [run_view(run) for run in runs]
 
 
 def ask(
@@ -37,14 +77,11 @@ def ask(
     may_create: bool = False,
 ) -> T:
     """Answer a question with a client that executes nothing. Looking never makes a database that was not there."""
-    # Here and not above: help and completion must not wait for the engine.
+    # Here and not above: help and completion must not wait for a store.
     import asyncio
 
+    from stepwell.addresses import open_store
     from stepwell.cli.dev.clock import environment_of
-    from stepwell.codec.base import PAYLOAD_BYTES_MAX
-    from stepwell.codec.json_codec import JsonCodec
-    from stepwell.codec.offload import Offloaded
-    from stepwell.wiring import Engine, open_store
 
     if not may_create:
         check_exists(settings.db)
@@ -52,23 +89,22 @@ def ask(
     async def run() -> T:
         environment = environment_of(settings.db)
         store = open_store(settings.db, environment, may_create=may_create)
-        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
-        codec = Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
-        async with Engine(store, workflows=workflows, worker=False, environment=environment, codec=codec) as engine:
-            return await question(Client(engine, store.views, store))
+        client = Client(store, environment, workflows)
+        if workflows:
+            client.engine  # noqa: B018  workflows that do not fit together are refused before a database is made
+        await store.open()
+        try:
+            return await question(client)
+        finally:
+            await client.close()
 
     return asyncio.run(run())
 
 
-def file_of(url: str) -> Path | None:
-    """The file behind a SQLite URL; None for everything else that names a store."""
-    from stepwell.wiring import sqlite_file, store_kind
-
-    return sqlite_file(url) if store_kind(url) == "sqlite" else None
-
-
 def check_exists(url: str) -> None:
     """Raise unless a SQLite file is there already."""
+    from stepwell.addresses import file_of
+
     file = file_of(url)
     if file is not None and not file.exists():
         raise StoreError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -57,6 +59,7 @@ _MODULES = {
 
 
 _NOUN = "wf"  # runs are what every command is about
+_YOUNG_MAX = 100_000  # objects, before cycles among them are looked for: a command that only looks makes 80,000
 
 
 class LazyGroup(Group):
@@ -108,6 +111,8 @@ def stepwell() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code. Never raises, unless `--debug` asks for the traceback."""
+    if argv is None:
+        _settle_process()
     words = list(sys.argv[1:] if argv is None else argv)
     settings = Settings.from_environment()
     try:
@@ -117,6 +122,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return report(error, settings, words)
     return code if isinstance(code, int) else 0
+
+
+def _settle_process() -> None:
+    """Let the process of a command look for garbage seldom, and not at all at its end.
+
+    Nearly all that a command makes are modules, which stay. Going through them again and again while they are imported,
+    and once more before they go with the process, took a fifth of the time of a command that only looks.
+    """
+    young_max, *older = gc.get_threshold()
+    if 0 < young_max < _YOUNG_MAX:
+        gc.set_threshold(_YOUNG_MAX, *older)
+    atexit.register(gc.freeze)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
 from stepwell.cli.targets import get_run_id
 from stepwell.cli.texts import clean
-from stepwell.errors import AlreadyExistsError, InvalidMoveError, NotFoundError, RepairConflictError
 
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
@@ -28,29 +27,19 @@ if TYPE_CHECKING:
 REASON = click.option("--reason", default="", help="Kept in the audit of the run.")
 
 
-def repair(settings: Settings, which: Which, do: Repair, *, done: str, needs: str) -> int:
-    """Repair one run and show the plan, or many and count them; gives the exit code."""
+def repair(settings: Settings, which: Which, do: Repair, act: Act | None = None) -> int:
+    """Repair one run and show the plan, or many and count them, if it is an act for many; gives the exit code."""
     check_choice(which)
     workflows = load_app(settings)
-    if which.run is None or which.run == "-":
-        return act_on_many(settings, which, Act(_counted(do), done, "be repaired so", needs), workflows)
-    target = which.run
+    if act is not None and (which.run is None or which.run == "-"):
+        return act_on_many(settings, which, act, workflows)
+    target = which.run or ""
 
     async def run(client: Client) -> RepairPlan:
         return await do(client.engine, await get_run_id(client, target), which.dry_run)
 
     show_plan(settings, ask(settings, run, workflows=workflows))
     return 0
-
-
-def _counted(do: Repair) -> Callable[[Facade, str], Awaitable[bool]]:
-    async def one(engine: Facade, run_id: str) -> bool:
-        try:
-            return (await do(engine, run_id, False)).is_applied
-        except (InvalidMoveError, NotFoundError, AlreadyExistsError, RepairConflictError):
-            return False  # it is counted as one that is left alone
-
-    return one
 
 
 def show_plan(settings: Settings, plan: RepairPlan) -> None:

@@ -50,7 +50,7 @@ async def _shortcut(client: Client, target: str) -> RunId:
         raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
     from stepwell.stores.base.views import RunFilter
 
-    newest = await client.engine.list_runs(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
+    newest = await client.list_runs(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
     if not newest:
         raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
     return _id(newest[0].run_id)
@@ -68,7 +68,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from stepwell.cli.settings import Settings
 
     async def newest(client: Client) -> list[str]:
-        runs = await client.engine.list_runs(limit=_COMPLETED_MAX)
+        runs = await client.list_runs(limit=_COMPLETED_MAX)
         return [name for run in runs for name in (run.key, run.run_id) if name is not None]
 
     settings = ctx.find_object(Settings) or Settings.from_environment()

@@ -57,14 +57,15 @@ class CancelSuite(StoreCase):
         await scene.begin("r1")
         scene.clock.advance(1)
 
-        await scene.cancel("r1", compensate=False, reason="enough")
-        await scene.cancel("r1", compensate=False, reason="again")
+        await scene.cancel("r1", compensate=False, reason="enough", by="ann")
+        await scene.cancel("r1", compensate=False, reason="again", by="bob")
 
         [act] = await scene.store.views.list_audit(RunId("r1"))
-        assert (act.at, act.run_id, act.verb, act.before, act.after, act.reason) == (
+        assert (act.at, act.run_id, act.verb, act.by, act.before, act.after, act.reason) == (
             scene.clock.now(),
             "r1",
             "cancel",
+            "ann",
             "running",
             "cancelled",
             "enough",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepwell.clock import Instant
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene, Turn, place, step, wait_signal
@@ -109,6 +110,16 @@ class RetrySuite(StoreCase):
         assert not (await scene.create("r2", key="k")).is_new
         again = await scene.claim_only("r1")
         assert (again.fence.epoch, again.claimed.is_fresh) == (2, False)
+
+    async def test_no_attempt_that_was_made_is_after_a_retry_though_the_clock_was_set_back(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        ahead = Instant(scene.clock.now() + 60_000_000)
+        tried = (Attempt(place(0), 1, scene.clock.now(), b"{}", None), Attempt(place(0), 2, ahead, None, None))
+        await turn.commit(names=("charge",), entries=(_failed(1, place(0)),), attempts=tried)
+        await turn.end(RunStatus.FAILED, failure=_failure("charge"))
+
+        assert await scene.store.runs.retry(_R1, by="ann")
+        assert (await scene.run("r1")).retried_at == ahead
 
     async def test_failed_entries_are_forgotten_at_the_failure_and_around_it_only(self, scene: Scene) -> None:
         turn = await scene.begin("r1")

@@ -190,9 +190,9 @@ class Scene:
         """The payloads of what topics keep, oldest first."""
         return [event.payload.decode() for event in await self.store.views.list_events(limit=99, topic=topic)]
 
-    async def cancel(self, run_id: str, *, compensate: bool = True, reason: str = "") -> Cancelled:
+    async def cancel(self, run_id: str, *, compensate: bool = True, reason: str = "", by: str = "") -> Cancelled:
         """Cancel a run."""
-        return await self.store.runs.cancel(RunId(run_id), compensate=compensate, reason=reason)
+        return await self.store.runs.cancel(RunId(run_id), compensate=compensate, reason=reason, by=by)
 
     async def run(self, run_id: str) -> Run:
         """The run's row."""

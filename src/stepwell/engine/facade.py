@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 from stepwell.clock import Duration, Instant, Span, span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
+from stepwell.engine.bulks import Bulks
 from stepwell.engine.events import Key, Publisher, check_published
 from stepwell.engine.explain import Explanation, explain_whole
 from stepwell.engine.filters import parse_filter
@@ -102,6 +103,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self._answers = Answers(store)
         self._announce = announce
         self.outbox = Outbox(store, self._surely)
+        self.bulks = Bulks(self, store, codec, self._surely)
         self._stalls_max = 5
         self._publisher = Publisher(codec, self._encode_input)
 
@@ -390,7 +392,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
     # --- steering ---
 
-    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True) -> bool:
+    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and its active children. Completed steps are undone unless `compensate` is false.
 
         True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
@@ -401,7 +403,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
             run = await self._get(run.successor)
         cancelled = await self._surely(
             lambda _: self._store.runs.cancel(
-                run.run_id, compensate=compensate, reason=redact(reason), announce=self._announce
+                run.run_id, compensate=compensate, reason=redact(reason), by=by, announce=self._announce
             )
         )
         return cancelled.changed

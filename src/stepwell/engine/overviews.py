@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from stepwell.clock import SECOND, to_datetime
+from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.live import LiveReads
 from stepwell.engine.views import plain
 from stepwell.engine.watching import Watching
@@ -54,6 +55,11 @@ class KeptEventView:
     kept_until: datetime
 
 
+def of_users(definitions: Iterable[str]) -> list[str]:
+    """Without those that every engine brings along."""
+    return [each for each in definitions if each != BULK_DEFINITION]
+
+
 class Overviews(LiveReads):
     """The reads of an engine that are not about what one run has recorded."""
 
@@ -63,12 +69,12 @@ class Overviews(LiveReads):
     @property
     def workflows(self) -> tuple[Workflow[Any, Any], ...]:
         """The workflows that this engine was given, by name and version."""
-        known = (self._registry.find(definition) for definition in self._registry.definitions)
+        known = (self._registry.find(definition) for definition in of_users(self._registry.definitions))
         return tuple(sorted((each for each in known if each), key=lambda each: (each.name, each.version)))
 
     async def list_definitions(self) -> list[str]:
         """Every "name@version" that a run or a worker in the store names, known here or not."""
-        return await self._surely(lambda _: self._store.views.list_definitions())
+        return of_users(await self._surely(lambda _: self._store.views.list_definitions()))
 
     async def list_workers(self) -> list[WorkerView]:
         """Registered workers, live or not, oldest first."""
@@ -80,7 +86,7 @@ class Overviews(LiveReads):
                 to_datetime(one.started_at),
                 to_datetime(one.lease_until),
                 one.lease_until > now,
-                one.definitions,
+                tuple(of_users(one.definitions)),
             )
             for one in found
         ]

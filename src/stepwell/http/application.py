@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 from stepwell.clock import Clock, SystemClock
 from stepwell.engine.facade import Facade
 from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError
-from stepwell.http import following, holding, hooks, operating, repairing, runs, starting, steering
+from stepwell.http import bulks, following, holding, hooks, operating, repairing, runs, starting, steering
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
 from stepwell.http.encoding import encode
 from stepwell.http.hooks import Hook, hooks_by_name
@@ -43,6 +43,7 @@ OPERATIONS: Final = (
     *steering.OPERATIONS,
     *holding.OPERATIONS,
     *repairing.OPERATIONS,
+    *bulks.OPERATIONS,
     *hooks.OPERATIONS,
 )
 

@@ -147,7 +147,7 @@ async def cancel(call: Call) -> Reply:
     body: CancelBody = call.body
     return await _act(
         call,
-        lambda engine, target: engine.cancel(target, body.reason, compensate=body.compensate),
+        lambda engine, target: engine.cancel(target, body.reason, compensate=body.compensate, by=call.caller.name),
         "be cancelled",
         "a run that has not ended",
         (RunStatus.CANCELLED, RunStatus.CANCELLING, RunStatus.COMPENSATING),

@@ -427,6 +427,10 @@ class Registry:
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
 
+    def serve(self, definition: Workflow[Any, Any]) -> None:
+        """Let runs of a workflow be executed that nobody starts by its name; known already, it stays as it is."""
+        self._known.setdefault(definition.definition, definition)
+
     @property
     def declares_signals(self) -> bool:
         """Whether any workflow says which signals it takes."""

@@ -70,9 +70,9 @@ class Execution(Transacting):
             self._turn.go_on()
         self.begin()
 
-    def receive(self, inbox: Inbox) -> None:
-        """Messages came while the run is owned."""
-        if not self._is_over and self._turn is not None and not self._is_stopping:
+    def receive(self, inbox: Inbox, epoch: int) -> None:
+        """Messages came while the run is owned, by this very claim."""
+        if epoch == self.run.epoch and not self._is_over and self._turn is not None and not self._is_stopping:
             self._turn.receive(inbox)
             self.pump()
 

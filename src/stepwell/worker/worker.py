@@ -484,10 +484,10 @@ class Worker:
 
     async def _look(self, execution: Execution) -> None:
         """Something outside may have changed an owned run: fetch its inbox, and see whether it is still ours."""
-        run = await self._store.views.find(execution.run.run_id)
-        if execution.is_over or run is None:
-            return
-        if run.status in TERMINAL or (run.owner, run.epoch) != (self.lease.incarnation, execution.run.epoch):
+        epoch, run = execution.run.epoch, await self._store.views.find(execution.run.run_id)
+        if execution.is_over or execution.run.epoch != epoch or run is None:
+            return  # if it was given up and claimed again meanwhile, that has told more
+        if run.status in TERMINAL or (run.owner, run.epoch) != (self.lease.incarnation, epoch):
             execution.drop()
             self.left(execution)
             self.doubt()  # it may be ours by a later claim that we never heard of
@@ -496,5 +496,4 @@ class Worker:
         elif run.hold is not None:
             execution.leave()
         else:
-            inbox = await self._store.runs.inbox(run.run_id)
-            execution.receive(inbox)
+            execution.receive(await self._store.runs.inbox(run.run_id), epoch)

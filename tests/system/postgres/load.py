@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from stepwell import Engine
+from stepwell.addresses import open_store
 from stepwell.environment import system_environment
 from stepwell.model.states import ACTIVE
 from stepwell.stores.base.views import RunFilter
-from stepwell.wiring import open_store
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import LEDGER
 from tests.system.ledger import Ledger

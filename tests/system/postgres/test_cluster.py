@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 
 from stepwell import Engine
+from stepwell.addresses import open_store
 from stepwell.clock import SECOND, Instant
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
@@ -21,7 +22,6 @@ from stepwell.model.entries import Entry
 from stepwell.model.runs import History
 from stepwell.model.states import EntryKind
 from stepwell.stores.base.store import Store
-from stepwell.wiring import open_store
 from tests.system.evidence import Execution, executions_of
 from tests.system.fleet import LEDGER
 from tests.system.ledger import Ledger

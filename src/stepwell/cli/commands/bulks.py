@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from stepwell.cli.client import ask
+from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings
 from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    from stepwell.engine.bulks import BulkItem, BulkView
 
 _COLUMNS = (
     Column("BULK", is_fixed=True),
@@ -40,10 +47,8 @@ def listed(settings: Settings) -> None:
     Example:
       stepwell bulk ls
     """
-    from stepwell.cli.records import list_bulks
-
-    found = ask(settings, lambda client: list_bulks(client.engine))
-    out, items = Output(settings), [each.body() for each in found]
+    found = ask(settings, lambda client: client.engine.bulks.latest())
+    out, items = Output(settings), [_body(each) for each in found]
     if out.many("stepwell.bulk/1", "bulks", items, run_ids=[]):
         return
     if not found:
@@ -75,22 +80,49 @@ def shown(settings: Settings, name: str) -> None:
     Example:
       stepwell bulk show bulk-12 -o json
     """
-    from stepwell.cli.records import get_bulk
 
-    found, items = ask(settings, lambda client: get_bulk(client.engine, name))
-    body = found.body()
+    async def look(client: Client) -> tuple[BulkView, list[BulkItem]]:
+        return await client.engine.bulks.get(name), await client.engine.bulks.items(name)
+
+    found, items = ask(settings, look)
+    out = Output(settings)
 
     def words() -> list[str]:
         dot = " - " if out.ascii else " · "
-        facts = [found.name, f"{found.verb} by {found.who}", found.state, f"{len(items):,} of {found.total:,} runs"]
-        facts += [f"{count:,} {outcome}" for outcome, count in sorted(found.counts.items())]
-        lines = [dot.join(facts), *([f"where {found.chosen}"] if found.chosen else [])]
-        lines += [f"  {item.run_id}  {item.outcome}  {item.status}" for item in items]
+        facts = [found.name, f"{found.verb} by {found.by}", found.state, f"{len(items):,} of {found.matched:,} runs"]
+        counts = {"before": found.before, "done": found.done, "refused": found.refused}
+        facts += [f"{count:,} {outcome}" for outcome, count in counts.items() if count]
+        lines = [dot.join(facts), *([f"where {found.where}"] if found.where else [])]
+        lines += [f"  {item.run_id}  {item.outcome}  {item.status}  {item.why}".rstrip() for item in items]
         return [clean(line) if not line.startswith(" ") else "  " + clean(line.strip()) for line in lines]
 
-    out = Output(settings)
     ids = [item.run_id for item in items]
-    out.one("stepwell.bulk/1", {**body, "items": [item._asdict() for item in items]}, run_ids=ids, words=words)
+    body = {**_body(found), "items": [asdict(item) for item in items]}
+    out.one("stepwell.bulk/1", body, run_ids=ids, words=words)
+
+
+@bulk.command("resume")
+@click.argument("name", metavar="BULK")
+@click.pass_obj
+def resumed(settings: Settings, name: str) -> None:
+    """Go on with an act whose process died, if no worker does.
+
+    \b
+    Example:
+      stepwell bulk resume bulk-12
+    """
+    from stepwell.cli.bulk import execute
+    from stepwell.errors import InvalidMoveError
+
+    found = ask(settings, lambda client: client.engine.bulks.get(name))
+    if found.is_over:
+        raise InvalidMoveError(f"{name} is over", why=f"it is {found.state}", fix=f"stepwell bulk show {name}")
+
+    async def begun(_: Client) -> str:
+        return name
+
+    code = execute(settings, begun, found.verb, "be acted upon so", found.matched)
+    click.get_current_context().exit(code)
 
 
 @bulk.command("abort")
@@ -103,12 +135,18 @@ def aborted(settings: Settings, name: str) -> None:
     Example:
       stepwell bulk abort bulk-12
     """
-    from stepwell.cli.records import abort
     from stepwell.errors import InvalidMoveError
 
-    if not ask(settings, lambda client: abort(client.engine, name)):
+    if not ask(settings, lambda client: client.engine.bulks.abort(name)):
         raise InvalidMoveError(
             f"{name} is over", why="what is over cannot be stopped", fix=f"stepwell bulk show {name}"
         )
     line = f"{name} stops soon; what was done stays done"
     Output(settings).one("stepwell.act/1", {"bulk": name, "changed": True}, run_ids=[], words=lambda: [clean(line)])
+
+
+def _body(bulk: BulkView) -> dict[str, Any]:
+    """For programs."""
+    facts = {"bulk": bulk.name, **asdict(bulk)}
+    del facts["name"]
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in facts.items()}

@@ -24,10 +24,10 @@ def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
       stepwell cancel --where 'workflow:import* status:waiting since:1h' --dry-run
     """
     act = Act(
-        lambda engine, run_id: engine.cancel(run_id, reason, compensate=undo),
+        "cancel",
+        {"reason": reason, "compensate": undo},
         done="Cancelled",
         impossible="be cancelled",
         needs="a run that has not ended and is not being undone",
-        had_before=("cancelled", "cancelling"),
     )
     return act_on(settings, Which(**which), act)

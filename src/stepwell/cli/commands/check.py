@@ -80,7 +80,7 @@ def check(
 
 def _has_database(settings: Settings, *, is_asked: bool) -> bool:
     """Whether there is a database to look at. That one which was asked for is not there is an error."""
-    from stepwell.cli.client import file_of
+    from stepwell.addresses import file_of
     from stepwell.cli.settings import DB_DEFAULT
 
     file = file_of(settings.db)

@@ -36,8 +36,8 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
       stepwell doctor --db postgresql://ann@db.example/shop
       stepwell doctor --fix --db sqlite:///shop.db
     """
+    from stepwell.addresses import spell_url
     from stepwell.stores.base.diagnosis import Verdict, worst
-    from stepwell.wiring import spell_url
 
     out = Output(settings)
     findings = _examine(settings, out)
@@ -53,8 +53,8 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
 
 
 def _examine(settings: Settings, out: Output) -> list[Finding]:
+    from stepwell.addresses import diagnose
     from stepwell.cli.dev.clock import environment_of
-    from stepwell.wiring import diagnose
 
     findings: list[Finding] = []
     for finding in diagnose(settings.db, environment_of(settings.db)).examine():
@@ -83,9 +83,9 @@ def _mend(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[
 
 def _apply(settings: Settings, remedy: Remedy) -> str:
     """Do it; says what was done."""
-    from stepwell.cli.client import ask, file_of
+    from stepwell.addresses import file_of, migrate
+    from stepwell.cli.client import ask
     from stepwell.stores.base.diagnosis import Remedy
-    from stepwell.wiring import migrate
 
     match remedy:
         case Remedy.MIGRATE:

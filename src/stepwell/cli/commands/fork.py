@@ -38,6 +38,4 @@ def fork(
         lambda engine, run_id, dry: engine.fork(
             run_id, start, key=key, input=value, by=operator(), reason=reason, dry_run=dry
         ),
-        done="Forked",
-        needs="a run that has been at that place",
     )

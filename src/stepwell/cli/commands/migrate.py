@@ -28,9 +28,9 @@ def migrate(settings: Settings, plan: bool) -> None:
     Example:
       stepwell migrate --db postgresql://migrator@db.example/shop
     """
-    from stepwell import wiring
+    from stepwell import addresses
 
-    done = wiring.migrate(settings.db, is_plan=plan)
+    done = addresses.migrate(settings.db, is_plan=plan)
     body = {
         "db": done.where,
         "before": done.before,

@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import click
 
+from stepwell.addresses import file_of
 from stepwell.cli.bars import Bars
-from stepwell.cli.client import check_exists, file_of
+from stepwell.cli.client import check_exists
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean
@@ -114,8 +115,8 @@ async def _undo(out: Output, src: str, dst: str) -> bool:
 
 
 async def _open(url: str, environment: Environment) -> Side:
+    from stepwell.addresses import open_store
     from stepwell.engine.transfers import Side
-    from stepwell.wiring import open_store
 
     store = open_store(url, environment)
     if not store.capabilities.survives_restart:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.workflow_holds import act_on_all
@@ -32,11 +32,10 @@ def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
     if is_all:
         return act_on_all(settings, chosen, "pause", reason)
     act = Act(
-        lambda engine, run_id: engine.pause(run_id, by=operator(), reason=reason),
+        "pause",
+        {"reason": reason},
         done="Paused",
         impossible="be paused",
         needs="a run that has not ended and is not being cancelled or undone",
-        had_before=("paused",),
-        pauses=True,
     )
     return act_on(settings, chosen, act)

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from stepwell.cli.acts import operator
+from stepwell.cli.acts import Act, operator
 from stepwell.cli.bulk import Which, choosing
-from stepwell.cli.repairs import REASON, given, repair
+from stepwell.cli.inputs import read_json
+from stepwell.cli.repairs import REASON, repair
 from stepwell.cli.settings import Settings, command
 
 
@@ -39,9 +40,6 @@ def redrive(
       stepwell redrive @last-failed --version new
       stepwell redrive --where 'workflow:order* error:"stock API 503"' --yes
     """
-    from stepwell.engine.repairs import UNCHANGED
-    from stepwell.engine.supplied import NO_RESULT
-
     if result is not None and skipped is None:
         raise click.UsageError("--result says what --skip PATH gives.")
     if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
@@ -49,16 +47,20 @@ def redrive(
     options: dict[str, Any] = {
         "start": start,
         "version": version if version in ("same", "new") else int(version),
-        "input": given(input_, UNCHANGED, "the input"),
         "skip": skipped,
-        "result": given(result, NO_RESULT, "the result"),
-        "by": operator(),
         "reason": reason,
+        **({} if input_ is None else {"input": read_json(input_, what="the input")}),
+        **({} if result is None else {"result": read_json(result, what="the result")}),
     }
     return repair(
         settings,
         Which(**which),
-        lambda engine, run_id, dry: engine.redrive(run_id, **options, dry_run=dry),
-        done="Redriven",
-        needs="a failed run whose key no other active run has",
+        lambda engine, run_id, dry: engine.redrive(run_id, **options, by=operator(), dry_run=dry),
+        Act(
+            "redrive",
+            options,
+            done="Redriven",
+            impossible="be repaired so",
+            needs="a failed run whose key no other active run has",
+        ),
     )

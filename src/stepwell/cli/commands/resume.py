@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.workflow_holds import act_on_all
@@ -28,7 +28,8 @@ def resume(settings: Settings, is_all: bool, **which: Any) -> int:
     if is_all:
         return act_on_all(settings, chosen, "resume")
     act = Act(
-        lambda engine, run_id: engine.resume(run_id, by=operator()),
+        "resume",
+        {},
         done="Resumed",
         impossible="be resumed",
         needs="a paused run",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Settings, command
 
@@ -22,7 +22,8 @@ def retry(settings: Settings, **which: Any) -> int:
       stepwell retry --where 'status:failed error:timeout since:24h'
     """
     act = Act(
-        lambda engine, run_id: engine.retry(run_id, by=operator()),
+        "retry",
+        {},
         done="Retrying",
         impossible="be retried",
         needs="a failed run whose key no other active run has",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stepwell.cli.acts import operator
+from stepwell.cli.acts import Act, operator
 from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.repairs import REASON, repair
 from stepwell.cli.settings import Settings, command
@@ -35,6 +35,11 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
         settings,
         Which(**which),
         lambda engine, run_id, dry: engine.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
-        done="Rewound",
-        needs="a failed, paused, waiting or pending run that has been at that place",
+        Act(
+            "rewind",
+            {"path": at, "reason": reason},
+            done="Rewound",
+            impossible="be repaired so",
+            needs="a failed, paused, waiting or pending run that has been at that place",
+        ),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bulk import Which, choosing
 from stepwell.cli.settings import Group, Settings, command
 
@@ -31,11 +31,11 @@ def _resume(settings: Settings, **which: Any) -> int:
       stepwell rollback resume order-42
     """
     act = Act(
-        lambda engine, run_id: engine.resume_rollback(run_id, by=operator()),
+        "resume_rollback",
+        {},
         done="Rollback goes on",
         impossible="be rolled back further",
         needs="a run whose rollback is incomplete",
-        had_before=("compensating",),
     )
     return act_on(settings, Which(**which), act)
 

@@ -170,8 +170,8 @@ def _banner(
     access: Tokens | Authenticator,
     workflows: list[Workflow[Any, Any]],
 ) -> None:
+    from stepwell.addresses import spell_url
     from stepwell.http import LoopbackAccess
-    from stepwell.wiring import spell_url
 
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"

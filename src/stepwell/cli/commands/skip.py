@@ -34,6 +34,4 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
         settings,
         Which(run, None, dry_run, True),
         lambda engine, run_id, dry: engine.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
-        done="Skipped",
-        needs="a run that stands at that place",
     )

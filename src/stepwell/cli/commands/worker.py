@@ -142,7 +142,7 @@ def _on_stop(tell: Callable[[], None]) -> None:
 def _banner(
     out: Output, settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings, port: int | None
 ) -> None:
-    from stepwell.wiring import spell_url
+    from stepwell.addresses import spell_url
 
     db = spell_url(settings.db)
     served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]

@@ -67,7 +67,7 @@ def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Envir
 
 def environment_of(url: str) -> Environment:
     """The real machine, with the clock of a database in which time was skipped."""
-    from stepwell.cli.client import file_of
+    from stepwell.addresses import file_of
 
     skipped = read_skipped(file_of(url))
     return skipping_environment(SkippedClock(skipped)) if skipped else system_environment()

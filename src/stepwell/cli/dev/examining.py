@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any
 
+from stepwell.addresses import open_store
 from stepwell.check.code import check_code
 from stepwell.check.inflight import Checked, Code, check_store
 from stepwell.check.reports import Report, as_json
@@ -22,7 +23,6 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.environment import Strands
 from stepwell.replay.definition import Registry, Workflow
-from stepwell.wiring import open_store
 
 
 def examine(app: str, url: str) -> dict[str, Any]:

@@ -8,11 +8,10 @@ import socket
 from pathlib import Path
 from typing import IO, Any, Final
 
-from stepwell.cli.client import file_of
+from stepwell.addresses import file_of, store_kind
 from stepwell.cli.dev.clock import clock_file
 from stepwell.cli.settings import DEV_DB
 from stepwell.errors import InvalidOptionError
-from stepwell.wiring import store_kind
 
 _SEATS_MAX: Final = 64
 _FOLDER: Final = Path(".stepwell")

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+from stepwell.addresses import open_store, spell_url
 from stepwell.cli.dev import reloading
 from stepwell.cli.dev.banner import banner
 from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
@@ -26,7 +27,7 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.engine.views import run_view
 from stepwell.errors import InvalidOptionError, StepwellError
-from stepwell.wiring import Engine, open_store, spell_url
+from stepwell.wiring import Engine
 
 _LOOK_SECONDS: Final = 1.0  # without any hint
 _CALM_SECONDS: Final = 0.05  # between two looks at the database

@@ -116,7 +116,7 @@ async def perform(
     while True:
         number, counted = number + 1, counted + 1
         if options.at_most_once:
-            turn.journal.record_attempt(Attempt(location, number, turn.now, None, None))
+            turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), None, None))
         body = Body(
             turn.run,
             turn.journal.names,
@@ -159,14 +159,15 @@ async def perform(
         decision = _after_failure(turn, location, attempted, step, number, counted)
         if isinstance(decision, GiveUp):
             return _give_up(turn, location, kind, decision.failure, turn.now - first_at, number), None
-        turn.journal.record_attempt(Attempt(location, number, turn.now, encode_failure(decision.failure), decision.at))
+        failed = encode_failure(decision.failure)
+        turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), failed, decision.at))
         await turn.wait(location, WaitKind.RETRY, decision.at)
 
 
 def _give_up(turn: Turn, location: Location, kind: EntryKind, failure: FailureRecord, took: int, number: int) -> Entry:
     """Record the last attempt, and of a step that it has failed; an undo raises."""
     stored = encode_failure(failure)
-    turn.journal.record_attempt(Attempt(location, number, turn.now, stored, None))
+    turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), stored, None))
     if kind is not EntryKind.STEP:
         raise UndoFailed(failure)
     return turn.journal.record(location, kind, EntryStatus.FAILED, stored, turn.now, took, number)
@@ -262,6 +263,11 @@ def _data_of(turn: Turn, error: BaseException | None) -> bytes:
 def _chance(turn: Turn, location: Location, number: int) -> float:
     seed = f"{turn.run.run_id}\x1f{number}\x1f".encode() + location
     return int.from_bytes(hashlib.blake2b(seed, digest_size=4).digest(), "big") / (1 << 32)
+
+
+def _attempted_at(turn: Turn) -> Instant:
+    """After the operator's last retry, even if the clock was set back since: that is how one knows what counts."""
+    return Instant(max(turn.now, (turn.run.retried_at or 0) + 1))
 
 
 def _unknown(turn: Turn, location: Location, number: int) -> Entry:

@@ -140,7 +140,7 @@ class RunStore(Protocol):
         ...
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
         """Cancel a run and its attached or tied active descendants, root first.
 
@@ -150,8 +150,8 @@ class RunStore(Protocol):
         keeps an owner, or else sets `wake_at` = now.
         Pending signals are dropped as with `End`.
         Each that is `CANCELLED` is announced, as in `apply`.
-        The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row if
-        anything changed.
+        The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row, with who
+        did it, if anything changed.
         """
         ...
 
@@ -172,17 +172,18 @@ class RunStore(Protocol):
         ...
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
-        """`compensation_failed` becomes compensating, `wake_at` and `retried_at` = now. Anything else: False.
+        """`compensation_failed` becomes compensating, `wake_at` = now, `retried_at` as by `retry`.
 
-        Audit row.
+        Anything else: False. Audit row.
         """
         ...
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
         """A failed run becomes pending: `ended_at`, failure, cause, undo_floor and a deadline that has passed are
-        cleared, `retried_at` and `wake_at` = now, stalls 0, and the failed entries that the failure `concerns` are
-        deleted, by their spelled path. A failed child that stood at one of them is retried likewise. Anything else, or
-        another active run with its key: False. Audit row.
+        cleared, `wake_at` = now, stalls 0, and the failed entries that the failure `concerns` are deleted, by their
+        spelled path. `retried_at` = now, or the time of the run's last attempt if that is later. A failed child that
+        stood at one of the entries is retried likewise. Anything else, or another active run with its key: False. Audit
+        row.
         """
         ...
 
@@ -198,10 +199,10 @@ class RunStore(Protocol):
         gets its new location, and if it is active and not detached its successor takes its key (`replaced_by`)
         and it is cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are
         replaced as by `apply`.
-        The run becomes pending: epoch and revision + 1, `wake_at` and `retried_at` = now, stalls 0, `amendment`
-        set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared; version and
-        input change if they are given. `last_seq` never goes back. A run that had ended takes over the signals
-        held for its key. Audit row.
+        The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
+        `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
+        version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the
+        signals held for its key. Audit row.
         """
         ...
 

@@ -12,7 +12,7 @@ from stepwell.stores.memory import events
 from stepwell.stores.memory.commits import append_entries
 from stepwell.stores.memory.database import RunRow
 from stepwell.stores.memory.ends import cancel_family
-from stepwell.stores.memory.operators import note, retry
+from stepwell.stores.memory.operators import after_attempts, note, retry
 from stepwell.stores.memory.signals import consume, take_over_held
 from stepwell.stores.memory.starts import create
 from stepwell.stores.memory.transaction import Transaction
@@ -88,7 +88,7 @@ def _let_go_on(tx: Transaction, row: RunRow, amendment: Amendment) -> None:
         failure=None,
         cause=None,
         undo_floor=0,
-        retried_at=tx.now,
+        retried_at=after_attempts(tx, row),
         stalls=0,
         deadline_at=None if row.deadline_at is None or row.deadline_at <= tx.now else row.deadline_at,
         amendment=amendment.amendment_id,

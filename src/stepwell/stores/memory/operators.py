@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.clock import Instant
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.cancels import Cancelled
@@ -16,7 +17,9 @@ from stepwell.stores.memory.signals import take_over_held
 from stepwell.stores.memory.transaction import Transaction
 
 
-def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
+def cancel(
+    tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, by: str, announce: Announce | None
+) -> Cancelled:
     """Cancel a run with its attached descendants."""
     row = tx.db.runs.get(run_id)
     if row is None:
@@ -24,7 +27,7 @@ def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, ann
     before = row.status
     changed = cancel_family(tx, row, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        note(tx, row, "cancel", "", before, reason)
+        note(tx, row, "cancel", by, before, reason)
     return Cancelled(bool(changed), tuple(one.run_id for one in changed))
 
 
@@ -53,7 +56,7 @@ def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
     row = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
     if row is None:
         return False
-    tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=tx.now)
+    tx.change(row, status=RunStatus.COMPENSATING, wake_at=tx.now, retried_at=after_attempts(tx, row))
     note(tx, row, "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
     return True
 
@@ -71,7 +74,7 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         failure=None,
         cause=None,
         undo_floor=0,
-        retried_at=tx.now,
+        retried_at=after_attempts(tx, row),
         wake_at=tx.now,
         stalls=0,
         deadline_at=None if row.deadline_at is None or row.deadline_at <= tx.now else row.deadline_at,
@@ -83,6 +86,11 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
         if child.parent is not None and child.parent.location in failed_at:
             retry(tx, child.run_id, by)
     return True
+
+
+def after_attempts(tx: Transaction, row: RunRow) -> Instant:
+    """Now, or the time of its last attempt if the clock was set back: none that was made counts any more."""
+    return max([tx.now, *(attempt.at for attempt in tx.db.attempts[row.run_id].values())])
 
 
 def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> RunRow | None:

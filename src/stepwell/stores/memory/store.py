@@ -124,10 +124,10 @@ class MemoryRuns:
         return self._store.transact(lambda tx: apply(tx, commits, claimant))
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
         return self._store.transact(
-            lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
+            lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason, by=by, announce=announce)
         )
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:

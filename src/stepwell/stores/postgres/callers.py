@@ -46,8 +46,8 @@ class Caller(Protocol):
         """Do work that blocks."""
         ...
 
-    async def open(self, prepare: Callable[[], None]) -> None:
-        """Prepare the database, which blocks, and get the first line."""
+    async def open(self) -> None:
+        """Get the first line. What was closed may be opened again."""
         ...
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
@@ -83,9 +83,8 @@ class InlineCaller:
     async def beside(self, work: Callable[[], T]) -> T:
         return work()
 
-    async def open(self, prepare: Callable[[], None]) -> None:
+    async def open(self) -> None:
         self.uses += 1
-        prepare()
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         return self.call_now(call, values)
@@ -129,9 +128,11 @@ class PooledCaller:
     async def beside(self, work: Callable[[], T]) -> T:
         return await self._environment.executor.call_blocking(work)
 
-    async def open(self, prepare: Callable[[], None]) -> None:
-        await self.beside(prepare)
-        self._lines.give(await connect(self._address))
+    async def open(self) -> None:
+        line = await connect(self._address)
+        self._lines.open()
+        self._urgent.open()
+        self._lines.give(line)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         lines = self._urgent if is_urgent else self._lines
@@ -149,11 +150,15 @@ class PooledCaller:
         return self._now.call_now(call, values)
 
     async def close(self) -> None:
-        self._lines.close()
-        self._urgent.close()
+        for line in (*self._lines.close(), *self._urgent.close()):
+            self._let_go(line)
         if self._now is not None:
             self._now.finish()
             self._now = None
+
+    def _let_go(self, line: Line) -> None:
+        """A line that is not needed any more."""
+        line.finish()
 
     async def _connect(self) -> Line:
         """A new line; a server that is away for a moment is waited for. Nothing has been asked yet, so this is safe.
@@ -236,11 +241,15 @@ class _Lines:
             line.finish()
         self._next()
 
-    def close(self) -> None:
-        """Close what is idle, and what comes back."""
+    def open(self) -> None:
+        """Keep what comes back."""
+        self._is_closed = False
+
+    def close(self) -> list[Line]:
+        """Keep nothing that comes back; what was idle is the caller's to close."""
         self._is_closed = True
-        while self._idle:
-            self._idle.pop().finish()
+        idle, self._idle = self._idle, []
+        return idle
 
     def _next(self) -> None:
         while self._waiting:

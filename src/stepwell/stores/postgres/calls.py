@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -69,13 +69,14 @@ _ENCODERS: dict[str, Callable[[Any], Value]] = {
 class Call(Generic[T]):
     """One function of the database. Every call also carries the time, as `values` says."""
 
-    __slots__ = ("_encoders", "decode", "formats", "name", "placeholders", "text")
+    __slots__ = ("_encoders", "decode", "formats", "is_kept", "name", "placeholders", "text")
 
     def __init__(self, name: str, parameters: str, decode: Callable[[bytes], T]) -> None:
         types = parameters.split()
         self.name = name
         self.text: str | None = None  # of a statement that is not a function
         self.formats: list[int] | None = None  # of its parameters
+        self.is_kept = True  # by the server's session, because it will be asked again
         self.decode = decode
         self._encoders = tuple(_ENCODERS[one] for one in types)
         self.placeholders = ", ".join(f"${n}::{one}" for n, one in enumerate(("bigint", "bigint", *types), 1))
@@ -99,6 +100,23 @@ class Statement(Call[int | None]):
         super().__init__(name, "", _revision)
         self.text = text
         self.formats = formats
+
+
+class Opening(NamedTuple):
+    """What a store learns when it is opened."""
+
+    now: Instant
+    version: int  # of the tables
+    identity: int  # of the database, as long as it exists
+
+
+class LookIn(Call[Opening]):
+    """What is asked once in the life of a store."""
+
+    def __init__(self) -> None:
+        super().__init__("look_in", "", msgspec.json.Decoder(Opening).decode)
+        self.text = SQL["opening.look_in"]
+        self.is_kept = False
 
 
 def _revision(answer: bytes) -> int | None:
@@ -134,7 +152,7 @@ ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[
 # Location, value and undo go as they are; all else as text.
 ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
-CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text jsonb", Cancelled)
+CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text text jsonb", Cancelled)
 PAUSE: Transition[bool] = transition("pause", "text text text", bool)
 RESUME: Transition[bool] = transition("resume", "text text boolean", bool)
 RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", bool)
@@ -173,7 +191,7 @@ LIST_HOLD_ACTS: Call[list[HoldAct]] = reading("list_hold_acts", "bigint", list[H
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
-READ_TIME: Call[Instant] = reading("read_time", "", Instant)
+LOOK_IN = LookIn()
 FIND_MANY: Call[list[Run | None]] = reading("find_many", "jsonb", list[Run | None])
 FIND_BY_PREFIX: Call[list[RunId]] = reading("find_by_prefix", "text bigint", list[RunId])
 DETAIL: Call[Detail | None] = reading("detail", "text", Detail | None)

@@ -20,13 +20,16 @@ from stepwell.stores.postgres.faults import in_words, unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.urls import Address
 
-# How long a transition waits for another one that has a row: longer than any of them takes.
-_LOCK_TIMEOUT = "10s"
-# The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
-_KEEPALIVES = "set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3"
+# What every session is set to.
+_SETTINGS = {
+    "lock_timeout": "10s",  # for another transition that has a row: longer than any of them takes
+    "jit": "off",
+    # The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
 _PREPARED_AFTER = 5  # an author's own statement, when it was used so often
-# Who answers, and how it keeps transactions apart by itself.
-_LOOK_AROUND = "select pg_backend_pid(), current_setting('default_transaction_isolation')"
 
 
 async def connect(address: Address) -> Line:
@@ -34,16 +37,13 @@ async def connect(address: Address) -> Line:
     try:
         connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
         try:
-            row = await (await connection.execute(_LOOK_AROUND)).fetchone()
-            settings = _settings(address, connection, row)
-            if settings is not None:
-                await connection.execute(settings)
+            row = await (await connection.execute(_introduction(address, connection))).fetchone()
+            line = _line(connection, address, row)
         except BaseException:
             await connection.close()
             raise
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
-    line = _line(connection, address, is_pooled=settings is None)
     line.attach(asyncio.get_running_loop())
     return line
 
@@ -52,16 +52,13 @@ def connect_now(address: Address) -> Line:
     """A line for callers that cannot wait."""
     connection = open_connection(address)
     try:
-        settings = _settings(address, connection, connection.execute(_LOOK_AROUND).fetchone())
-        if settings is not None:
-            connection.execute(settings)
+        return _line(connection, address, connection.execute(_introduction(address, connection)).fetchone())
     except psycopg.Error as error:
         connection.close()
         raise refused(error, address.where) from error
     except BaseException:
         connection.close()
         raise
-    return _line(connection, address, is_pooled=settings is None)
 
 
 def connect_again(address: Address) -> Line:
@@ -94,28 +91,29 @@ def is_pooled(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
     return backend_pid != connection.pgconn.backend_pid
 
 
-def _settings(
-    address: Address, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], row: Any
-) -> bytes | None:
-    """What every session is set to. Behind a pooler nothing: it would be set for whoever has the session next."""
-    backend_pid, isolation = row
-    if is_pooled(connection, backend_pid):
-        if address.isolation not in (None, isolation):
-            raise _not_isolated(address, isolation)
-        return None
-    text = f"set lock_timeout = '{_LOCK_TIMEOUT}'; set jit = off; {_KEEPALIVES}"
-    if address.isolation is not None:
-        text += f"; set default_transaction_isolation = '{address.isolation}'"
-    return text.encode()
+def _introduction(address: Address, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
+    """Ask who answers and how it keeps transactions apart by itself; and set the session, in the same round trip.
+
+    Behind a pooler nothing is set: it would be for whoever has the session next.
+    """
+    isolation = {} if address.isolation is None else {"default_transaction_isolation": address.isolation}
+    settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in (_SETTINGS | isolation).items())
+    return (
+        "select pg_backend_pid(), current_setting('default_transaction_isolation'),"
+        f" case when pg_backend_pid() = {connection.pgconn.backend_pid} then concat({settings}) end"
+    ).encode()
 
 
 def _line(
-    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, *, is_pooled: bool
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, introduced: Any
 ) -> Line:
+    backend_pid, isolation, _ = introduced
     line = Line(connection, address.schema, address.where)
-    line.prepares = not is_pooled
+    line.prepares = not is_pooled(connection, backend_pid)
+    if not line.prepares and address.isolation not in (None, isolation):
+        raise _not_isolated(address, isolation)
     line.must_write = conninfo_to_dict(address.conninfo).get("target_session_attrs") in ("read-write", "primary")
-    connection.prepare_threshold = None if is_pooled else _PREPARED_AFTER
+    connection.prepare_threshold = _PREPARED_AFTER if line.prepares else None
     return line
 
 

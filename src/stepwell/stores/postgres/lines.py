@@ -93,7 +93,7 @@ class Line:
         is_done = False
         self._patience = patience
         try:
-            if self.prepares:
+            if self.prepares and call.is_kept:
                 name = self._prepared.get(call.name)
                 if name is None:
                     name = await self._prepare(call)
@@ -221,7 +221,7 @@ class Line:
         """`call`, in the caller's own thread."""
         pgconn = self._pgconn
         try:
-            if not self.prepares:
+            if not (self.prepares and call.is_kept):
                 answer = _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
             else:
                 name = self._prepared.get(call.name)

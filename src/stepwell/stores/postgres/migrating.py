@@ -69,6 +69,11 @@ def describe_missing(found: Found, where: str) -> str:
     return "" if found.has_functions else "has not the functions of this release of stepwell"
 
 
+def is_newest(version: int) -> bool:
+    """Whether tables of this version are those of this release."""
+    return version == MIGRATIONS[-1].number
+
+
 def prepare(connection: Connection, schema: str, where: str) -> Found:
     """Create or migrate what is missing, once: whoever comes at the same moment waits for the first.
 

@@ -76,7 +76,7 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
-        await self._database.open(self._prepare)
+        self.transactions.identity = await self._database.open(self._prepare)
         self._database.caller.listeners.append(self.wakeups.tell_own)
         self.wakeups.open()
 
@@ -93,7 +93,7 @@ class PostgresStore:
         try:
             check_server(connection, self.address.where)
             ready = prepare if self._may_create else check_ready
-            self.transactions.identity = ready(connection, self.address.schema, self.address.where).identity
+            ready(connection, self.address.schema, self.address.where)
         except psycopg.Error as error:
             raise refused(error, self.address.where) from error
         finally:
@@ -130,9 +130,9 @@ class PostgresRuns:
         return apply(self._database, commits, claimant)
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
-        return await self._write(calls.CANCEL, run_id, compensate, reason, announce)
+        return await self._write(calls.CANCEL, run_id, compensate, reason, by, announce)
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
         return await self._write(calls.PAUSE, run_id, by, reason)

@@ -15,7 +15,6 @@ from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.postgres import calls
-from stepwell.stores.postgres.authors import Author
 from stepwell.stores.postgres.calls import Call, Hints
 from stepwell.stores.postgres.connecting import connect_again
 from stepwell.stores.postgres.database import PostgresDatabase
@@ -117,6 +116,9 @@ class PostgresTransactions:
         return Performed(applied, full), hints
 
     def _let_write(self, line: Line, work: Callable[[AuthorsTransaction], T]) -> T:
+        # Here and not above: its errors are sqlite3's too, which whoever only looks need not import.
+        from stepwell.stores.postgres.authors import Author
+
         author = Author(line.connection, self._address.schema, self._address.where)
         try:
             return work(author)

@@ -135,10 +135,10 @@ class SqliteRuns:
         return self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None = None
+        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
         return await self._runner.write(
-            lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason, announce=announce)
+            lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason, by=by, announce=announce)
         )
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:

@@ -101,8 +101,8 @@ begin
     end loop;
     perform {f}.replace_waits(v_now, r.id, a->>1, a->13);
     update {t}.runs
-    set status = 'pending', epoch = epoch + 1, ended_at = null, cause = null, undo_floor = 0, retried_at = v_now,
-        wake_at = v_now, hold = null, amendment = a->>0, deadline_at = case when deadline_at > v_now then deadline_at end,
+    set status = 'pending', epoch = epoch + 1, ended_at = null, cause = null, undo_floor = 0,
+        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = r.id)), wake_at = v_now, hold = null, amendment = a->>0, deadline_at = case when deadline_at > v_now then deadline_at end,
         definition = case
             when a->>16 is null then definition else {f}.define(r.workflow, (a->>16)::bigint, r.priority)
         end

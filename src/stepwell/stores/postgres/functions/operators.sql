@@ -1,7 +1,7 @@
 -- What operators do to runs; each act leaves an audit row.
 
 create function {f}.cancel(
-    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_announce jsonb
+    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_by text, p_announce jsonb
 ) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -16,7 +16,7 @@ begin
     end if;
     v_changed := {f}.cancel_family(v_now, v_run, p_compensate, p_reason, p_announce);
     if cardinality(v_changed) > 0 then
-        perform {f}.note(v_now, v_run, 'cancel', '', v_before, p_reason);
+        perform {f}.note(v_now, v_run, 'cancel', p_by, v_before, p_reason);
     end if;
     return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
 end $$;
@@ -66,7 +66,10 @@ begin
     if v_run is null then
         return {f}.answer(v_now, 'false');
     end if;
-    update {t}.runs set status = 'compensating', wake_at = v_now, retried_at = v_now where id = v_run;
+    update {t}.runs
+    set status = 'compensating', wake_at = v_now,
+        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
+    where id = v_run;
     perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '');
     perform {f}.hint('ready', p_run_id);
     return {f}.answer(v_now, 'true');
@@ -114,7 +117,8 @@ begin
         select coalesce(array_agg(location), '{}') into v_failed_at from forgotten;
     end if;
     update {t}.runs
-    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = p_now, wake_at = p_now,
+    set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = p_now,
+        retried_at = greatest(p_now, (select max(at) from {t}.attempts where run = r.id)),
         deadline_at = case when deadline_at > p_now then deadline_at end
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;

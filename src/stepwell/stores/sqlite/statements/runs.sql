@@ -229,11 +229,15 @@ set status = :status, wake_at = max(:now, coalesce(debounced_until, :now)), stal
 where id = :id;
 
 -- name: resume_rollback
-update stepwell_runs set status = 'compensating', wake_at = :now, retried_at = :now where id = :id;
+update stepwell_runs
+set status = 'compensating', wake_at = :now,
+    retried_at = max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id))
+where id = :id;
 
 -- name: retry
 update stepwell_runs
-set status = 'pending', ended_at = null, cause = null, undo_floor = 0, retried_at = :now, wake_at = :now, stalls = 0,
+set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = :now, stalls = 0,
+    retried_at = max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id)),
     deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
 

@@ -16,14 +16,16 @@ from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.holds import withdraw
 
 
-def cancel(tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, announce: Announce | None) -> Cancelled:
+def cancel(
+    tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, by: str, announce: Announce | None
+) -> Cancelled:
     """Cancel a run with its attached descendants."""
     root = tx.find("runs.find_for_cancel", run_id=run_id)
     if root is None:
         raise NotFoundError("run", run_id)
     changed = cancel_family(tx, root, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        note(tx, root[0], "cancel", "", root[2], reason)
+        note(tx, root[0], "cancel", by, root[2], reason)
     return Cancelled(bool(changed), tuple(changed))
 
 

@@ -1,0 +1,130 @@
+"""A URL names a store: here it is opened, prepared, examined and spelled. The only importer of concrete stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
+
+from stepwell.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from stepwell.environment import Environment
+    from stepwell.stores.base.diagnosis import Diagnosis
+    from stepwell.stores.base.migrations import Migrated
+    from stepwell.stores.base.store import Store
+
+
+def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
+    """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
+    `memory:`. Without `may_create`, one that would have to create or migrate tables on a server is an error.
+    """
+    match store_kind(url):
+        case "memory":
+            from stepwell.stores.memory.store import MemoryStore
+
+            return MemoryStore(environment)
+        case "sqlite":
+            from stepwell.stores.sqlite.store import SqliteStore
+
+            return SqliteStore(environment, sqlite_file(url))
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.store import PostgresStore
+            return PostgresStore(environment, url, may_create=may_create)
+
+
+def migrate(url: str, *, is_plan: bool = False) -> Migrated:
+    """Create or migrate what the store of a URL needs, or only say what that would do. Blocks."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.migrating import migrate as migrate_file
+
+            return migrate_file(sqlite_file(url), is_plan=is_plan)
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.migrating import migrate as migrate_database
+            return migrate_database(url, is_plan=is_plan)
+
+
+def diagnose(url: str, environment: Environment) -> Diagnosis:
+    """The store of a URL, to be examined."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
+
+            return SqliteDiagnosis(environment, sqlite_file(url))
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
+            return PostgresDiagnosis(environment, url)
+
+
+def _without_life(url: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"there is nothing to look at behind {url!r}",
+        where="url",
+        why="a store in memory begins and ends with the process that opens it",
+        fix='name a database: "sqlite:///shop.db" or "postgresql://user@host/database"',
+    )
+
+
+def spell_url(url: str) -> str:
+    """A store's URL as people may read it: without a password. Raises `InvalidOptionError` for what is none."""
+    if store_kind(url) != "postgres":
+        return url
+    with _driver():
+        from stepwell.stores.postgres.urls import parse_address
+    return parse_address(url).where
+
+
+def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
+    """What kind of store a URL names. Raises `InvalidOptionError`, which quotes nothing that could be a password."""
+    scheme, mark, _ = url.partition(":")
+    match scheme.lower():
+        case "memory" if mark:
+            return "memory"
+        case "sqlite" if url.lower().startswith("sqlite:///") and sqlite_file(url).name:
+            return "sqlite"
+        case "postgresql" | "postgres" if mark:
+            return "postgres"
+        case _:
+            shown = url if not {"@", "="}.intersection(url) else f"{scheme}:…" if scheme.isalnum() else "…"
+            raise InvalidOptionError(
+                f"cannot open a store at {shown!r}",
+                where="url",
+                fix='write "sqlite:///shop.db", "postgresql://user@host/database" or "memory:"',
+            )
+
+
+def file_of(url: str) -> Path | None:
+    """The file behind a SQLite URL; None for everything else that names a store. Raises `InvalidOptionError`."""
+    return sqlite_file(url) if store_kind(url) == "sqlite" else None
+
+
+def sqlite_file(url: str) -> Path:
+    """The file of a SQLite URL."""
+    return Path(unquote(urlsplit(url).path[1:]))
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """Say what to do if the driver for PostgreSQL cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        # Without a libpq of its own or of the system's, psycopg raises an error without a name.
+        if error.name is not None and not error.name.startswith("psycopg"):
+            raise
+        raise InvalidOptionError(
+            "the driver for PostgreSQL is not installed, or finds no libpq",
+            where="url",
+            why=str(error).splitlines()[0],
+            fix='pip install "stepwell[postgres]"',
+        ) from None

@@ -1,0 +1,130 @@
+"""What can be done to many runs at once: each verb with the options that it takes, and how one run gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+
+import msgspec
+
+from stepwell.errors import InvalidOptionError, RequestError
+from stepwell.nearest import nearest
+
+if TYPE_CHECKING:
+    from stepwell.engine.facade import Facade
+    from stepwell.engine.views import RunView
+
+
+class NoOptions(TypedDict):
+    """Nothing may be said about it."""
+
+
+class ReasonOptions(TypedDict, total=False):
+    """Why, for the audit."""
+
+    reason: str
+
+
+class CancelOptions(ReasonOptions, total=False):
+    """See `Engine.cancel`."""
+
+    compensate: bool
+
+
+class _Path(TypedDict):
+    path: str
+
+
+class RewindBulkOptions(_Path, ReasonOptions, total=False):
+    """See `Engine.rewind`."""
+
+
+class RedriveBulkOptions(ReasonOptions, total=False):
+    """See `Engine.redrive`."""
+
+    start: str | None
+    version: Literal["same", "new"] | int
+    input: Any
+    skip: str | None
+    result: Any
+
+
+class BulkVerb(NamedTuple):
+    """One act, as it is done to each of many runs."""
+
+    do: Callable[[Facade, str, dict[str, Any]], Awaitable[bool]]  # false: not possible in this state
+    options: Any  # the type of what may be said about it
+    had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
+    pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
+
+    def was_done(self, run: RunView) -> bool:
+        """Whether it is as if this had been done before."""
+        return run.status in self.had_before or (self.pauses and run.hold is not None)
+
+    async def act(self, engine: Facade, run_id: str, options: Mapping[str, Any], by: str) -> bool:
+        """Do it to one run; false if that is not possible in its state. A repair that is refused raises."""
+        return await self.do(engine, run_id, {**options, "by": by})
+
+
+async def _rewind(engine: Facade, run_id: str, options: dict[str, Any]) -> bool:
+    return (await engine.rewind(run_id, **options)).is_applied
+
+
+async def _redrive(engine: Facade, run_id: str, options: dict[str, Any]) -> bool:
+    return (await engine.redrive(run_id, **options)).is_applied
+
+
+VERBS: Final[Mapping[str, BulkVerb]] = {
+    "cancel": BulkVerb(
+        lambda engine, run_id, options: engine.cancel(run_id, **options),
+        CancelOptions,
+        had_before=("cancelled", "cancelling"),
+    ),
+    "pause": BulkVerb(
+        lambda engine, run_id, options: engine.pause(run_id, **options),
+        ReasonOptions,
+        had_before=("paused",),
+        pauses=True,
+    ),
+    "resume": BulkVerb(lambda engine, run_id, options: engine.resume(run_id, **options), NoOptions),
+    "retry": BulkVerb(lambda engine, run_id, options: engine.retry(run_id, **options), NoOptions),
+    "resume_rollback": BulkVerb(
+        lambda engine, run_id, options: engine.resume_rollback(run_id, **options),
+        NoOptions,
+        had_before=("compensating",),
+    ),
+    "rewind": BulkVerb(_rewind, RewindBulkOptions),
+    "redrive": BulkVerb(_redrive, RedriveBulkOptions),
+}
+
+
+def find_verb(name: str) -> BulkVerb:
+    """A verb by its name. Raises `InvalidOptionError`."""
+    found = VERBS.get(name)
+    if found is None:
+        near = nearest(name, VERBS)
+        raise InvalidOptionError(
+            f"{name!r} cannot be done to many runs",
+            why=f"what can is {', '.join(VERBS)}",
+            fix=f"did you mean {near[0]}?" if near else "do it to one run after the other",
+        )
+    return found
+
+
+def check_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said about a verb, checked. Raises `InvalidOptionError`."""
+    wanted = find_verb(name).options
+    known = [*wanted.__annotations__]
+    unknown = [option for option in given if option not in known]
+    if unknown:
+        takes = ", ".join(known) or "no options"
+        raise InvalidOptionError(f"{name} has no option {unknown[0]!r}", fix=f"it takes {takes}")
+    try:
+        return dict(msgspec.convert(dict(given), wanted))
+    except msgspec.ValidationError as error:
+        raise InvalidOptionError(f"{name} cannot be done so: {error}", fix=f"it takes {', '.join(known)}") from None
+
+
+def refusal(error: RequestError) -> str:
+    """Why one run was left alone, in a line."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,91 @@
+"""The workflow behind an act on many runs: find them all, then act on them a chunk at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from stepwell.clock import Instant, to_datetime
+from stepwell.engine.bulk_verbs import find_verb, refusal
+from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
+from stepwell.engine.filters import parse_filter
+from stepwell.errors import RequestError
+from stepwell.replay.context import Context
+from stepwell.replay.definition import Workflow, step, workflow
+
+if TYPE_CHECKING:
+    from stepwell.engine.facade import Facade
+
+CHUNK: Final = 20  # runs per step: what is done again after a crash, and how soon an abort is heard
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page of what matches."""
+
+    runs: list[str]
+    cursor: str | None  # of the next one
+
+
+def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
+    """The workflow, acting through an engine."""
+
+    @step(repeat=True)
+    async def find(order: BulkOrder, before: str | None) -> Found:
+        page = await engine.list_runs(parse_filter(order.where, Instant(order.at)), limit=PAGE, before=before)
+        runs = [run.run_id for run in page if run.workflow != BULK]
+        return Found(runs, page[-1].run_id if len(page) == PAGE else None)
+
+    @step(repeat=True)
+    async def act(order: BulkOrder, runs: list[str]) -> list[BulkItem]:
+        return [await _act_on(engine, order, run_id) for run_id in runs]
+
+    async def find_all(ctx: Context, order: BulkOrder) -> list[str]:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await ctx.step("find", find, order, cursor)
+            found += page.runs
+            check_matched(len(found), order.where)
+            if page.cursor is None:
+                return found
+            cursor = page.cursor
+
+    @workflow(name=BULK, version=VERSION, unread="discard")
+    async def bulk(ctx: Context, order: BulkOrder) -> dict[str, Any]:
+        runs = order.runs or await find_all(ctx, order)
+        counts: dict[str, Any] = {"state": "done", "matched": len(runs), **dict.fromkeys(OUTCOMES, 0)}
+        ctx.publish_state(counts)
+        for first in range(0, len(runs), CHUNK):
+            if ctx.signals.has(ABORT):
+                counts["state"] = "aborted"
+                break
+            for item in await ctx.step(ACT, act, order, runs[first : first + CHUNK]):
+                counts[item.outcome] += 1
+            ctx.publish_state(counts)
+        ctx.publish_state(counts)
+        return counts
+
+    return bulk
+
+
+async def _act_on(engine: Facade, order: BulkOrder, run_id: str) -> BulkItem:
+    verb, why = find_verb(order.verb), ""
+    try:
+        is_done = await verb.act(engine, run_id, order.options, order.by)
+    except RequestError as error:  # also if it is gone since it was found
+        is_done, why = False, refusal(error)
+    now = await engine.status(run_id)
+    if now is None:
+        return BulkItem(run_id, "refused", "gone", why)
+    if is_done or await _is_ours(engine, order, run_id):
+        return BulkItem(run_id, "done", now.status)
+    return (
+        BulkItem(run_id, "before", now.status) if verb.was_done(now) else BulkItem(run_id, "refused", now.status, why)
+    )
+
+
+async def _is_ours(engine: Facade, order: BulkOrder, run_id: str) -> bool:
+    """Whether this very order has acted on the run already, and the worker died before that was recorded."""
+    since, acts = to_datetime(Instant(order.at)), await engine.list_acts(run_id)
+    return any((act.verb, act.by) == (order.verb, order.by) and act.at >= since for act in acts)

@@ -1,0 +1,254 @@
+"""One act on many runs: a run of its own, which any worker executes. Ordered here, looked at, and stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from stepwell.clock import to_datetime
+from stepwell.codec.base import Codec, Place, Row
+from stepwell.engine.bulk_verbs import check_options
+from stepwell.engine.filters import parse_filter
+from stepwell.engine.outbox import Surely
+from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
+from stepwell.model.locations import format_path
+from stepwell.model.runs import Run
+from stepwell.model.states import EntryStatus, RunStatus
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import RunFilter
+
+if TYPE_CHECKING:
+    from stepwell.engine.facade import Facade
+    from stepwell.engine.views import RunView
+
+BULK: Final = "stepwell.bulk"  # the workflow
+VERSION: Final = 1
+BULK_DEFINITION: Final = f"{BULK}@{VERSION}"
+ACT: Final = "act"  # its step whose results are the items
+ABORT: Final = "abort"  # its signal
+PAGE: Final = 1_000
+MATCHED_MAX: Final = 100_000
+NAMED_MAX: Final = 10_000
+OUTCOMES: Final = ("done", "before", "refused")
+
+_FOREVER: Final = "36500d"
+_NAME: Final = re.compile(r"bulk-[0-9]{1,18}")
+_STATES: Final = {
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLING: "aborting",
+    RunStatus.CANCELLED: "aborted",
+    RunStatus.PAUSED: "paused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOrder:
+    """What is to be done to which runs: those of a filter, as it is understood at a moment, or those that are named."""
+
+    verb: str
+    where: str = ""
+    runs: list[str] = field(default_factory=list)
+    by: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BulkItem:
+    """What became of one run: it was done, had been done before, or was refused, and why. `status` is after that."""
+
+    run_id: str
+    outcome: str
+    status: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkView:
+    """One act on many runs. `state` is planned, running, aborting, paused, done, aborted or failed."""
+
+    name: str
+    run_id: str
+    verb: str
+    by: str
+    where: str  # empty if the runs were named
+    state: str
+    matched: int  # 0 while they are being looked for
+    done: int
+    before: int
+    refused: int
+    began_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.ended_at is not None
+
+
+class Bulks:
+    """`engine.bulks`: acts on many runs. Any worker executes them, a chunk at a time, and another one goes on if it
+    dies.
+    """
+
+    def __init__(self, engine: Facade, store: Store, codec: Codec, surely: Surely) -> None:
+        self._engine = engine
+        self._store = store
+        self._codec = codec
+        self._surely = surely
+
+    async def match(self, where: str) -> list[RunView]:
+        """All runs that a filter matches now, but for acts on many runs. Raises `FilterError`, and `RequestError` for
+        more than 100,000.
+        """
+        wanted, cursor = parse_filter(where, self._engine.now()), None
+        found: list[RunView] = []
+        while page := await self._engine.list_runs(wanted, limit=PAGE, before=cursor):
+            found += [run for run in page if run.workflow != BULK]
+            cursor = page[-1].run_id
+            check_matched(len(found), where)
+            if len(page) < PAGE:
+                break
+        return found
+
+    async def start(
+        self,
+        verb: str,
+        where: str | None = None,
+        *,
+        runs: Sequence[str] = (),
+        by: str = "",
+        run_id: str | None = None,
+        **options: Any,
+    ) -> BulkView:
+        """Do something to all runs that match a filter now, or to those whose ids are given: "cancel", "pause",
+        "resume", "retry", "resume_rollback", "rewind" or "redrive", with the options of that verb.
+
+        It is durable when this returns, and executed by a worker. Each run is acted upon once, what begins to match
+        later is left alone, and so is what is in no state for it: `items` says what became of each. A known `run_id`
+        is the act that has it.
+        """
+        said = check_options(verb, options)
+        if (where is None) == (not runs):
+            raise InvalidOptionError("say which runs", fix='where="status:failed since:1h", or runs=[...], not both')
+        if len(runs) > NAMED_MAX:
+            raise RequestError(f"{len(runs):,} runs are named", why=f"{NAMED_MAX:,} is the most", fix="use a filter")
+        now = self._engine.now()
+        if where is not None:
+            parse_filter(where, now)
+        order = {
+            "verb": verb,
+            "where": where or "",
+            "runs": list(dict.fromkeys(runs)),
+            "by": by,
+            "options": said,
+            "at": now,
+        }
+        return await self.get(await self._start(order, run_id))
+
+    async def _start(self, order: dict[str, Any], run_id: str | None) -> str:
+        latest = await self._latest(1)
+        number = _number(latest[0]) + 1 if latest else 1
+        while True:
+            known = None if run_id is None else await self._engine.status(run_id)
+            if known is not None and known.workflow != BULK:
+                raise AlreadyExistsError(f"run {run_id} is there already", where=BULK, fix="leave the run_id out")
+            if known is not None:
+                return known.key or known.run_id
+            key = f"bulk-{number}"
+            try:
+                await self._engine.start_by_name(
+                    BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER
+                )
+            except AlreadyExistsError:
+                number += 1
+            else:
+                return key
+
+    async def latest(self, *, limit: int = 50) -> list[BulkView]:
+        """The latest acts on many runs, the last first."""
+        return [await self._view(run) for run in await self._latest(limit)]
+
+    async def get(self, name: str) -> BulkView:
+        """One of them, as it is now. Raises `NotFoundError`."""
+        return await self._view(await self._find(name))
+
+    async def items(self, name: str) -> list[BulkItem]:
+        """What became of each run so far, in the order in which they were acted upon."""
+        run = await self._find(name)
+        history = (await self._engine.detail(run.run_id)).history
+        pages = [
+            self._codec.decode(entry.value, list[BulkItem], place=_place(run, path, "value"))
+            for entry in history.entries
+            if entry.status is EntryStatus.DONE
+            and (path := format_path(entry.location, history.names)).partition("#")[0] == ACT
+        ]
+        return [item for page in pages for item in page]
+
+    async def abort(self, name: str) -> bool:
+        """Let it end after the chunk that it is at. What was done stays done. False if it is over."""
+        run = await self._find(name)
+        if run.ended_at is not None:
+            return False
+        await self._engine.signal(run.run_id, ABORT, dedup_key=ABORT, if_missing="drop")
+        return not (await self.get(name)).is_over
+
+    async def _latest(self, limit: int) -> list[Run]:
+        return await self._surely(lambda _: self._store.views.list_runs(RunFilter(workflow=BULK), limit=limit))
+
+    async def _find(self, name: str) -> Run:
+        key = f"bulk-{name}" if name.isdigit() else name
+        found = await self._surely(lambda _: self._store.views.find(key)) if _NAME.fullmatch(key) else None
+        if found is None or found.workflow != BULK:
+            raise NotFoundError("bulk", name, fix="stepwell bulk ls, or engine.bulks.latest()")
+        return found
+
+    async def _view(self, run: Run) -> BulkView:
+        try:
+            order: BulkOrder = self._codec.decode(run.input, BulkOrder, place=_place(run, "", "input"))
+            counts = await self._engine.state(run.run_id) or {}
+        except StoreError:  # sealed by a key that is not here
+            order, counts = BulkOrder("?"), {}
+        is_completed = run.status is RunStatus.COMPLETED
+        state = counts.get("state", "done") if is_completed else _STATES.get(run.status, "running")
+        if state == "running" and await self._is_aborting(run):
+            state = "aborting"
+        return BulkView(
+            run.key or run.run_id,
+            run.run_id,
+            order.verb,
+            order.by,
+            order.where,
+            state,
+            counts.get("matched", len(order.runs)),
+            counts.get("done", 0),
+            counts.get("before", 0),
+            counts.get("refused", 0),
+            to_datetime(run.created_at),
+            None if run.ended_at is None else to_datetime(run.ended_at),
+        )
+
+    async def _is_aborting(self, run: Run) -> bool:
+        return any(signal.name == ABORT for signal in (await self._engine.detail(run.run_id)).signals)
+
+
+def check_matched(count: int, where: str) -> None:
+    """Raise `RequestError` if these are too many for one act."""
+    if count > MATCHED_MAX:
+        raise RequestError(
+            f"more than {MATCHED_MAX:,} runs match {where!r}",
+            why="one act on many runs takes no more",
+            fix="do it in parts: add since: or until: to the filter",
+        )
+
+
+def _number(run: Run) -> int:
+    """Of its name; a repaired one may have another key."""
+    return int(run.key.removeprefix("bulk-")) if run.key is not None and _NAME.fullmatch(run.key) else 0
+
+
+def _place(run: Run, path: str, what: str) -> Place:
+    return Place(run.workflow, path, f"the {what}", row=Row(run.run_id, path, what))

@@ -1,0 +1,184 @@
+"""Operations on many runs at once: order an act, look how far it is and what became of each run, and stop it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stepwell.engine.bulk_verbs import check_options
+from stepwell.engine.bulks import NAMED_MAX, BulkView
+from stepwell.http.operations import Call, Operation, Reply, look, steer
+from stepwell.http.roles import Permission
+from stepwell.http.runs import Limit
+from stepwell.http.starting import KeyText, Text, reserve
+from stepwell.ids import SystemIds
+
+_SAMPLE = 5
+
+Verb = Literal["cancel", "pause", "resume", "retry", "resume_rollback", "rewind", "redrive"]
+State = Literal["planned", "running", "aborting", "paused", "done", "aborted", "failed"]
+
+
+class BulkIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to do, to the runs of a filter or to those that are named; `options` are those of the verb on one run."""
+
+    verb: Verb
+    where: Text | None = None
+    runs: Annotated[list[KeyText], Meta(max_length=NAMED_MAX)] = []
+    options: dict[str, Any] = {}
+    dry_run: bool = False
+
+
+class BulkBody(msgspec.Struct):
+    """An act on many runs. One that is only planned has no name, and a sample of the runs that it would be."""
+
+    name: str | None
+    run_id: str | None
+    verb: str
+    by: str
+    where: str
+    state: State
+    matched: int
+    done: int
+    before: int
+    refused: int
+    began_at: datetime | None
+    ended_at: datetime | None
+    sample: list[str]
+
+
+class BulkList(msgspec.Struct):
+    """The latest acts on many runs, the last first."""
+
+    bulks: list[BulkBody]
+
+
+class BulkItemBody(msgspec.Struct):
+    """What became of one run, and why it was refused."""
+
+    run_id: str
+    outcome: Literal["done", "before", "refused"]
+    status: str
+    why: str
+
+
+class BulkItemPage(msgspec.Struct):
+    """What became of each run so far; `next` is the `after` of the next page, if there is one."""
+
+    items: list[BulkItemBody]
+    next: int | None
+
+
+class BulksQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many of the latest."""
+
+    limit: Limit = 50
+
+
+class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which of them: those behind the first so many."""
+
+    limit: Limit = 100
+    after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
+
+
+async def start(call: Call) -> Reply:
+    """Do something to many runs, once for each `Idempotency-Key`. A worker executes it."""
+    body: BulkIn = call.body
+    options = check_options(body.verb, body.options)
+    if body.dry_run:
+        return Reply(await _plan(call, body))
+    run_id, key = None, call.headers.get("idempotency-key")
+    if key is not None:
+        own = SystemIds(call.services.clock).uuid()
+        run_id, _ = await reserve(call, f"bulk by {call.caller.name}", key, own)
+    bulk = await call.services.engine.bulks.start(
+        body.verb, body.where, runs=body.runs, by=call.caller.name, run_id=run_id, **options
+    )
+    call.after = f"{body.verb} {bulk.name}"
+    return Reply(_body(bulk), 202)
+
+
+async def _plan(call: Call, body: BulkIn) -> BulkBody:
+    engine = call.services.engine
+    if body.where is not None:
+        runs = [run.run_id for run in await engine.bulks.match(body.where)]
+    else:
+        runs = [run.run_id for run in await engine.status_many(body.runs) if run is not None]
+    where, sample = body.where or "", runs[:_SAMPLE]
+    return BulkBody(None, None, body.verb, call.caller.name, where, "planned", len(runs), 0, 0, 0, None, None, sample)
+
+
+async def list_bulks(call: Call) -> Reply:
+    """The latest acts on many runs."""
+    return Reply(BulkList([_body(one) for one in await call.services.engine.bulks.latest(limit=call.query.limit)]))
+
+
+async def show(call: Call) -> Reply:
+    """One act on many runs."""
+    return Reply(_body(await call.services.engine.bulks.get(call.path["bulk"])))
+
+
+async def list_items(call: Call) -> Reply:
+    """What became of each run."""
+    first, limit = call.query.after, call.query.limit
+    items = await call.services.engine.bulks.items(call.path["bulk"])
+    page = [BulkItemBody(one.run_id, one.outcome, one.status, one.why) for one in items[first : first + limit]]  # type: ignore[arg-type]
+    return Reply(BulkItemPage(page, first + limit if len(items) > first + limit else None))
+
+
+async def abort(call: Call) -> Reply:
+    """Let an act end after the runs that it is at."""
+    bulks, name = call.services.engine.bulks, call.path["bulk"]
+    call.before = (await bulks.get(name)).state
+    await bulks.abort(name)
+    bulk = await bulks.get(name)
+    call.after = bulk.state
+    return Reply(_body(bulk))
+
+
+def _body(bulk: BulkView) -> BulkBody:
+    return BulkBody(
+        bulk.name,
+        bulk.run_id,
+        bulk.verb,
+        bulk.by,
+        bulk.where,
+        bulk.state,  # type: ignore[arg-type]
+        bulk.matched,
+        bulk.done,
+        bulk.before,
+        bulk.refused,
+        bulk.began_at,
+        bulk.ended_at,
+        [],
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/bulks",
+        name="start_bulk",
+        permission=Permission.STEER,
+        handler=start,
+        summary="Do something to many runs",
+        answers={202: BulkBody, 200: BulkBody},
+        body=BulkIn,
+        takes_key=True,
+    ),
+    look("/bulks", "list_bulks", list_bulks, "The latest acts on many runs", {200: BulkList}, query=BulksQuery),
+    look("/bulks/{bulk}", "show_bulk", show, "One act on many runs", {200: BulkBody}),
+    look(
+        "/bulks/{bulk}/items",
+        "list_bulk_items",
+        list_items,
+        "What became of each run",
+        {200: BulkItemPage},
+        query=ItemsQuery,
+    ),
+    steer("/bulks/{bulk}/abort", "abort_bulk", abort, "Stop an act on many runs", BulkBody),
+)
