@@ -45,7 +45,7 @@ class Body:
     is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
     output: str = ""  # what its process had written when it was killed
-    codec: Codec | None = None
+    codec: Codec | None = None  # for what it emits, if it takes a context
     emitted: tuple[tuple[str, Payload], ...] = ()  # name and plain JSON, in the order of the body
     outlet: Outlet | None = field(default=None, repr=False)
     begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to

@@ -103,8 +103,7 @@ async def perform(
     The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
-    past = turn.journal.attempts.get(location)
-    number = counted = 0
+    past, number, counted = turn.journal.attempts.get(location), 0, 0
     first_at = scope.time if past or location in turn.journal.progress else turn.now
     if past:
         number = len(past)
@@ -130,11 +129,10 @@ async def perform(
             number,
             counted >= options.retry.max_attempts,
             turn.loop.create_future(),
-            codec=turn.codec,
         )
         body.is_announced = options.at_most_once
         if step.takes_context:
-            body.progress = turn.journal.progress.get(location)
+            body.codec, body.progress = turn.codec, turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once
         if step.takes_transaction:
             turn.begin_transaction(body, _recorder(turn, location, kind, step, first_at, number, args, kwargs))
