@@ -161,8 +161,9 @@ def cancelling(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that cancels them all, and stands in the middle of the first chunk until it gets a signal."""
     marker = folder / "in the middle"
     code = f"""
-import asyncio, pathlib, sys
+import asyncio, pathlib, signal, sys
 from stepwell.engine.facade import Facade
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever runs these tests may have ignored
 cancel, count = Facade.cancel, 0
 async def slow(self, *args, **options):
     global count
