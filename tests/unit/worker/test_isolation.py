@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
+import signal
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +19,7 @@ from stepwell.replay.bodies import Isolated
 from stepwell.replay.step_options import qualified_name
 from stepwell.worker.isolation.failures import crashed, describe, describe_output, rebuild
 from stepwell.worker.isolation.frames import Failed, Order, Returned, frame_of, parse_answer
-from stepwell.worker.isolation.process import Tail
+from stepwell.worker.isolation.process import ChildProcess, Tail
 
 
 async def pack(info: StepContext, weight: int, *, fast: bool = False) -> str:
@@ -241,3 +243,21 @@ def test_a_short_stream_is_kept_whole_even_if_it_is_not_text() -> None:
     tail.add(b"a\xff")
 
     assert tail.text == "a\ufffd"
+
+
+async def test_the_end_of_a_process_is_waited_for_though_that_is_cancelled():
+    process = ChildProcess()
+    running = asyncio.ensure_future(process.run("stepwell.worker.isolation.child", b""))
+    for _ in range(1_000):
+        await asyncio.sleep(0.01)
+        if process._transport is not None:
+            break
+
+    ending = asyncio.ensure_future(process.end())
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+
+    assert process.code == -signal.SIGKILL
+    await running

@@ -15,6 +15,7 @@ OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
 
 _KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
+_CANCELS_MAX: Final = 3  # that are put off until it is gone
 _DRAIN_SECONDS_MAX: Final = 1.0  # somebody outside of the group may hold a pipe open for ever
 
 
@@ -101,16 +102,21 @@ class ChildProcess(asyncio.SubprocessProtocol):
         await self._exited
 
     async def end(self) -> None:
-        """Kill whatever is left of it, with all it started in its group; wait until it is gone and all is read."""
+        """Kill whatever is left of it, with all it started in its group; wait until it is gone and all is read, even if
+        that is cancelled: the loop may be about to end, and nobody else would wait for a dead child.
+        """
+        interrupted: asyncio.CancelledError | None = None
         try:
             if self._transport is not None:
                 self._kill(self._transport.get_pid())
-                await asyncio.wait([self._exited], timeout=_KILLED_SECONDS_MAX)
-                await asyncio.wait([self._drained], timeout=_DRAIN_SECONDS_MAX)
+                interrupted = await _await(self._exited, _KILLED_SECONDS_MAX)
+                interrupted = await _await(self._drained, _DRAIN_SECONDS_MAX) or interrupted
         finally:
             for pipe in (self._transport, self._answer_pipe):
                 if pipe is not None:
                     pipe.close()
+        if interrupted is not None:
+            raise interrupted
 
     @staticmethod
     def _kill(group: int) -> None:
@@ -138,6 +144,18 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.answer += data
         if len(self.answer) > FRAME_BYTES_MAX and self._answer_pipe is not None:
             self._answer_pipe.close()  # nobody of ours writes this much
+
+
+async def _await(future: asyncio.Future[None], seconds: float) -> asyncio.CancelledError | None:
+    """Wait for something that comes soon; gives the cancellation that came meanwhile."""
+    interrupted: asyncio.CancelledError | None = None
+    for _ in range(_CANCELS_MAX):
+        try:
+            await asyncio.wait([future], timeout=seconds)
+            break
+        except asyncio.CancelledError as error:
+            interrupted = error
+    return interrupted
 
 
 class _AnswerPipe(asyncio.Protocol):
