@@ -139,14 +139,9 @@ class Checker:
             case "debounce" if not answer.is_stale and after[answer.run_id].debounced_until is not None:
                 self.debounced[answer.run_id] = now
             case "retry" if answer:
-                for row in after.values():  # failed children are retried likewise
-                    if before[row.run_id].status is not row.status:
-                        self._retried(row.run_id)
+                self._check_retries(before, after)
             case "amend":
-                for row in after.values():  # failed children are retried, and theirs likewise
-                    was = before[row.run_id].status
-                    if was is RunStatus.FAILED and row.status is not was and row.run_id != args[0].run_id:
-                        self._retried(row.run_id)
+                self._check_retries(before, after, amended=args[0].run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
                 self.shadow(args[0]).forgive(now)
@@ -164,6 +159,13 @@ class Checker:
         self.events.after(method, after)
         for orphan in at_once(self.inspector.views.orphans()):
             self.violate("I15", orphan, f"nothing will ever make it go on (after {method})")
+
+    def _check_retries(self, before: dict[str, Run], after: dict[str, Run], amended: str = "") -> None:
+        """A run was retried, or the children of one that was repaired; failed children of theirs are likewise."""
+        for row in after.values():
+            was = before[row.run_id].status
+            if was is RunStatus.FAILED and row.status is not was and row.run_id != amended:
+                self._retried(row.run_id)
 
     def _check_changed(self, was: Run | None, row: Run, now: Instant, given_up: set[RunId]) -> None:
         """A run is not as it was."""

@@ -132,7 +132,7 @@ def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
     left = len(asyncio.run(ask(url, lambda engine: engine.list_runs("workflow:nap status:pending"))))
     assert 0 < left < len(ids)
 
-    said = cli("bulk", "resume", "bulk-1", "--db", url, "-o", "json")
+    said = cli("bulk", "resume", "1", "--db", url, "-o", "json")
 
     assert said.code == 0, said.err
     assert (said.json["matched"], said.json["done"], said.json["refused"]) == (50, 50, 0)

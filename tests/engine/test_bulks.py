@@ -121,7 +121,7 @@ async def test_a_repair_is_done_to_many(harness: Harness):
     assert await outcomes(worker, bulk) == {"done": 4, "refused": 1}
     assert (await harness.status(waiting)).status == "waiting"
     acts = await worker.do(worker.engine.list_acts(runs[0].run_id))
-    assert [(act.verb, act.by, act.reason) for act in acts] == [("redrive", "ann", "stock is back")]
+    assert [(act.verb, act.by, act.reason) for act in acts] == [("redrive", "ann by bulk-1", "stock is back")]
 
 
 async def test_it_is_stopped_between_two_chunks_and_what_was_done_stays_done(harness: Harness):
@@ -217,7 +217,7 @@ async def test_too_many_runs_for_one_act_are_refused(harness: Harness, monkeypat
 # --- a crash anywhere ---
 
 
-@pytest.mark.parametrize("verb", ["cancel", "retry"])
+@pytest.mark.parametrize("verb", ["cancel", "retry", "rewind"])
 def test_a_worker_that_dies_at_any_call_leaves_an_act_that_another_one_ends(verb: str):
     calls = virtually(sweep_once(verb, None))
     assert calls > 20
@@ -235,7 +235,7 @@ async def sweep_once(verb: str, call: int | None) -> int:
     """Kill the worker after its n-th call to the store; how many calls there were."""
     shop, harness = Shop(), Harness(STORES["memory"](), "live")
     waits, fails = shop.workflows()
-    flow, where = (waits, "status:waiting") if verb == "cancel" else (fails, "status:failed")
+    flow, where = (fails, "status:failed") if verb == "retry" else (waits, "status:waiting")
     client, worker = await harness.client(), await harness.worker(waits, fails, **FAST)
     runs = [await worker.start(flow) for _ in range(5)]
     await harness.drain()
@@ -248,7 +248,7 @@ async def sweep_once(verb: str, call: int | None) -> int:
             await asyncio.get_running_loop().create_future()
 
     worker.wire.after = die
-    bulk = await begin(client, verb, where)
+    bulk = await begin(client, verb, where, **({"path": "/"} if verb == "rewind" else {}))
     await harness.advance("5s")
     calls = len(worker.wire.calls)
     await harness.worker(waits, fails, **FAST)

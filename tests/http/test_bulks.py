@@ -34,7 +34,7 @@ async def test_an_act_is_planned_then_done_to_all_that_match(any_desk: Desk) -> 
     assert (over["state"], over["matched"], over["done"], over["refused"]) == ("done", 3, 3, 0)
     assert (await any_desk.get(f"/runs/{runs[0]}")).json()["run"]["reason"] == "closing"
     acts = (await any_desk.get(f"/runs/{runs[0]}/acts")).json()["acts"]
-    assert [(act["verb"], act["by"]) for act in acts] == [("cancel", "the operator")]
+    assert [(act["verb"], act["by"]) for act in acts] == [("cancel", "the operator by bulk-1")]
     assert [one["name"] for one in (await any_desk.get("/bulks", role=Role.VIEWER)).json()["bulks"]] == ["bulk-1"]
 
     first = (await any_desk.get("/bulks/bulk-1/items?limit=2")).json()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from stepwell.clock import Instant, to_datetime
+from stepwell.clock import Instant
 from stepwell.engine.bulk_verbs import find_verb, refusal
 from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
 from stepwell.engine.filters import parse_filter
@@ -37,8 +37,8 @@ def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
         return Found(runs, page[-1].run_id if len(page) == PAGE else None)
 
     @step(repeat=True)
-    async def act(order: BulkOrder, runs: list[str]) -> list[BulkItem]:
-        return [await _act_on(engine, order, run_id) for run_id in runs]
+    async def act(order: BulkOrder, by: str, runs: list[str]) -> list[BulkItem]:
+        return [await _act_on(engine, order, by, run_id) for run_id in runs]
 
     async def find_all(ctx: Context, order: BulkOrder) -> list[str]:
         found: list[str] = []
@@ -54,13 +54,14 @@ def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
     @workflow(name=BULK, version=VERSION, unread="discard")
     async def bulk(ctx: Context, order: BulkOrder) -> dict[str, Any]:
         runs = order.runs or await find_all(ctx, order)
+        by = f"{order.by} by {ctx.key or ctx.run_id}".strip()  # the audit tells acts of one person apart
         counts: dict[str, Any] = {"state": "done", "matched": len(runs), **dict.fromkeys(OUTCOMES, 0)}
         ctx.publish_state(counts)
         for first in range(0, len(runs), CHUNK):
             if ctx.signals.has(ABORT):
                 counts["state"] = "aborted"
                 break
-            for item in await ctx.step(ACT, act, order, runs[first : first + CHUNK]):
+            for item in await ctx.step(ACT, act, order, by, runs[first : first + CHUNK]):
                 counts[item.outcome] += 1
             ctx.publish_state(counts)
         ctx.publish_state(counts)
@@ -69,23 +70,22 @@ def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
     return bulk
 
 
-async def _act_on(engine: Facade, order: BulkOrder, run_id: str) -> BulkItem:
+async def _act_on(engine: Facade, order: BulkOrder, by: str, run_id: str) -> BulkItem:
     verb, why = find_verb(order.verb), ""
     try:
-        is_done = await verb.act(engine, run_id, order.options, order.by)
+        is_done = await _is_done(engine, order, by, run_id) or await verb.act(engine, run_id, order.options, by)
     except RequestError as error:  # also if it is gone since it was found
         is_done, why = False, refusal(error)
     now = await engine.status(run_id)
     if now is None:
         return BulkItem(run_id, "refused", "gone", why)
-    if is_done or await _is_ours(engine, order, run_id):
+    if is_done:
         return BulkItem(run_id, "done", now.status)
-    return (
-        BulkItem(run_id, "before", now.status) if verb.was_done(now) else BulkItem(run_id, "refused", now.status, why)
-    )
+    if verb.was_done(now):
+        return BulkItem(run_id, "before", now.status)
+    return BulkItem(run_id, "refused", now.status, why)
 
 
-async def _is_ours(engine: Facade, order: BulkOrder, run_id: str) -> bool:
-    """Whether this very order has acted on the run already, and the worker died before that was recorded."""
-    since, acts = to_datetime(Instant(order.at)), await engine.list_acts(run_id)
-    return any((act.verb, act.by) == (order.verb, order.by) and act.at >= since for act in acts)
+async def _is_done(engine: Facade, order: BulkOrder, by: str, run_id: str) -> bool:
+    """Whether this very act has been here already, and its worker died before that was recorded."""
+    return any((act.verb, act.by) == (order.verb, by) for act in await engine.list_acts(run_id))

@@ -68,7 +68,7 @@ class BulkItem:
 
 @dataclass(frozen=True, slots=True)
 class BulkView:
-    """One act on many runs. `state` is planned, running, aborting, paused, done, aborted or failed."""
+    """One act on many runs. `state` is running, aborting, paused, done, aborted or failed."""
 
     name: str
     run_id: str
@@ -127,8 +127,9 @@ class Bulks:
         """Do something to all runs that match a filter now, or to those whose ids are given: "cancel", "pause",
         "resume", "retry", "resume_rollback", "rewind" or "redrive", with the options of that verb.
 
-        It is durable when this returns, and executed by a worker. Each run is acted upon once, what begins to match
-        later is left alone, and so is what is in no state for it: `items` says what became of each. A known `run_id`
+        It is durable when this returns, and executed by a worker. Each run is acted upon once, also if
+        workers die meanwhile; its audit says who by which act ("ann by bulk-12"). What begins to match later is left
+        alone, and so is what is in no state for it: `items` says what became of each. A known `run_id`
         is the act that has it.
         """
         said = check_options(verb, options)

@@ -116,10 +116,10 @@ def resumed(settings: Settings, name: str) -> None:
 
     found = ask(settings, lambda client: client.engine.bulks.get(name))
     if found.is_over:
-        raise InvalidMoveError(f"{name} is over", why=f"it is {found.state}", fix=f"stepwell bulk show {name}")
+        raise InvalidMoveError(f"{found.name} is over", why=f"it is {found.state}", fix=f"stepwell bulk show {name}")
 
     async def begun(_: Client) -> str:
-        return name
+        return found.name
 
     code = execute(settings, begun, found.verb, "be acted upon so", found.matched)
     click.get_current_context().exit(code)
