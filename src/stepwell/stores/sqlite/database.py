@@ -30,8 +30,8 @@ _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", 
 _HEED, _RAISE_FLOOR = SQL["meta.heed"], SQL["meta.raise_floor"]
 
 # How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
-# not written with every commit.
-FLOOR_LAG = 1_000
+# not written with every commit. Time skips as much where a clock was set back.
+FLOOR_LAG = 10_000
 # Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
 CHECKPOINT_PAGES = 250
 _PAUSE_SECONDS_MIN = 0.000_1

@@ -22,7 +22,7 @@ async def test_time_goes_on_above_what_was_written_before_a_restart(
     store = SqliteStore(environment, file)
     await store.open()
     await store.runs.create([new_run("r1")])
-    clock.advance("999us")  # too little for the floor to be stored again
+    clock.advance("9999us")  # too little for the floor to be stored again
     await store.runs.create([new_run("r2")])
     await store.close()
     clock.jump_back("1h")
@@ -62,7 +62,7 @@ async def test_the_floor_is_not_written_with_every_commit(open_store: OpenStore,
 
     await rows_written("r1")
     at_once = await rows_written("r2")
-    clock.advance("10ms")
+    clock.advance("11ms")
     later = await rows_written("r3")
 
     assert later == at_once + 1

@@ -138,11 +138,16 @@ select * from stepwell_run_rows where id = :id;
 select * from stepwell_run_rows where run_id = :run_id;
 
 -- name: find_for_signal
-select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs where run_id = :run_id;
+select r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at, d.workflow || '@' || d.version, d.priority
+from stepwell_runs as r
+cross join stepwell_definitions as d on d.id = r.definition
+where r.run_id = :run_id;
 
 -- name: find_active_for_signal
-select id, run_id, status, owner, wake_at, successor, ended_at from stepwell_runs
-where key = :key and ended_at is null and replaced_by is null and debounced_until is null;
+select r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at, d.workflow || '@' || d.version, d.priority
+from stepwell_runs as r
+cross join stepwell_definitions as d on d.id = r.definition
+where r.key = :key and r.ended_at is null and r.replaced_by is null and r.debounced_until is null;
 
 -- name: wake
 -- A run that is due already keeps its place.

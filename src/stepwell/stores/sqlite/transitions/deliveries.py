@@ -10,7 +10,7 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, wake
+from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, own, wake
 from stepwell.stores.sqlite.transitions.moves import is_any_awaited
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -19,13 +19,27 @@ def deliver(
     tx: Transaction, signals: Sequence[NewSignal], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
     """Store signals in order, and wake who waits; claims come last, so that an inbox has all of them."""
-    woken: dict[int, None] = {}
+    woken: dict[int, Row] = {}
     delivered = [_deliver_one(tx, new, woken) for new in signals]
+    return delivered, _wake(tx, woken, claimant)
+
+
+def _wake(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
+    """Make runs due, and claim what the claimant may take."""
     quota = Quota(tx, claimant)
-    return delivered, [claimed for run in woken if (claimed := quota.take(run)) is not None]
+    if len(woken) == 1:
+        [(run, (_, run_id, *_, definition, priority))] = woken.items()
+        owner = quota.reserve(definition, priority)
+        if owner is not None:
+            return [own(tx, run, owner)]  # without having been due: that would cost a page of an index
+        wake(tx, run, run_id)
+        return []
+    for run, (_, run_id, *_) in woken.items():
+        wake(tx, run, run_id)
+    return [claimed for run in woken if (claimed := quota.take(run)) is not None]
 
 
-def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, None]) -> Delivered:
+def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
     known = tx.find("signals.find", signal_id=new.signal_id)
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
@@ -41,15 +55,14 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, None]) -> Del
     return _tell(tx, target, new.name, woken)
 
 
-def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, None]) -> Delivered:
-    """Wake the run that has just got a signal, if it waits for it."""
+def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
+    """Note that the run which has just got a signal is to be woken, if it waits for it."""
     run, run_id, status, owner, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
     if not is_parked(status, owner) or not is_any_awaited(tx, run, [name]):
         return Delivered(Delivery.DELIVERED, run_id)
-    wake(tx, run, run_id)
-    woken[run] = None
+    woken[run] = target
     return Delivered(Delivery.DELIVERED, run_id, woke=True)
 
 
@@ -112,13 +125,12 @@ def redeliver(
     tx: Transaction, letters: Sequence[Redelivery], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
     """Move strays to runs that may read them."""
-    woken: dict[int, None] = {}
+    woken: dict[int, Row] = {}
     delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
-    quota = Quota(tx, claimant)
-    return delivered, [claimed for run in woken if (claimed := quota.take(run)) is not None]
+    return delivered, _wake(tx, woken, claimant)
 
 
-def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, None]) -> Delivered:
+def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -> Delivered:
     stray = tx.find("signals.find_stray", number=letter.number)
     target, _ = _find_target(tx, letter.target)
     if stray is None or target is None:
