@@ -36,7 +36,7 @@ class Arena(Protocol):
 
     name: str
     heading: str
-    limit_words: tuple[str, str]  # how `Limit.limit` and `Limit.other` commit
+    limit_words: tuple[str, str]  # how `Limit.limit` and `Limit.best` commit
     has_round_trips: bool
     targets: Targets
 
@@ -68,7 +68,7 @@ class SqliteArena:
     heading = (
         "stepwell on SQLite, WAL, synchronous=FULL; one run on this machine, garbage collection as a worker sets it"
     )
-    limit_words = ("checkpoints as the store's", "SQLite's own checkpoints")
+    limit_words = ("SQLite's own checkpoints", "checkpoints as the store's")
     has_round_trips = False
     targets = Targets(crowd=10_000, crowd_factor=8, step_bytes=400, run_commits=2, signal_ms=5, resume_seconds=0.5)
 

@@ -62,8 +62,7 @@ async def w2(arena: Arena, size: Size, report: Report) -> None:
 def _say_costs(arena: Arena, crowd: Crowd, steps: int, report: Report) -> None:
     stored = crowd.stored / steps
     report.timed("W2  bytes of database per step", f"{stored:.0f}", *at_most(stored, arena.targets.step_bytes))
-    if crowd.spent.log_bytes is not None:
-        report.line("W2  bytes of log per step", f"{crowd.spent.log_bytes / steps:.0f}")
+    report.line("W2  bytes of log per step", f"{crowd.spent.log_bytes / steps:.0f}")
     if arena.has_round_trips:
         report.line("W2  round trips per step", f"{crowd.asked.total() / steps:.3f}")
         report.detail(f"in all: {in_words(crowd.asked)}")

@@ -36,6 +36,7 @@ async def w3(arena: Arena, size: Size, report: Report) -> None:
     report.line("W3  start to result of a 1-step run, p50/p99 ms", f"{p50:.2f} / {p99:.2f}")
     commits, allowed = spent.commits / size.starts, targets.run_commits
     report.line("W3  commits per 1-step run", f"{commits:.2f}", f"{allowed}", commits <= allowed + 0.02)
+    report.line("W3  bytes of log per 1-step run", f"{spent.log_bytes / size.starts:.0f}")
     if targets.run_round_trips is not None:
         trips = asked.total() / size.starts
         target, holds = at_most(trips, targets.run_round_trips)
@@ -78,10 +79,12 @@ async def shared(arena: Arena, size: Size, report: Report) -> None:
         for run in runs:
             await run.signal("go")
             await run.result()
-        signalled = (await probe.spent()).since(before).commits / count
+        signalled = (await probe.spent()).since(before)
     holds = emitting <= arena.targets.run_commits + 0.02
     report.line("commits of a 1-step run that emits three events", f"{emitting:.2f}", "2: events share them", holds)
-    report.line("commits from a signal to the end of the run", f"{signalled:.2f}", "signal; receipt, step and end")
+    commits, written = signalled.commits / count, signalled.log_bytes / count
+    report.line("commits from a signal to the end of the run", f"{commits:.2f}", "signal; receipt, step and end")
+    report.line("bytes of log from a signal to the end of the run", f"{written:.0f}")
     report.line("commits of a parent with a 1-step child", f"{children:.2f}", "start, child, its end, claim, end")
 
 

@@ -22,6 +22,7 @@ from stepwell.stores.postgres.callers import PooledCaller
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import Address, parse_address
+from stepwell.stores.sqlite.connections import PAGE_BYTES
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.writer import Writer
@@ -36,14 +37,11 @@ class Spent(NamedTuple):
     """What a database has spent so far; only differences mean anything."""
 
     commits: int  # transactions that wrote rows
-    log_bytes: int | None  # written ahead; None where it is not known
+    log_bytes: int  # written ahead
 
     def since(self, before: Spent) -> Spent:
         """What was spent between two moments."""
-        logged = None
-        if self.log_bytes is not None and before.log_bytes is not None:
-            logged = self.log_bytes - before.log_bytes
-        return Spent(self.commits - before.commits, logged)
+        return Spent(self.commits - before.commits, self.log_bytes - before.log_bytes)
 
 
 class Probe(Protocol):
@@ -74,8 +72,11 @@ class Probe(Protocol):
         ...
 
 
+_FRAME_BYTES = 24  # before each page in the log
+
+
 class SqliteProbe:
-    """Counts commits of this process."""
+    """Counts commits of this process, and the pages that they write."""
 
     def __init__(self, url: str, environment: Environment) -> None:
         self._path = path_of(url)
@@ -86,7 +87,8 @@ class SqliteProbe:
         return Counter(commit=self._database.commits)
 
     async def spent(self) -> Spent:
-        return Spent(self._database.commits, None)
+        pages, _ = self._database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+        return Spent(self._database.commits, pages * (PAGE_BYTES + _FRAME_BYTES))
 
     def count(self, status: str) -> int:
         reader = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)

@@ -17,16 +17,14 @@ from stepwell.stores.sqlite.database import CHECKPOINT_PAGES
 class Limit(NamedTuple):
     """Commits per second."""
 
-    limit: float  # what figures are compared with
-    other: float  # in another way that is worth knowing
+    limit: float  # with the driver and the database as they come: what figures are compared with
+    best: float  # driven as the store drives them
 
 
 def sqlite_limit(path: Path, count: int) -> Limit:
-    """With the log written back as the store does it, after few pages: syncing one that grows is much slower. The other
-    way is SQLite's own interval.
-    """
-    other = _sqlite_commits(path, count, as_the_store=False)
-    return Limit(_sqlite_commits(path, count, as_the_store=True), other)
+    """SQLite writes its log back after a thousand pages. The store does it after few: syncing a log that grows is slower."""
+    best = _sqlite_commits(path, count, as_the_store=True)
+    return Limit(_sqlite_commits(path, count, as_the_store=False), best)
 
 
 def _sqlite_commits(path: Path, count: int, *, as_the_store: bool) -> float:
@@ -70,8 +68,8 @@ _AT = 1_700_000_000_000_000
 
 
 def postgres_limit(url: str, count: int) -> Limit:
-    """One connection of the driver in autocommit, one prepared insert per round trip. The other way is the call of
-    libpq below the driver's `execute`.
+    """One connection of the driver in autocommit, one prepared insert per round trip. The best way is the call of libpq
+    below the driver's `execute`.
     """
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("drop table if exists raw")

@@ -13,6 +13,7 @@ from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
+from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.facade import Facade
 from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, system_environment
@@ -89,16 +90,20 @@ class Engine(Facade):
 
     async def _work(self, registry: Registry) -> None:
         # Here and not above: most commands only look, and would wait for what they do not use.
-        from stepwell.engine.bulk_work import bulk_workflow
         from stepwell.worker.worker import Worker
 
-        registry.serve(bulk_workflow(self))
+        registry.serve(BULK_DEFINITION, self._make_bulk)
         self._worker = Worker(
             self._environment, self._store, registry, self._settings, self._codec, self._routes, self._observers
         )
         self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
         self._local = self._worker
         await self._worker.start()
+
+    def _make_bulk(self) -> Workflow[Any, Any]:
+        from stepwell.engine.bulk_work import bulk_workflow
+
+        return bulk_workflow(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -122,7 +122,9 @@ class Results:
         """`wait`, for a run that has not ended as far as one knows. One that is at work here tells when it ends, and is
         not looked at before that.
         """
-        timer = asyncio.timeout(None if timeout is None else timeout / SECOND)
+        if timeout is None:
+            return await self._wait(run_id, is_at_work=is_at_work)
+        timer = asyncio.timeout(timeout / SECOND)
         try:
             async with timer:
                 return await self._wait(run_id, is_at_work=is_at_work)
@@ -130,7 +132,7 @@ class Results:
             if not timer.expired():
                 raise
             raise ResultTimeout(
-                f"run {run_id} had not ended after {(timeout or 0) / SECOND:g} s; it goes on",
+                f"run {run_id} had not ended after {timeout / SECOND:g} s; it goes on",
                 fix=f"stepwell why {run_id}",
             ) from None
 

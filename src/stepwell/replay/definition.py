@@ -408,6 +408,7 @@ class Registry:
     def __init__(self, workflows: Iterable[Workflow[Any, Any]] = ()) -> None:
         self._known: dict[str, Workflow[Any, Any]] = {}
         self._newest: dict[str, Workflow[Any, Any]] = {}
+        self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
         for each in workflows:
             self.add(each)
 
@@ -427,9 +428,12 @@ class Registry:
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
 
-    def serve(self, definition: Workflow[Any, Any]) -> None:
-        """Let runs of a workflow be executed that nobody starts by its name; known already, it stays as it is."""
-        self._known.setdefault(definition.definition, definition)
+    def serve(self, definition: str, make: Callable[[], Workflow[Any, Any]]) -> None:
+        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first of
+        them; one that is known already stays as it is.
+        """
+        if definition not in self._known:
+            self._latent[definition] = make
 
     @property
     def declares_signals(self) -> bool:
@@ -439,7 +443,7 @@ class Registry:
     @property
     def definitions(self) -> tuple[str, ...]:
         """Every "name@version"."""
-        return tuple(self._known)
+        return (*self._known, *self._latent)
 
     def newest(self, name: str) -> Workflow[Any, Any]:
         """The newest version of a workflow. Raises `UnknownWorkflowError` with the nearest names."""
@@ -452,4 +456,7 @@ class Registry:
 
     def find(self, definition: str) -> Workflow[Any, Any] | None:
         """The workflow of a "name@version", if it is known here."""
-        return self._known.get(definition)
+        found = self._known.get(definition)
+        if found is None and definition in self._latent:
+            found = self._known[definition] = self._latent.pop(definition)()
+        return found

@@ -33,6 +33,8 @@ QUICK_SECONDS = 0.001
 _SMOOTHING = 0.125
 # What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
 _PROBE_EVERY = 50
+# After so many transactions that nobody shared, the next is not kept waiting for somebody who might.
+_LONE_MIN = 4
 _READ_BUSY_SECONDS = 1.0
 # How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
 _PATIENCE_SECONDS_MIN = 0.05
@@ -126,6 +128,8 @@ class Writer:
         self._quick_seconds = quick_seconds
         self._expected_seconds = 0.0
         self._commits_beside = 0
+        self._lone = 0  # transactions in a row with one operation each
+        self._is_spent = False  # one of these was made in this round of the loop without having waited
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
         self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
@@ -213,14 +217,14 @@ class Writer:
         if self._beside is None or self._is_closing:
             raise self._closed()
         if (
-            is_batch
-            and not is_blocking
+            not is_blocking
             and not self._is_busy
+            # Of a batch, whoever could share it has been collected already: a round of the loop would gain nothing.
+            and (is_batch or self._goes_alone())
             and self._is_quick
             and self.database.blobs.is_empty
             and self.database.try_begin()
         ):
-            # Whoever could share it has been collected already: waiting for a round of the loop would gain nothing.
             return self._write_here(operation)
         answer: asyncio.Future[T] = self._loop.create_future()
         if is_blocking:
@@ -232,6 +236,22 @@ class Writer:
             # Not at once: whoever is ready in this round of the loop shares the transaction.
             self._loop.call_soon(self._begin)
         return await answer
+
+    def _goes_alone(self) -> bool:
+        """Whether nobody is likely to share a transaction. Once in a round of the loop: whoever writes on and on gives
+        way to others then.
+        """
+        if self._is_spent:
+            self._lone = 0
+            return False
+        if self._lone < _LONE_MIN:
+            return False
+        self._is_spent = True
+        self._loop.call_soon(self._renew)
+        return True
+
+    def _renew(self) -> None:
+        self._is_spent = False
 
     @property
     def _is_quick(self) -> bool:
@@ -319,6 +339,7 @@ class Writer:
     def _perform(self) -> None:
         self._take_batch()
         operations = [operation for operation, _ in self._batch]
+        self._lone = self._lone + 1 if len(operations) == 1 else 0
         if self._blocking and any(answer in self._blocking for _, answer in self._batch):
             self._use_thread(partial(self.database.perform, operations, self._clock), self._performed)
             return

@@ -67,6 +67,61 @@ async def test_one_caller_in_sequence_pays_one_commit_each(store: SqliteStore, w
     assert writer.database.commits == before + 5
 
 
+async def test_after_some_that_nobody_shared_a_write_does_not_wait_for_the_loop(store: SqliteStore) -> None:
+    rounds = 0
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    counting = asyncio.create_task(count_rounds())
+    taken: list[int] = []
+    for n in range(8):
+        await asyncio.sleep(0)
+        before = rounds
+        await store.runs.create([new_run(f"r{n}")])
+        taken.append(rounds - before)
+    counting.cancel()
+
+    is_inline = store._runner._quick_seconds > 0  # type: ignore[attr-defined]
+    assert all(taken[:4])
+    assert any(taken[4:]) is not is_inline
+
+
+async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore) -> None:
+    others = 0
+
+    async def do_something_else() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    beside = asyncio.create_task(do_something_else())
+    for n in range(40):
+        await store.runs.create([new_run(f"r{n}")])
+    beside.cancel()
+
+    assert others >= 20
+
+
+async def test_those_who_come_together_share_after_one_that_did_not_wait(store: SqliteStore, writer: Writer) -> None:
+    for n in range(6):
+        await store.runs.create([new_run(f"lone{n}")])
+        await asyncio.sleep(0)
+    before = writer.database.commits
+
+    await asyncio.gather(*(store.runs.create([new_run(f"r{n}")]) for n in range(200)))
+    burst = writer.database.commits - before
+    await asyncio.gather(*(store.runs.create([new_run(f"s{n}")]) for n in range(200)))
+
+    assert burst <= 2
+    assert writer.database.commits == before + burst + 1
+    assert await store.views.find("r199") is not None
+
+
 async def test_an_operation_that_raises_hurts_no_other(store: SqliteStore, writer: Writer) -> None:
     def write_then_raise(tx: Transaction) -> None:
         tx.definition("trace", 1, 0)

@@ -1,0 +1,82 @@
+"""What the hot transitions write: each page of the log costs about as much as a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import apsw
+import pytest
+
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.scene import Scene, new_run, new_signal, wait_signal
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.stores.sqlite.writer import Writer
+from tests.unit.stores.sqlite.conftest import OpenStore
+
+
+@pytest.fixture
+def database(file: object) -> SqliteDatabase:
+    return SqliteDatabase(str(file))
+
+
+@pytest.fixture
+async def scene(open_store: OpenStore, clock: ManualClock, database: SqliteDatabase) -> Scene:
+    store: SqliteStore = await open_store(runner=Writer(database))
+    scene = Scene(store, clock)
+    await scene.register()
+    return scene
+
+
+@pytest.fixture
+def pages(database: SqliteDatabase) -> Callable[[Awaitable[object]], Awaitable[int]]:
+    """How many pages go into the log meanwhile."""
+
+    async def count(work: Awaitable[object]) -> int:
+        before, _ = database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+        await work
+        after, _ = database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+        return after - before
+
+    return count
+
+
+Pages = Callable[[Awaitable[object]], Awaitable[int]]
+
+
+async def test_a_step_writes_its_entry_and_its_run(scene: Scene, pages: Pages) -> None:
+    turn = await scene.begin("r1")
+    await turn.record("first")
+
+    assert await pages(turn.record("second")) == 3  # and a new name, which a step that is repeated does not have
+
+
+async def test_a_signal_that_wakes_a_run_does_not_make_it_due_first(scene: Scene, pages: Pages) -> None:
+    await scene.waiting("r1", wait_signal("go"))
+    await scene.waiting("r2", wait_signal("go"))
+
+    claimed = await pages(scene.store.signals.deliver([new_signal("s1", "r1")], scene.claimant()))
+    woken = await pages(scene.store.signals.deliver([new_signal("s2", "r2")]))
+
+    # The signal with its two indexes, and the run; a claim is in the indexes of statuses and of owners besides.
+    assert (claimed, woken) == (6, 5)
+
+
+async def test_a_start_writes_the_run_and_what_finds_it(scene: Scene, pages: Pages) -> None:
+    await scene.begin("r1")
+
+    started = await pages(scene.store.runs.create([new_run("r2")], scene.claimant()))
+
+    # Run, payload; by id, definition, owner and status.
+    assert started == 6
+
+
+async def test_the_clock_is_stored_when_it_has_moved(scene: Scene, clock: ManualClock, pages: Pages) -> None:
+    turn = await scene.begin("r1")
+    await turn.record("first")
+
+    at_once = await pages(turn.record("second"))
+    clock.advance("11ms")
+    later = await pages(turn.record("third"))
+
+    assert later == at_once + 1
