@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 
 
 def sqlite_limit(path: Path, count: int) -> Limit:
-    """SQLite writes its log back after a thousand pages. The store does it after few: syncing a log that grows is slower."""
+    """SQLite writes its log back after a thousand pages, the store after few: syncing a log that grows is slower."""
     best = _sqlite_commits(path, count, as_the_store=True)
     return Limit(_sqlite_commits(path, count, as_the_store=False), best)
 

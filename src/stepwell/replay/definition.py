@@ -429,8 +429,8 @@ class Registry:
             self._newest[definition.name] = definition
 
     def serve(self, definition: str, make: Callable[[], Workflow[Any, Any]]) -> None:
-        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first of
-        them; one that is known already stays as it is.
+        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first
+        of them; one that is known already stays as it is.
         """
         if definition not in self._known:
             self._latent[definition] = make

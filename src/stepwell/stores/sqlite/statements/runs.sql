@@ -134,6 +134,16 @@ where id = :id;
 -- name: read
 select * from stepwell_run_rows where id = :id;
 
+-- name: read_claimed
+-- And whether there may be signals, children and events for it: for most there are not all of these.
+select
+    *,
+    exists (select 1 from stepwell_signals as s where s.run = :id and s.payload is not null),
+    exists (select 1 from stepwell_waits as w where w.run = :id and w.kind = 'child'),
+    exists (select 1 from stepwell_receipts as e where e.run = :id)
+from stepwell_run_rows
+where id = :id;
+
 -- name: read_by_id
 select * from stepwell_run_rows where run_id = :run_id;
 
@@ -264,7 +274,9 @@ select
     exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),
     exists (select 1 from stepwell_runs as d where d.key = r.key and d.debounced_until is not null and d.ended_at is null),
     exists (select 1 from stepwell_discards as d where d.run = r.id),
-    exists (select 1 from stepwell_receipts as e where e.run = r.id)
+    exists (select 1 from stepwell_receipts as e where e.run = r.id),
+    exists (select 1 from stepwell_waits as w where w.run = r.id),
+    exists (select 1 from stepwell_cursors as c where c.run = r.id)
 from stepwell_runs as r
 where r.id = :id;
 

@@ -9,8 +9,10 @@ select 1 from stepwell_signals where run = :run and name = :name and dedup_key =
 select 1 from stepwell_signals where key = :key and name = :name and dedup_key = :dedup_key;
 
 -- name: insert
+-- Nothing, if it is known.
 insert into stepwell_signals (signal_id, run, key, name, dedup_key, payload, sent_at, asks)
-values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at, :asks);
+values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at, :asks)
+on conflict (signal_id) do nothing;
 
 -- name: list_pending
 select number, name, payload, sent_at, case when asks then signal_id end

@@ -10,7 +10,7 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.base.workers import lease_lost
-from stepwell.stores.sqlite.histories import read_inbox, read_signals
+from stepwell.stores.sqlite.histories import read_events, read_outcomes, read_signals
 from stepwell.stores.sqlite.rows import encode_texts, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
@@ -19,6 +19,7 @@ from stepwell.stores.sqlite.transitions.holds import served
 _FIND_LIVE = SQL["workers.find_live"]
 _CLAIM = SQL["runs.claim"]
 _READ = SQL["runs.read"]
+_READ_CLAIMED = SQL["runs.read_claimed"]
 _PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
 
 
@@ -152,18 +153,17 @@ def _by_time(row: Row) -> Row:
 def own(tx: Transaction, run: int, owner: int) -> Claimed:
     """Give a run to a worker under a new epoch."""
     tx.write(_CLAIM, (owner, tx.now, run))
-    row = tx.execute(_READ, (run,)).fetchone()
+    row = tx.execute(_READ_CLAIMED, (run,)).fetchone()
     assert row is not None
     claimed = to_run(row)
     tx.leave(claimed.run_id, run, claimed.revision)
-    # Without an applied commit there can be no waits, so no child to hear of either,
-    # and no event but what a predecessor left.
-    is_fresh = claimed.revision == 0
-    if is_fresh and claimed.previous is None:
-        inbox = Inbox(read_signals(tx.connection, run))
-    else:
-        inbox = read_inbox(tx.connection, run, claimed.run_id)
-    return Claimed(claimed, inbox, is_fresh)
+    has_signals, has_children, has_events = row[-3:]
+    inbox = Inbox(
+        read_signals(tx.connection, run) if has_signals else (),
+        read_outcomes(tx.connection, run, claimed.run_id) if has_children else (),
+        read_events(tx.connection, run) if has_events else (),
+    )
+    return Claimed(claimed, inbox, claimed.revision == 0)
 
 
 def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:

@@ -9,10 +9,13 @@ from stepwell.model.signals import Delivered, Delivery, NewSignal, Redelivery
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, own, wake
 from stepwell.stores.sqlite.transitions.moves import is_any_awaited
 from stepwell.stores.sqlite.transitions.starts import create
+
+_INSERT = SQL["signals.insert"]
 
 
 def deliver(
@@ -40,17 +43,17 @@ def _wake(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> 
 
 
 def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
+    target, is_known_id = _find_target(tx, new.target)
+    if target is not None and new.dedup_key is None and _insert(tx, new, run=target[0]):
+        return _tell(tx, target, new.name, woken)
     known = tx.find("signals.find", signal_id=new.signal_id)
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
-    target, is_known_id = _find_target(tx, new.target)
     if target is None:
         return Delivered(Delivery.MISSING) if is_known_id or not new.hold else _hold(tx, new)
     run, run_id, *_ = target
-    if new.dedup_key is not None:
-        twin = tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key)
-        if twin is not None:
-            return Delivered(Delivery.DUPLICATE, run_id)
+    if tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
+        return Delivered(Delivery.DUPLICATE, run_id)
     _insert(tx, new, run=run)
     return _tell(tx, target, new.name, woken)
 
@@ -85,18 +88,11 @@ def _hold(tx: Transaction, new: NewSignal) -> Delivered:
     return Delivered(Delivery.HELD)
 
 
-def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str | None = None) -> None:
-    tx.run(
-        "signals.insert",
-        signal_id=new.signal_id,
-        run=run,
-        key=key,
-        name=new.name,
-        dedup_key=new.dedup_key,
-        payload=new.payload,
-        sent_at=tx.now,
-        asks=int(new.asks),
-    )
+def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str | None = None) -> bool:
+    """Store a signal; false, and nothing is stored, if its id is known."""
+    values = (new.signal_id, run, key, new.name, new.dedup_key, new.payload, tx.now, int(new.asks))
+    tx.write(_INSERT, values)
+    return tx.connection.changes() == 1
 
 
 def deliver_or_create(

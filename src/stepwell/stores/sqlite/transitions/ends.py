@@ -9,20 +9,10 @@ from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_status
-from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import is_parked, wake
 from stepwell.stores.sqlite.transitions.events import give_back
 from stepwell.stores.sqlite.transitions.outbox import announce_end
-
-_CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
-
-
-def forget_plans(tx: Transaction, run: int, *, keeps_cursors: bool = False) -> None:
-    """Delete what only a run that goes on needs."""
-    tx.write(_CLEAR_WAITS, (run,))
-    if not keeps_cursors:
-        tx.write(_CLEAR_CURSORS, (run,))
 
 
 def wake_debounced(tx: Transaction, run: int) -> None:
@@ -86,7 +76,8 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
             wake(tx, run, run_id)
         return True
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
-    forget_plans(tx, run)
+    tx.run("waits.clear", run=run)
+    tx.run("cursors.clear", run=run)
     wake_debounced(tx, run)
     tx.run("signals.discard", run=run)
     give_back(tx, run)

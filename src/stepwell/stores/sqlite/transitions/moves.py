@@ -17,7 +17,7 @@ from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import cancel_tied, forget_plans, tell_parent, wake_debounced
+from stepwell.stores.sqlite.transitions.ends import cancel_tied, tell_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
 from stepwell.stores.sqlite.transitions.holds import stand_still
 from stepwell.stores.sqlite.transitions.outbox import announce_end
@@ -26,6 +26,8 @@ from stepwell.stores.sqlite.transitions.starts import insert
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
 _BEGIN_ROLLBACK, _FINISH = SQL["runs.begin_rollback"], SQL["runs.finish"]
 _SIGNAL_NAMES = SQL["waits.list_signal_names"]
+_FIND_FAMILY, _FINISH_PAYLOAD = SQL["runs.find_family"], SQL["payloads.finish"]
+_CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
 
 
 class Step(NamedTuple):
@@ -104,15 +106,19 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
 def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> None:
     is_end = move.status in TERMINAL
     ended_at = tx.now if is_end else None
-    family = tx.find("runs.find_family", id=step.run)
+    family = tx.execute(_FIND_FAMILY, (step.run,)).fetchone()
     assert family is not None
-    parent, location, detached, tied, key, generation, began_at, has_tied, has_debounced, discards, has_events = family
+    parent, location, detached, tied, key, generation, began_at, *flags = family
+    has_tied, has_debounced, discards, has_events, has_waits, has_cursors = flags
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
     tx.write(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
     if move.output is not None or move.failure is not None:
-        tx.run("payloads.finish", run=step.run, output=move.output, failure=move.failure)
-    forget_plans(tx, step.run, keeps_cursors=move.status in KEEPS_CURSORS)
+        tx.write(_FINISH_PAYLOAD, (move.output, move.failure, step.run))
+    if has_waits:
+        tx.write(_CLEAR_WAITS, (step.run,))
+    if has_cursors and move.status not in KEEPS_CURSORS:
+        tx.write(_CLEAR_CURSORS, (step.run,))
     if discards and move.status in ENDS_FOR_GOOD:
         tx.run("signals.discard", run=step.run)
     tx.hint(HintKind.ENDED, step.run_id)
