@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sim.checks.starts import check_late_rows
@@ -64,9 +65,17 @@ class Operators:
             owner = checker.incarnations.get(row.owner or "")
             if owner is not None and owner.lane.is_dead:
                 world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
-            if row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6:
+            is_ready = row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6
+            if is_ready and not self._are_all_busy(left):
                 world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
         check_late_rows(world, left, bound)
+
+    def _are_all_busy(self, left: list[Run]) -> bool:
+        """Whether no worker that is alive has room: what is more urgent may take long. In the end all must be done."""
+        owners = self.world.checker.incarnations
+        alive = [one for one in owners.values() if not one.lane.is_dead]
+        busy = Counter(owners[row.owner] for row in left if row.owner in owners)
+        return all(busy[one] >= self.world.shape.settings.runs_max for one in alive)
 
     def _report_unfinished(self, left: list[Run]) -> None:
         self.unfinished = len(left)
