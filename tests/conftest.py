@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib.metadata import entry_points
 
@@ -35,3 +36,9 @@ def _no_personal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What may take longest comes first, so that no process is left with it alone at the end."""
     items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout") if mark.args), default=0))
+
+
+def pytest_collection_finish() -> None:
+    """Twelve thousand tests are there to stay: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()

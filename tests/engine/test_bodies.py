@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import itertools
+import weakref
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import pytest
@@ -294,3 +298,53 @@ async def test_a_body_begins_only_if_the_lease_is_still_live_when_its_turn_has_c
 
     assert await harness.result(run) == "done"
     assert ledger.lines == ["refused", "work"]
+
+
+class _Loaded:
+    """Something large that a run works on."""
+
+
+def _user_of(loaded: _Loaded) -> Callable[[], str]:
+    return lambda: str(type(loaded))
+
+
+async def test_what_a_lambda_holds_is_not_kept_when_its_run_has_ended(harness: Harness):
+    held: list[weakref.ref[_Loaded]] = []
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        for number in range(3):
+            loaded = _Loaded()
+            held.append(weakref.ref(loaded))
+            await ctx.step(f"use {number}", _user_of(loaded))
+        del loaded
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+    await harness.result(run)
+    gc.collect()
+
+    # The first stands for its name: what was recorded under it can be looked up by that.
+    assert [one() is None for one in held][1:] == [True] * (len(held) - 1)
+
+
+async def test_a_wrapper_is_a_step_of_its_own_though_it_has_what_its_function_had(harness: Harness):
+    def plain(number: int) -> int:
+        return number
+
+    async def flow_of(ctx: Context) -> list[int]:
+        first = await ctx.step("plain", plain, 1)
+
+        @functools.wraps(plain)
+        def wrapped(number: int) -> int:
+            return plain(number) + 10
+
+        return [first, await ctx.step("wrapped", wrapped, 1), await ctx.step("again", plain, 1)]
+
+    flow = workflow(flow_of)
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    assert await harness.result(run) == [1, 11, 1]

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from stepwell.clock import Duration, span
@@ -39,6 +40,7 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 ANY_MAIL: Final = Mailbox()
+_STEP: Final = "__stepwell_step__"
 
 
 class Step(Generic[P, R]):
@@ -260,15 +262,23 @@ class StepDecorator:
         return Step(body, options_of(body, **self._given))
 
 
-@functools.lru_cache(maxsize=4096)
+# Few: what is kept here, a bound method perhaps, keeps its object.
+@functools.lru_cache(maxsize=128)
 def _plain(fn: Callable[..., Any]) -> Step[..., Any]:
     return step(fn)
 
 
 def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
-    """The step of a callable: itself, or a plain one with default options."""
+    """The step of a callable: itself, or a plain one with default options. That of a function goes with it: a lambda
+    may hold what the run has loaded.
+    """
     if isinstance(fn, Step):
         return fn
+    if isinstance(fn, FunctionType):
+        known: Step[..., Any] | None = fn.__dict__.get(_STEP)
+        if known is None or known.fn is not fn:  # a wrapper has what its function had
+            known = fn.__dict__[_STEP] = step(fn)
+        return known
     try:
         return _plain(fn)
     except TypeError:  # not hashable
