@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from bench.arenas import Arena
-from bench.probes import QUIET, Asked, in_words, opened
+from bench.probes import QUIET, Asked, Bench, in_words, opened
 from bench.report import Report, at_most
 from bench.sizes import Size
 from bench.workflows import sequence_then_wait
@@ -35,7 +36,15 @@ async def _resume(arena: Arena, steps: int) -> tuple[float, Asked]:
             await bench.until("waiting", 1)
         async with opened(url, **QUIET) as bench:
             await bench.engine.status("resume")
+            await _until_calm(bench)
             asked, began = bench.probe.asked(), time.perf_counter()
             await bench.engine.signal("resume", "go")
             await bench.engine.result("resume")
             return time.perf_counter() - began, bench.probe.asked() - asked
+
+
+async def _until_calm(bench: Bench) -> None:
+    """A worker that has just begun looks for work; on a busy machine it may still do so when others have begun."""
+    before = None
+    while before != (before := bench.probe.asked()):  # noqa: ASYNC110  only the store knows
+        await asyncio.sleep(0.1)

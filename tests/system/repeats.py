@@ -23,7 +23,8 @@ class Repeats:
         }
         self._killed = {line.facts["pid"]: line.at for line in evidence.of("killed")}
         self._stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
-        self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
+        lost = [line for line in evidence.of("warned") if "lease lost" in line.facts["text"]]
+        self._stalls = _times((line.pid, line.at) for line in (*lost, *evidence.of("stalled")))
         ups = [line.at for line in evidence.of("server up")]
         downs = [line.at for line in evidence.of("server down")]
         self._outages = list(zip(downs, ups, strict=True))

@@ -24,6 +24,7 @@ from tests.system.storm_workflows import SINKS, TRANSACTIONAL, WORKFLOWS, use_le
 
 STALLS_MAX = 1_000  # the storm kills at random: nothing in here is poison
 _PAUSE_SECONDS = 0.2
+_LOOK_SECONDS = 0.05
 
 
 class LedgerHandler(logging.Handler):
@@ -44,6 +45,7 @@ async def run(options: argparse.Namespace) -> None:
     logging.getLogger("stepwell").addHandler(LedgerHandler(ledger))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    looking = asyncio.get_running_loop().create_task(note_stalls(ledger, options.lease / 2))
     while not stop.is_set() and os.getppid() == parent:
         try:
             await serve(options, ledger, stop, parent)
@@ -53,6 +55,7 @@ async def run(options: argparse.Namespace) -> None:
             # There is no database to begin with: whoever looks after real workers starts them again, too.
             ledger.note("warned", level="WARNING", text=f"not started: {error.title}")
             await asyncio.sleep(_PAUSE_SECONDS)
+    looking.cancel()
     ledger.note("drained")
 
 
@@ -65,6 +68,18 @@ def note_start(ledger: Ledger, body: Body, execution: Execution) -> None:
         attempt=body.attempt,
         incarnation=execution.run.owner,
     )
+
+
+async def note_stalls(ledger: Ledger, seconds: float) -> None:
+    """The machine kept this process from running for longer than that: its lease may be over, and whoever drains it
+    then hears nothing of it.
+    """
+    clock = asyncio.get_running_loop()
+    while True:
+        began = clock.time()
+        await asyncio.sleep(_LOOK_SECONDS)
+        if clock.time() - began > seconds:
+            ledger.note("stalled", seconds=clock.time() - began)
 
 
 async def serve(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event, parent: int) -> None:

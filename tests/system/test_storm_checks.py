@@ -83,6 +83,16 @@ def test_a_body_that_runs_again_for_no_reason_is_found(story: Story) -> None:
     ]
 
 
+def test_a_body_may_run_again_if_the_machine_kept_its_process_from_running(story: Story) -> None:
+    story.tell("stalled", FIRST, seconds=0.9)
+    story.execute(FIRST, "one", "v1")
+    story.execute(SECOND, "two", "v2")
+    assert len(list(check_repeats(story.evidence("v2")))) == 1  # that was before
+
+    story.tell("stalled", FIRST, seconds=0.9)
+    assert list(check_repeats(story.evidence("v2"))) == []
+
+
 def test_a_body_that_runs_again_although_it_was_recorded_is_found_whatever_happened_to_its_process(
     story: Story,
 ) -> None:
