@@ -35,7 +35,7 @@ demo: setup ## run the demonstration: an order saga that survives kill -9
 	$(BIN)/stepwell demo $(ARGS)
 
 test: check ## check, then every test
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: setup ## lint, format, types, layers and generated pages
 	$(BIN)/ruff check $(CODE)
