@@ -23,6 +23,7 @@ class Targets:
     crowd: int  # steps/s of W2 in one process, or …
     crowd_factor: int  # … so many times W1, whichever is less
     run_commits: int  # of a 1-step run
+    best_ratio: float | None = None  # of W1 to `Limit.best`
     step_bytes: int | None = None
     run_round_trips: float | None = None
     signal_ms: float | None = None
@@ -70,7 +71,9 @@ class SqliteArena:
     )
     limit_words = ("SQLite's own checkpoints", "checkpoints as the store's")
     has_round_trips = False
-    targets = Targets(crowd=10_000, crowd_factor=8, step_bytes=400, run_commits=2, signal_ms=5, resume_seconds=0.5)
+    targets = Targets(
+        crowd=10_000, crowd_factor=8, best_ratio=0.7, step_bytes=400, run_commits=2, signal_ms=5, resume_seconds=0.5
+    )
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -87,8 +87,13 @@ class SqliteProbe:
         return Counter(commit=self._database.commits)
 
     async def spent(self) -> Spent:
-        pages, _ = self._database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
-        return Spent(self._database.commits, pages * (PAGE_BYTES + _FRAME_BYTES))
+        while True:
+            try:
+                pages, _ = self._database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+            except apsw.ThreadingViolationError:
+                await asyncio.sleep(0.001)  # the writer's thread writes the log back just now
+            else:
+                return Spent(self._database.commits, pages * (PAGE_BYTES + _FRAME_BYTES))
 
     def count(self, status: str) -> int:
         reader = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)

@@ -23,8 +23,9 @@ class Repeats:
         }
         self._killed = {line.facts["pid"]: line.at for line in evidence.of("killed")}
         self._stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
-        lost = [line for line in evidence.of("warned") if "lease lost" in line.facts["text"]]
-        self._stalls = _times((line.pid, line.at) for line in (*lost, *evidence.of("stalled")))
+        self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
+        drained = {line.pid for line in evidence.of("drained")}
+        self._silent_stalls = [line for line in evidence.of("stalled") if line.pid in drained]
         ups = [line.at for line in evidence.of("server up")]
         downs = [line.at for line in evidence.of("server down")]
         self._outages = list(zip(downs, ups, strict=True))
@@ -45,8 +46,8 @@ class Repeats:
             return False  # trimmed or not, the next one of this loop began only after it was recorded
         return execution.path not in done and f"{execution.path}@{execution.attempt}" not in done
 
-    def cause(self, execution: Execution) -> Cause | None:
-        """Why its result was not kept; None if there is no reason."""
+    def cause(self, execution: Execution, again: Execution) -> Cause | None:
+        """Why its result was not kept, and another came after it; None if there is no reason."""
         if self.was_in_flight(execution):
             return "kill"
         if any(at >= execution.cleared for at in self._stops.get(execution.pid, ())):
@@ -55,14 +56,25 @@ class Repeats:
         if lost is None and execution.run not in self.deaths.get(execution.pid, {execution.run: ()}):
             # It had lost the run before it was killed, so it had stalled, and did not live to say so.
             lost = self._killed[execution.pid]
+        if lost is None and self._has_stalled_between(execution, again):
+            return "stall"
         if lost is None:
             return None
         is_cut_off = any(down <= lost and up >= execution.cleared for down, up in self._outages)
         return "outage" if is_cut_off else "stall"
 
+    def _has_stalled_between(self, execution: Execution, again: Execution) -> bool:
+        """Whether its process, which was drained and said nothing, was kept from running before the other began."""
+        return any(
+            line.pid == execution.pid
+            and line.at >= execution.cleared
+            and line.at - line.facts["seconds"] <= again.cleared
+            for line in self._silent_stalls
+        )
+
     def counts(self) -> Counter[str]:
         """How many bodies ran again, by cause."""
-        return Counter(self.cause(first) or "unexplained" for first, _ in self.superseded)
+        return Counter(self.cause(*pair) or "unexplained" for pair in self.superseded)
 
 
 def check_repeats(evidence: Evidence) -> Iterator[str]:
@@ -72,7 +84,7 @@ def check_repeats(evidence: Evidence) -> Iterator[str]:
     repeats = Repeats(evidence)
     for first, second in repeats.superseded:
         where = f"run {first.run}: {first.path} attempt {first.attempt}"
-        cause = repeats.cause(first)
+        cause = repeats.cause(first, second)
         if cause is None:
             yield f"{where} of {first.pid} ran again in {second.pid} for no reason"
         if first.value in evidence.recorded:

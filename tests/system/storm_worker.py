@@ -45,7 +45,8 @@ async def run(options: argparse.Namespace) -> None:
     logging.getLogger("stepwell").addHandler(LedgerHandler(ledger))
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    looking = asyncio.get_running_loop().create_task(note_stalls(ledger, options.lease / 2))
+    # A lease is renewed when a third of it is over: a shorter stall cannot end it.
+    looking = asyncio.get_running_loop().create_task(note_stalls(ledger, options.lease * 0.6))
     while not stop.is_set() and os.getppid() == parent:
         try:
             await serve(options, ledger, stop, parent)

@@ -84,13 +84,28 @@ def test_a_body_that_runs_again_for_no_reason_is_found(story: Story) -> None:
 
 
 def test_a_body_may_run_again_if_the_machine_kept_its_process_from_running(story: Story) -> None:
+    story.execute(FIRST, "one", "v1")
     story.tell("stalled", FIRST, seconds=0.9)
+    story.execute(SECOND, "two", "v2")
+    assert (
+        len(list(check_repeats(story.evidence("v2")))) == 1
+    )  # it goes on, so it would have said that its lease was lost
+
+    story.tell("drained", FIRST)
+    assert list(check_repeats(story.evidence("v2"))) == []
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_stall_before_the_body_or_after_the_other_explains_nothing(story: Story, is_before: bool) -> None:
+    if is_before:
+        story.tell("stalled", FIRST, seconds=0.9)
     story.execute(FIRST, "one", "v1")
     story.execute(SECOND, "two", "v2")
-    assert len(list(check_repeats(story.evidence("v2")))) == 1  # that was before
+    if not is_before:
+        story.tell("stalled", FIRST, seconds=0.9)
+    story.tell("drained", FIRST)
 
-    story.tell("stalled", FIRST, seconds=0.9)
-    assert list(check_repeats(story.evidence("v2"))) == []
+    assert len(list(check_repeats(story.evidence("v2")))) == 1
 
 
 def test_a_body_that_runs_again_although_it_was_recorded_is_found_whatever_happened_to_its_process(

@@ -40,7 +40,7 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 ANY_MAIL: Final = Mailbox()
-_STEP: Final = "__stepwell_step__"
+_OWN_STEP: Final = "__stepwell_step__"  # an attribute of a function: the step of it
 
 
 class Step(Generic[P, R]):
@@ -275,9 +275,9 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
     if isinstance(fn, Step):
         return fn
     if isinstance(fn, FunctionType):
-        known: Step[..., Any] | None = fn.__dict__.get(_STEP)
+        known: Step[..., Any] | None = fn.__dict__.get(_OWN_STEP)
         if known is None or known.fn is not fn:  # a wrapper has what its function had
-            known = fn.__dict__[_STEP] = step(fn)
+            known = fn.__dict__[_OWN_STEP] = step(fn)
         return known
     try:
         return _plain(fn)

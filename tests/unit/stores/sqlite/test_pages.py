@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import apsw
 import pytest
@@ -14,9 +15,11 @@ from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.writer import Writer
 from tests.unit.stores.sqlite.conftest import OpenStore
 
+Pages = Callable[[Awaitable[object]], Awaitable[int]]
+
 
 @pytest.fixture
-def database(file: object) -> SqliteDatabase:
+def database(file: Path) -> SqliteDatabase:
     return SqliteDatabase(str(file))
 
 
@@ -29,7 +32,7 @@ async def scene(open_store: OpenStore, clock: ManualClock, database: SqliteDatab
 
 
 @pytest.fixture
-def pages(database: SqliteDatabase) -> Callable[[Awaitable[object]], Awaitable[int]]:
+def pages(database: SqliteDatabase) -> Pages:
     """How many pages go into the log meanwhile."""
 
     async def count(work: Awaitable[object]) -> int:
@@ -39,9 +42,6 @@ def pages(database: SqliteDatabase) -> Callable[[Awaitable[object]], Awaitable[i
         return after - before
 
     return count
-
-
-Pages = Callable[[Awaitable[object]], Awaitable[int]]
 
 
 async def test_a_step_writes_its_entry_and_its_run(scene: Scene, pages: Pages) -> None:

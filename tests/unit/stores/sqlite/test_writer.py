@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+import pytest_asyncio
 
 from stepwell.clock import Span
 from stepwell.conformance.scene import Scene, new_run, place, step
@@ -67,44 +69,42 @@ async def test_one_caller_in_sequence_pays_one_commit_each(store: SqliteStore, w
     assert writer.database.commits == before + 5
 
 
-async def test_after_some_that_nobody_shared_a_write_does_not_wait_for_the_loop(store: SqliteStore) -> None:
-    rounds = 0
+@pytest_asyncio.fixture
+async def rounds() -> AsyncIterator[Callable[[], int]]:
+    """How many rounds the loop has made, as somebody sees it who is always ready."""
+    made = 0
 
-    async def count_rounds() -> None:
-        nonlocal rounds
+    async def count() -> None:
+        nonlocal made
         while True:
             await asyncio.sleep(0)
-            rounds += 1
+            made += 1
 
-    counting = asyncio.create_task(count_rounds())
+    counting = asyncio.create_task(count())
+    yield lambda: made
+    counting.cancel()
+
+
+async def test_after_some_that_nobody_shared_a_write_does_not_wait_for_the_loop(
+    store: SqliteStore, writer: Writer, rounds: Callable[[], int]
+) -> None:
     taken: list[int] = []
     for n in range(8):
         await asyncio.sleep(0)
-        before = rounds
+        before = rounds()
         await store.runs.create([new_run(f"r{n}")])
-        taken.append(rounds - before)
-    counting.cancel()
+        taken.append(rounds() - before)
 
-    is_inline = store._runner._quick_seconds > 0  # type: ignore[attr-defined]
+    is_inline = writer._quick_seconds > 0
     assert all(taken[:4])
     assert any(taken[4:]) is not is_inline
 
 
-async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore) -> None:
-    others = 0
-
-    async def do_something_else() -> None:
-        nonlocal others
-        while True:
-            await asyncio.sleep(0)
-            others += 1
-
-    beside = asyncio.create_task(do_something_else())
+async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore, rounds: Callable[[], int]) -> None:
     for n in range(40):
         await store.runs.create([new_run(f"r{n}")])
-    beside.cancel()
 
-    assert others >= 20
+    assert rounds() >= 20
 
 
 async def test_those_who_come_together_share_after_one_that_did_not_wait(store: SqliteStore, writer: Writer) -> None:

@@ -24,13 +24,13 @@ def deliver(
     """Store signals in order, and wake who waits; claims come last, so that an inbox has all of them."""
     woken: dict[int, Row] = {}
     delivered = [_deliver_one(tx, new, woken) for new in signals]
-    return delivered, _wake(tx, woken, claimant)
+    return delivered, _wake_all(tx, woken, claimant)
 
 
-def _wake(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
+def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
     """Make runs due, and claim what the claimant may take."""
     quota = Quota(tx, claimant)
-    if len(woken) == 1:
+    if len(woken) == 1:  # of several, one may be more urgent than another, which the claims find among what is due
         [(run, (_, run_id, *_, definition, priority))] = woken.items()
         owner = quota.reserve(definition, priority)
         if owner is not None:
@@ -123,7 +123,7 @@ def redeliver(
     """Move strays to runs that may read them."""
     woken: dict[int, Row] = {}
     delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
-    return delivered, _wake(tx, woken, claimant)
+    return delivered, _wake_all(tx, woken, claimant)
 
 
 def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -> Delivered:
