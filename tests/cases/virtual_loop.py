@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import heapq
 import math
 import selectors
-from collections.abc import Callable
 from typing import Any
 
 from stepwell.clock import SECOND, Duration, span
@@ -21,7 +21,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_stopped = False
-        self.kept: list[Callable[[], None]] = []
+        self.kept: list[asyncio.Handle] = []
 
 
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
@@ -37,6 +37,8 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout > 0:
             self.loop.pass_time(timeout)
+        elif len(self.get_map()) == 1:
+            return []  # only threads could write to the loop's own pipe, and their callbacks are ready already
         return super().select(0)
 
 
@@ -92,34 +94,62 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        return _gated(super().call_soon, (), callback, args, context)
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        handle = _Handle(callback, args, self, context)
+        handle.process = process
+        self.make_ready(handle)
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        return _gated(super().call_at, (when,), callback, args, context)
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        handle = _Timer(when, callback, args, self, context)
+        handle.process = process
+        heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
+        handle._scheduled = True  # type: ignore[attr-defined]
+        return handle
+
+    def make_ready(self, handle: asyncio.Handle) -> None:
+        """Run it in the next round."""
+        self._ready.append(handle)  # type: ignore[attr-defined]
 
 
-def _gated(schedule: Any, first: tuple[Any, ...], callback: Any, args: Any, context: contextvars.Context | None) -> Any:
-    owner = PROCESS.get() if context is None else context.get(PROCESS)
-    if owner is None:
-        return schedule(*first, callback, *args, context=context)
-    process = owner
+class _Handle(asyncio.Handle):
+    """A callback of a process: while that is stopped, it is kept."""
 
-    def run() -> None:
-        if not process.is_stopped:
-            callback(*args)
-        elif not handle.cancelled():
-            process.kept.append(lambda: None if handle.cancelled() else context_.run(callback, *args))
+    __slots__ = ("process",)
+    process: Process
 
-    context_ = contextvars.copy_context() if context is None else context
-    handle = schedule(*first, run, context=context)
-    return handle
+    def _run(self) -> None:
+        if self.process.is_stopped:
+            self.process.kept.append(self)
+        else:
+            super()._run()
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer of a process."""
+
+    __slots__ = ("process",)
+    process: Process
+
+    def _run(self) -> None:
+        if self.process.is_stopped:
+            self.process.kept.append(self)
+        else:
+            super()._run()
 
 
 def resume(process: Process) -> None:
     """Let a stopped process go on; what should have happened meanwhile happens now."""
     process.is_stopped = False
     kept, process.kept = process.kept, []
-    for callback in kept:
-        asyncio.get_running_loop().call_soon(callback)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    for handle in kept:
+        loop.make_ready(handle)

@@ -108,7 +108,7 @@ def executions_of(lines: list[Line]) -> list[Execution]:
         match line.kind:
             case "cleared":
                 place = (line.pid, facts["run"], facts["path"], facts["attempt"])
-                cleared[place] = (line.at, facts["incarnation"])
+                cleared[place] = (facts["decided"], facts["incarnation"])
             case "begin":
                 place = (line.pid, facts["run"], facts["path"], facts["attempt"])
                 at, incarnation = cleared.get(place, (line.at, ""))  # not every worker notes what it decides

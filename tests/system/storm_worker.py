@@ -8,11 +8,15 @@ import logging
 import os
 import random
 import signal
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import local
 from typing import Any
 
 from stepwell import Engine, WorkerSettings
+from stepwell.clock import SystemClock
 from stepwell.environment import system_environment
 from stepwell.errors import StoreUnavailableError
 from stepwell.replay.bodies import Body
@@ -60,14 +64,34 @@ async def run(options: argparse.Namespace) -> None:
     ledger.note("drained")
 
 
-def note_start(ledger: Ledger, body: Body, execution: Execution) -> None:
-    """A body was just found to have everything it needs, the lease among that: under which incarnation."""
+class RememberingClock(SystemClock):
+    """Knows when it was asked last, in the thread that asks: so it can be told when something was decided."""
+
+    def __init__(self) -> None:
+        self._asked = local()
+
+    def monotonic(self) -> float:
+        self._asked.at = time.monotonic()
+        return float(self._asked.at)
+
+    @property
+    def asked_at(self) -> float:
+        """When it was asked last."""
+        return float(self._asked.at)
+
+
+def note_start(ledger: Ledger, clock: RememberingClock, body: Body, execution: Execution) -> None:
+    """A body was just found to have everything it needs, the lease among that: when, and under which incarnation.
+
+    The process may be stopped at any time, also between the look at the clock and this note.
+    """
     ledger.note(
         "cleared",
         run=body.run.run_id,
         path=body.names.text(body.location),
         attempt=body.attempt,
         incarnation=execution.run.owner,
+        decided=clock.asked_at,
     )
 
 
@@ -86,7 +110,8 @@ async def note_stalls(ledger: Ledger, seconds: float) -> None:
 async def serve(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event, parent: int) -> None:
     """Open an engine, and serve."""
     folder = Path(options.folder)
-    environment = replace(system_environment(), on_body=lambda body, execution: note_start(ledger, body, execution))
+    clock = RememberingClock()
+    environment = replace(system_environment(), clock=clock, on_body=partial(note_start, ledger, clock))
     settings = WorkerSettings(
         mode=options.mode,
         lease=options.lease,

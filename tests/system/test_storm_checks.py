@@ -33,9 +33,10 @@ class Story:
     def tell(self, kind: str, by: int = 1, **facts: Any) -> None:
         self.lines.append(Line(kind, float(len(self.lines)), by, facts))
 
-    def clear(self, pid: int, incarnation: str, path: str = "work#0") -> None:
-        """A worker decides to begin a body."""
-        self.tell("cleared", pid, run="r", path=path, attempt=1, incarnation=incarnation)
+    def clear(self, pid: int, incarnation: str, path: str = "work#0", decided: float | None = None) -> None:
+        """A worker decides to begin a body; it may come to note that only later."""
+        decided = float(len(self.lines)) if decided is None else decided
+        self.tell("cleared", pid, run="r", path=path, attempt=1, incarnation=incarnation, decided=decided)
 
     def begin(self, pid: int, value: str, path: str = "work#0") -> None:
         self.tell("begin", pid, run="r", path=path, attempt=1, key=f"r:{path}", value=value, given="")
@@ -124,6 +125,18 @@ def test_a_worker_that_is_stopped_between_its_decision_and_the_body_breaks_no_pr
     story.clear(FIRST, "one")
     story.pause(FIRST, "one", {"r": []})
     story.execute(SECOND, "two", "v2")
+    story.begin(FIRST, "v1")
+    story.end("v1")
+
+    evidence = story.evidence("v2")
+    assert [*check_zombies(evidence), *check_repeats(evidence)] == []
+
+
+def test_a_worker_that_is_stopped_before_it_has_noted_its_decision_breaks_no_promise(story: Story) -> None:
+    story.tell("started", key="k", run="r")
+    story.pause(FIRST, "one", {"r": []})
+    story.execute(SECOND, "two", "v2")
+    story.clear(FIRST, "one", decided=0.5)
     story.begin(FIRST, "v1")
     story.end("v1")
 
