@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from sim.ledger import draw_here
@@ -21,6 +20,7 @@ from stepwell.replay.turn import Turn
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
+from stepwell.worker.outstanding import Outstanding
 from stepwell.worker.worker import Worker
 
 Patches = list[tuple[Any, str, Any]]
@@ -180,12 +180,7 @@ def fenced_goes_on() -> Patches:
 
 def start_not_doubted() -> Patches:
     """A start whose answer was lost leaves a run that its worker never hears of."""
-
-    @contextmanager
-    def awaiting(self: Worker) -> Iterator[None]:
-        yield
-
-    return [(Worker, "awaiting", awaiting)]
+    return [(Outstanding, "__enter__", lambda _: None), (Outstanding, "__exit__", lambda *_: None)]
 
 
 def loop_cursor_lags() -> Patches:

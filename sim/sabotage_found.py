@@ -105,11 +105,11 @@ def freed_under_our_feet() -> Patches:
     original = Worker._claim_once
 
     async def claim_once(self: Worker) -> Any:
-        self._answers_due, due = 0, self._answers_due
+        self.awaiting.count, due = 0, self.awaiting.count
         try:
             return await original(self)
         finally:
-            self._answers_due += due
+            self.awaiting.count += due
 
     return [(Worker, "_claim_once", claim_once)]
 

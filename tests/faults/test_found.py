@@ -140,7 +140,7 @@ async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_
     await worker._register()
     worker.doubt()
 
-    with worker.awaiting():
+    with worker.awaiting:
         await worker._claim_once()
         assert (freed, worker.offer()) == ([], None)
     await worker._claim_once()

@@ -76,6 +76,7 @@ class Local(Protocol):
     def is_executing(self, run_id: RunId) -> bool: ...
     def adopt(self, claimed: Iterable[Claimed]) -> None: ...
     def evict(self, run_id: RunId) -> None: ...
+    @property
     def awaiting(self) -> AbstractContextManager[None]: ...
 
 
@@ -459,7 +460,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         offer = self._offer()
         if self._local is None or offer is None:
             return await ask(None)
-        with self._local.awaiting():
+        with self._local.awaiting:
             return await ask(offer)
 
     def _offer(self) -> Claimant | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
 
 from stepwell.codec.base import ANY, Codec
-from stepwell.engine.news import heard
+from stepwell.engine.news import Changed
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
@@ -66,7 +65,7 @@ async def follow(
     """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
     run = await find()
     reader = StreamReader(codec, run, name, after, hint)
-    changed = asyncio.Event()
+    changed = Changed()
     unlisten = store.wakeups.listen(lambda told: _hear(told, run.run_id, changed))
     try:
         while not reader.is_closed:
@@ -79,7 +78,7 @@ async def follow(
             if len(page.chunks) < PAGE:
                 if page.is_over:
                     return
-                await heard(changed)
+                await changed.heard()
     finally:
         unlisten()
 
@@ -123,7 +122,7 @@ async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
         return Page((), False)
 
 
-def _hear(hint: Hint, run_id: RunId, changed: asyncio.Event) -> None:
+def _hear(hint: Hint, run_id: RunId, changed: Changed) -> None:
     if hint.kind is HintKind.CHANGED or (hint.kind in (HintKind.STREAM, HintKind.ENDED) and run_id in hint.runs):
         changed.set()
 

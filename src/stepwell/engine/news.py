@@ -15,11 +15,48 @@ from stepwell.stores.base.wakeups import Hint, HintKind
 LOOK_AGAIN = 1.0  # seconds, without any hint
 
 
-class Changed(asyncio.Event):
-    """Something may have happened to a run; to others too, if they ended with it."""
+class Changed:
+    """Something may have happened to a run; to others too, if they ended with it. One at a time waits for it."""
 
-    together: Together | None = None
-    completed: Run | None = None  # known without looking, because it was done here
+    __slots__ = ("_is_set", "_waiter", "completed", "together")
+
+    def __init__(self) -> None:
+        self.together: Together | None = None
+        self.completed: Run | None = None  # known without looking, because it was done here
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def is_set(self) -> bool:
+        """Whether there was a hint since it was cleared."""
+        return self._is_set
+
+    def set(self) -> None:
+        """There is a hint."""
+        self._is_set = True
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def clear(self) -> None:
+        """What was told is known."""
+        self._is_set = False
+
+    async def heard(self) -> None:
+        """Wait for a hint, but not for ever."""
+        if self._is_set:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(LOOK_AGAIN, _wake, self._waiter)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class News:
@@ -67,14 +104,3 @@ class News:
                 for event in self._waiting[run_id]:
                     event.together = together
                     event.set()
-
-
-async def heard(changed: asyncio.Event) -> None:
-    """Wait for a hint, but not for ever."""
-    timer = asyncio.timeout(LOOK_AGAIN)
-    try:
-        async with timer:
-            await changed.wait()
-    except TimeoutError:
-        if not timer.expired():
-            raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stepwell.clock import SECOND, Span
 from stepwell.engine.finding import Finder, Together
-from stepwell.engine.news import Changed, News, heard
+from stepwell.engine.news import Changed, News
 from stepwell.errors import (
     NotFoundError,
     ResultTimeout,
@@ -71,7 +71,7 @@ class Answers:
                     # Listen first, and look once more: what happened in between is not missed.
                     listens_to = self._move(listens_to, question.run_id, changed)
                     continue
-                await heard(changed)
+                await changed.heard()
         finally:
             self._move(listens_to, None, changed)
 
@@ -149,12 +149,12 @@ class Results:
         self._news.listen(run_id, changed)
         try:
             if is_at_work:
-                await heard(changed)
+                await changed.heard()
             while True:
                 if changed.is_set() and changed.completed is None and self.is_at_work(run_id):
                     # The hint was quicker than the answer to the commit that it tells of.
                     changed.clear()
-                    await heard(changed)
+                    await changed.heard()
                 if changed.completed is not None:
                     return changed.completed
                 # One that was named alone is looked for at once; without a hint, many may look at the same time.
@@ -169,7 +169,7 @@ class Results:
                     continue
                 if run is not None and await self._is_settled(run):
                     return run
-                await heard(changed)
+                await changed.heard()
         finally:
             self._news.unlisten(run_id, changed)
 

@@ -99,7 +99,7 @@ class SignalVerbs:
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
         declared = await self._declared(target, name)
-        signal = self._new_signal(target, declared, payload)._replace(dedup_key=dedup_key, hold=if_missing == "hold")
+        signal = self._new_signal(target, declared, payload, dedup_key=dedup_key, hold=if_missing == "hold")
         delivery = await self._deliver(signal)
         if delivery is Delivery.MISSING and if_missing == "raise":
             raise await self._missing(target)
@@ -142,10 +142,10 @@ class SignalVerbs:
         near = [name for name in await self._near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)
 
-    def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any) -> NewSignal:
+    def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any, **options: Any) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
         stored = encode_payload(self._codec, signal, payload, target=to)
-        return NewSignal(SignalId(self._environment.ids.uuid()), to, name, stored)
+        return NewSignal(SignalId(self._environment.ids.uuid()), to, name, stored, **options)
 
     async def _deliver(self, signal: NewSignal) -> Delivery:
         (delivered,), claimed = await self._surely(
@@ -198,7 +198,7 @@ class SignalVerbs:
         """
         limit = None if timeout is None else span(timeout, what="timeout")
         declared = await self._declared(target, name)
-        question = self._new_signal(target, declared, payload)._replace(asks=True, dedup_key=dedup_key)
+        question = self._new_signal(target, declared, payload, asks=True, dedup_key=dedup_key)
         if dedup_key is not None:
             question = question._replace(signal_id=await self._repeatable_id(target, question.name, dedup_key))
         delivery = await self._deliver(question)

@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncGenerator
 
 from stepwell.engine.finding import Finder
-from stepwell.engine.news import Changed, News, heard
+from stepwell.engine.news import Changed, News
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.runs import Run
 from stepwell.stores.base.store import Store
@@ -54,7 +54,7 @@ class Watching:
             while run.ended_at is None:
                 # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
                 await asyncio.sleep(PACE.rest(loop.time()))
-                await heard(changed)
+                await changed.heard()
                 changed.clear()
                 latest = await self._look(run)
                 yield None if latest == run else latest

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError
@@ -13,6 +12,7 @@ from stepwell.model.commits import Applied, Commit, Pause, Verdict
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.runs import RunStore
+from stepwell.worker.outstanding import Outstanding
 from stepwell.worker.teller import Answer, Answered, Teller, Work
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -31,7 +31,7 @@ class Committer:
         environment: Environment,
         runs: RunStore,
         offer: Callable[[], Claimant | None],
-        awaiting: Callable[[], AbstractContextManager[None]],
+        awaiting: Outstanding,
         on_doubt: Callable[[], None],
         spawn_body: Callable[[Work], asyncio.Task[None]],
         on_written: Callable[[list[Commit], float], None] | None = None,
@@ -124,7 +124,7 @@ class Committer:
                 if offer is None:
                     self._is_asking = True
                     return await self._runs.apply(commits)
-                with self._awaiting():
+                with self._awaiting:
                     return await self._runs.apply(commits, offer)
             except StoreUnavailableError as error:
                 _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), error.title)

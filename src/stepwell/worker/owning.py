@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.clock import Instant
@@ -28,13 +29,10 @@ from stepwell.worker.lease import Lease
 from stepwell.worker.links import Checkpoints
 from stepwell.worker.observing import Observers
 from stepwell.worker.outlet import BodyOutlet
+from stepwell.worker.receipts import Receipts
 
 if TYPE_CHECKING:
     from stepwell.worker.execution import Execution
-
-
-# How long a receipt waits for a commit that it can share.
-_RECEIPT_SECONDS = 0.02
 
 
 class Host(Protocol):
@@ -45,6 +43,7 @@ class Host(Protocol):
     committer: Committer
     transactions: TransactionStore
     lease: Lease
+    receipts: Receipts
     codec: Codec
     routes: Routes
     observers: Observers | None
@@ -141,11 +140,11 @@ class Owning:
         self._body_ended(body, None)
 
     def _record_soon(self) -> None:
-        """A receipt that goes with the next commit does not wait for long: people look at what a run has read."""
+        """A receipt goes with the next commit, if that comes before long."""
         pending = self._journal.pending
         if pending.receipts and pending is not self._awaited and self._running:
             self._awaited = pending
-            asyncio.get_running_loop().call_later(_RECEIPT_SECONDS, self._record_now, pending)
+            self._host.receipts.wait(partial(self._record_now, pending))
 
     def _record_now(self, pending: Pending) -> None:
         if self._journal.pending is pending and not self._is_over:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, assert_never
@@ -29,7 +29,9 @@ from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.observing import Observer, Observers
+from stepwell.worker.outstanding import Outstanding
 from stepwell.worker.parking import Parking
+from stepwell.worker.receipts import Receipts
 from stepwell.worker.relay import Relay
 from stepwell.worker.reviver import Reviver
 
@@ -69,7 +71,8 @@ class Worker:
         self._parking = Parking(settings.cache_size)
         self._loading: set[RunId] = set()
         self._later: dict[RunId, Claimed] = {}  # claimed again before the earlier claim was over here
-        self.lease = self._new_lease()
+        self.lease, self.receipts = self._new_lease(), Receipts()
+        self.awaiting = Outstanding(self.doubt)  # answers that may claim runs for us
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
         self._lacks_room = False  # for another run, or the right to claim one
@@ -77,7 +80,6 @@ class Worker:
         self._is_draining = False
         self._in_doubt = False
         self._is_settling = False  # asking the store to free what we do not know of
-        self._answers_due = 0  # requests on their way that may claim runs for us
         self._loops: list[asyncio.Task[None]] = []
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
@@ -152,18 +154,6 @@ class Worker:
         if self._is_draining or self._in_doubt or self._is_settling or free <= 0 or not self.lease.is_live():
             return None
         return Claimant(self.lease.incarnation, free, self._registry.definitions)
-
-    @contextmanager
-    def awaiting(self) -> Iterator[None]:
-        """An answer is on its way that may bring claims; without it, the store must be asked to free them again."""
-        self._answers_due += 1
-        try:
-            yield
-        except BaseException:
-            self.doubt()
-            raise
-        finally:
-            self._answers_due -= 1
 
     def adopt(self, claimed: Iterable[Claimed]) -> None:
         """Execute runs that were claimed for this worker."""
@@ -266,7 +256,7 @@ class Worker:
     async def _claim_once(self) -> float | None:
         """Claim what is ready; gives how long nothing will be, in seconds."""
         if self._in_doubt:
-            if self._answers_due or self.committer.is_asking:
+            if self.awaiting.count or self.committer.is_asking:
                 # What they bring is ours, and would be freed under our feet. What they give up may be ours again, by a
                 # claim that we never heard of, and would be kept.
                 return PAUSE

@@ -282,7 +282,9 @@ class SqliteDatabase:
             self.begin()
         return self.finish(operation, clock)
 
-    def finish(self, operation: Operation[T], clock: Clock) -> tuple[T, list[Hint]]:
+    def finish(
+        self, operation: Operation[T], clock: Clock, commit: Callable[[], None] | None = None
+    ) -> tuple[T, list[Hint]]:
         """Run one operation in the begun transaction and commit; roll back if that raises."""
         try:
             tx = Transaction(self.connection, self._show_now(clock), self._left)
@@ -291,7 +293,7 @@ class SqliteDatabase:
             if not self.blobs.is_empty and self.seal is None:
                 self.blobs.write(tx.connection, tx.now)
             result = operation(tx)
-            self.commit()
+            (commit or self.commit)()
         except Disturbed as disturbed:
             self.rollback()
             raise disturbed.__cause__ or disturbed from None

@@ -261,13 +261,11 @@ class Writer:
     def _write_here(self, operation: Operation[T]) -> T:
         """One operation in the transaction that has begun, from beginning to end on the loop's thread."""
         self._is_busy = True
-        begun = self._clock.monotonic()
         try:
-            result, hints = self.database.finish(operation, self._clock)
+            result, hints = self.database.finish(operation, self._clock, self._commit_here)
         except BaseException:
             self._go_on()
             raise
-        self._note_seconds(self._clock.monotonic() - begun)
         self._rest()
         for hint in hints:
             self._tell(hint)

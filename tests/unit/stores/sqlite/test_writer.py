@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Span
+from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, place, step
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import LeaseLostError, StoreFullError, StoreUnavailableError
@@ -120,6 +121,18 @@ async def test_those_who_come_together_share_after_one_that_did_not_wait(store: 
     assert burst <= 2
     assert writer.database.commits == before + burst + 1
     assert await store.views.find("r199") is not None
+
+
+@pytest.mark.parametrize("is_batch", [True, False])
+async def test_work_before_a_commit_does_not_make_the_disk_look_slow(
+    open_store: OpenStore, file: Path, clock: ManualClock, is_batch: bool
+) -> None:
+    writer = Writer(SqliteDatabase(str(file)))
+    await open_store(runner=writer)
+
+    await writer.write(lambda _: clock.advance("3s"), is_batch=is_batch)
+
+    assert writer._is_quick
 
 
 async def test_an_operation_that_raises_hurts_no_other(store: SqliteStore, writer: Writer) -> None:
