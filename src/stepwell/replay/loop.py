@@ -9,13 +9,17 @@ would need the outside world (sockets, threads, real timers) is refused with the
 from __future__ import annotations
 
 import asyncio
-from asyncio import events
+import sys
+from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, NoReturn
 
 from stepwell.errors import NonDeterministicError
+
+# Since Python 3.14 a thread has one current task, and not one for each loop: who drives this one steps out of its own.
+_HAS_ONE_TASK = sys.version_info >= (3, 14)
 
 
 class _Call:
@@ -47,7 +51,9 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def run_until_idle(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is."""
-        ready = self.ready
+        ready, around, outer = self.ready, self._around, None
+        if _HAS_ONE_TASK and around is not None:
+            outer = tasks._swap_current_task(around, None)  # type: ignore[attr-defined]
         events._set_running_loop(self)
         try:
             while ready:
@@ -63,7 +69,9 @@ class TurnLoop(asyncio.AbstractEventLoop):
                 except BaseException as error:  # noqa: BLE001  of a plain callback: kept, as asyncio does it
                     self.call_exception_handler({"exception": error})
         finally:
-            events._set_running_loop(self._around)
+            events._set_running_loop(around)
+            if outer is not None:
+                tasks._swap_current_task(around, outer)  # type: ignore[attr-defined]
 
     # --- what asyncio itself asks of a loop ---
 

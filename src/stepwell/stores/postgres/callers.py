@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from stepwell.clock import Instant
 from stepwell.environment import Environment
 from stepwell.errors import StepwellError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
 from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.times import Times
 from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
@@ -24,15 +24,6 @@ _PAUSE_SECONDS = 0.05
 # What is not answered by then never will be: the server is frozen, or waits for a standby that is gone. Longer than any
 # call takes that works.
 ANSWER_SECONDS_MAX = 60.0
-
-
-class Times:
-    """What is known of the server's clock: the latest instants that it showed us, and that we showed others."""
-
-    def __init__(self) -> None:
-        self.seen = Instant(0)
-        self.seen_at = 0.0  # when that was, by our monotonic clock
-        self.shown = Instant(0)
 
 
 class Caller(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stepwell.clock import SECOND, Clock, Instant
+from stepwell.clock import Clock, Instant
 from stepwell.environment import Environment
 from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.ids import RunId
@@ -43,11 +43,9 @@ class PostgresDatabase:
     def now(self) -> Instant:
         """The server's clock, as far as this process knows it."""
         times = self._times
-        if self._told is not None:
-            estimate = self._told.now()
-        else:
-            estimate = Instant(times.seen + int((self._clock.monotonic() - times.seen_at) * SECOND))
-        times.shown = max(times.shown, times.seen, estimate)
+        if self._told is None:
+            return times.show(self._clock.monotonic())
+        times.shown = max(times.shown, times.seen, self._told.now())
         return times.shown
 
     async def open(self, prepare: Callable[[], None]) -> int:
@@ -163,8 +161,7 @@ class PostgresDatabase:
         raise _overrun(self.where)
 
     def _note_time(self, now: Instant) -> None:
-        if now > self._times.seen:
-            self._times.seen, self._times.seen_at = now, self._clock.monotonic()
+        self._times.note(now, self._clock.monotonic())
 
 
 def _overrun(where: str) -> StoreUnavailableError:
