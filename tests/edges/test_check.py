@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,9 +96,7 @@ def test_each_run_that_would_break_is_told_with_both_sides_and_the_fix(cli: Cli,
 
 def test_nothing_in_the_database_changes(cli: Cli, url: str, tmp_path: Path) -> None:
     def dump() -> str:
-        import sqlite3
-
-        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
             return "\n".join(database.iterdump())
 
     before = dump()

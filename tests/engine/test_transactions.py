@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import apsw
@@ -270,19 +272,23 @@ async def test_a_store_without_transactions_refuses():
 
 
 def test_a_connection_of_another_thread_is_refused(path: Path):
-    made: list[sqlite3.Connection] = []
+    made: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+    is_over = threading.Event()
 
     def make() -> None:
-        connection = sqlite3.connect(path, isolation_level=None)
-        connection.execute("begin")
-        made.append(connection)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("begin")
+            made.put(connection)
+            is_over.wait()
 
     thread = threading.Thread(target=make)
     thread.start()
-    thread.join()
-
-    with pytest.raises(InvalidOptionError, match="refuses to be used") as caught:
-        Engine(f"sqlite:///{path}", workflows=[ship]).start_within(made[0], ship, [Start(1)])
+    try:
+        with pytest.raises(InvalidOptionError, match="refuses to be used") as caught:
+            Engine(f"sqlite:///{path}", workflows=[ship]).start_within(made.get(), ship, [Start(1)])
+    finally:
+        is_over.set()
+        thread.join()
     assert "check_same_thread" in caught.value.fix
 
 
