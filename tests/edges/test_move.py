@@ -304,6 +304,7 @@ def test_a_rehearsal_leaves_the_source_open_and_the_copy_closed(cli: Cli, errand
         ("postgresql://ann:p%40ss@[::1]/shop?sslmode=require", "postgresql://ann@[::1]/shop?sslmode=require"),
         ("postgresql://db/shop?password=s3cret&sslPassword=x&schema=a", "postgresql://db/shop?schema=a"),
         ("postgresql://:s3cret@db/shop", "postgresql://db/shop"),
+        ("postgresql://ann:s3cret@a:1,[::1]:2/shop", "postgresql://ann@a:1,[::1]:2/shop"),
         (
             "postgresql://db/shop?listen=postgresql%3A%2F%2Fann%3As3cret%40direct%2Fshop",
             "postgresql://db/shop?listen=postgresql%3A%2F%2Fann%40direct%2Fshop",

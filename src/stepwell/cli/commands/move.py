@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import click
 
@@ -15,6 +15,7 @@ from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean
 from stepwell.errors import InvalidOptionError, StepwellError, StoreError, StoreUnavailableError, TransferError
+from stepwell.urls import split_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,12 +142,15 @@ def address(url: str) -> str:
     file = file_of(url)
     if file is not None:
         return f"sqlite:///{quote(str(file.resolve()))}"
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
+    parts = split_url(url)
+    if parts is None:
+        return url
+    login, _, host = parts.authority.rpartition("@")
     user = login.partition(":")[0]
     options = [(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower()]
     query = urlencode([(name, address(value) if "://" in value else value) for name, value in options])
-    return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, query, ""))
+    shown = f"{parts.scheme}://{user}{'@' if user else ''}{host}{parts.path}"
+    return f"{shown}?{query}" if query else shown
 
 
 def _check_different(src: str, dst: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 import psycopg
 from psycopg import pq
@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell.errors import InvalidOptionError
 from stepwell.nearest import nearest
+from stepwell.urls import Parts, split_url
 
 Isolation = Literal["read committed", "serializable"]
 
@@ -30,7 +31,7 @@ _DEFAULTS = {
 _OURS = ("schema", "isolation", "lines", "listen")
 # It becomes a part of names and of texts in functions.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
-_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[^\]]*)?\]|[^:\[\]]*)(?::[0-9]*)?")
 _LISTEN = "listen in the url"
 _OPTION = re.compile(r"[a-z_]{1,40}")
 _FORM = 'write "postgresql://user:password@host:5432/database"; in a password write %40 for @, %2F for /, %23 for #'
@@ -81,19 +82,18 @@ def parse_address(url: str) -> Address:
     )
 
 
-def _split(url: str, where: str) -> SplitResult:
+def _split(url: str, where: str) -> Parts:
     """The parts of a URL, none of which holds what was meant as another one: a password, for example."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise _unreadable(where, "an address in brackets has no end, or is none") from None
-    if parts.scheme not in ("postgresql", "postgres") or "://" not in url:
+    parts = split_url(url)
+    if parts is None or parts.scheme not in ("postgresql", "postgres"):
         raise _unreadable(where, "it does not begin with postgresql://")
-    if parts.fragment or url.endswith("#"):
+    if parts.fragment is not None:
         raise _unreadable(where, "it has a # in it")
-    user, _, hosts = parts.netloc.rpartition("@")
+    user, _, hosts = parts.authority.rpartition("@")
     if "@" in user or "@" in parts.path:
         raise _unreadable(where, "it has an @ too many")
+    if "[" in user or "]" in user:
+        raise _unreadable(where, "a bracket is not in a host")
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise _unreadable(where, "a port is not a number, or a host is none")
     return parts
@@ -151,8 +151,8 @@ def _lines(number: str) -> int:
     return int(number)
 
 
-def _conninfo(parts: SplitResult, query: str, where: str) -> str:
-    url = f"postgresql://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
+def _conninfo(parts: Parts, query: str, where: str) -> str:
+    url = f"postgresql://{parts.authority}{parts.path}" + (f"?{query}" if query else "")
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
     except (psycopg.ProgrammingError, UnicodeEncodeError):

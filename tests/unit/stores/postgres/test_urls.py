@@ -87,6 +87,7 @@ def test_every_spelling_of_a_host_is_understood(host: str) -> None:
         ("postgresql://ann@db/shop?listen=postgresql://ann:5ecret@db:port/shop", "cannot be read"),
         ("postgresql://ann:5ecret@[::1/shop", "cannot be read"),
         ("postgresql://ann:5ecret@[::1]x/shop", "cannot be read"),
+        ("postgresql://ann:5ecret@[nowhere]/shop", "cannot be read"),
         ("postgresql://ann:5ecret@db:port/shop", "cannot be read"),
         ("postgresql://ann:5ecret%zz@db/shop", "cannot be read"),
         ("postgresql://ann:5ecret%00@db/shop", "cannot be read"),
