@@ -119,30 +119,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._ready.append(handle)  # type: ignore[attr-defined]
 
 
-class _Handle(asyncio.Handle):
+class _OfProcess:
     """A callback of a process: while that is stopped, it is kept."""
 
-    __slots__ = ("process",)
+    __slots__ = ()
     process: Process
 
     def _run(self) -> None:
         if self.process.is_stopped:
-            self.process.kept.append(self)
+            self.process.kept.append(self)  # type: ignore[arg-type]
         else:
-            super()._run()
+            super()._run()  # type: ignore[misc]
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer of a process."""
-
+class _Handle(_OfProcess, asyncio.Handle):
     __slots__ = ("process",)
-    process: Process
 
-    def _run(self) -> None:
-        if self.process.is_stopped:
-            self.process.kept.append(self)
-        else:
-            super()._run()
+
+class _Timer(_OfProcess, asyncio.TimerHandle):
+    __slots__ = ("process",)
 
 
 def resume(process: Process) -> None:

@@ -142,10 +142,20 @@ class SignalVerbs:
         near = [name for name in await self._near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)
 
-    def _new_signal(self, target: str, signal: str | Signal[Any], payload: Any, **options: Any) -> NewSignal:
+    def _new_signal(
+        self,
+        target: str,
+        signal: str | Signal[Any],
+        payload: Any,
+        *,
+        dedup_key: str | None = None,
+        asks: bool = False,
+        hold: bool = False,
+    ) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
         stored = encode_payload(self._codec, signal, payload, target=to)
-        return NewSignal(SignalId(self._environment.ids.uuid()), to, name, stored, **options)
+        signal_id = SignalId(self._environment.ids.uuid())
+        return NewSignal(signal_id, to, name, stored, dedup_key=dedup_key, asks=asks, hold=hold)
 
     async def _deliver(self, signal: NewSignal) -> Delivery:
         (delivered,), claimed = await self._surely(

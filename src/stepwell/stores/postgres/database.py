@@ -43,10 +43,7 @@ class PostgresDatabase:
     def now(self) -> Instant:
         """The server's clock, as far as this process knows it."""
         times = self._times
-        if self._told is None:
-            return times.show(self._clock.monotonic())
-        times.shown = max(times.shown, times.seen, self._told.now())
-        return times.shown
+        return times.show(times.estimate(self._clock.monotonic()) if self._told is None else self._told.now())
 
     async def open(self, prepare: Callable[[], None]) -> int:
         """Connect, prepare the database unless all is there, and learn what time it is; the number that is its own."""

@@ -22,13 +22,14 @@ class Times:
         """An answer came that was given then. One that is not later than others says nothing."""
         if now > self.seen:
             self.seen = now
-            if at - self._best_at > _BEST_SECONDS or now > self._estimate(at):
+            if at - self._best_at > _BEST_SECONDS or now > self.estimate(at):
                 self._best, self._best_at = now, at
 
-    def show(self, at: float) -> Instant:
-        """What time it is there, as far as answers tell; never going back."""
-        self.shown = max(self.shown, self.seen, self._estimate(at))
+    def show(self, now: Instant) -> Instant:
+        """A time as others may see it: never going back."""
+        self.shown = max(self.shown, self.seen, now)
         return self.shown
 
-    def _estimate(self, at: float) -> Instant:
+    def estimate(self, at: float) -> Instant:
+        """What time it is there, as far as answers tell."""
         return Instant(self._best + int((at - self._best_at) * SECOND)) if self._best else Instant(0)

@@ -285,7 +285,9 @@ class SqliteDatabase:
     def finish(
         self, operation: Operation[T], clock: Clock, commit: Callable[[], None] | None = None
     ) -> tuple[T, list[Hint]]:
-        """Run one operation in the begun transaction and commit; roll back if that raises."""
+        """Run one operation in the begun transaction and commit, by `commit` if the caller has his own way to call
+        ours; roll back if that raises.
+        """
         try:
             tx = Transaction(self.connection, self._show_now(clock), self._left)
             if self.seal is not None and not isinstance(operation, Transfer):

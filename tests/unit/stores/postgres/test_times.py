@@ -14,11 +14,11 @@ def answered(times: Times, given: float, came: float) -> None:
 
 
 def shown(times: Times, at: float) -> float:
-    return round(times.show(at) / SECOND - AHEAD, 3)
+    return round(times.show(times.estimate(at)) / SECOND - AHEAD, 3)
 
 
 def test_nothing_is_known_before_the_first_answer() -> None:
-    assert Times().show(12.0) == 0
+    assert Times().estimate(12.0) == 0
 
 
 def test_time_goes_on_between_answers() -> None:
