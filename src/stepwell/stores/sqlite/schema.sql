@@ -41,17 +41,13 @@ create table stepwell_workers (
 
 -- The hot row: every commit rewrites it, so it is narrow, payloads are apart, and no index has a column that each step changes.
 -- `number` is that of the last commit applied in this epoch, `owner` the id of a worker. `hold`: a person paused it; a JSON list
--- of who, why and when. With an owner, it is to be given up.
+-- of who, why and when. With an owner, it is to be given up. What a status allows is a `case`, because SQLite builds a list of
+-- values (`in`) anew for every row that it checks.
 create table stepwell_runs (
     id integer primary key,
     run_id text not null unique,
     definition integer not null,
-    status text not null check (
-        status in (
-            'pending', 'running', 'waiting', 'paused', 'cancelling', 'compensating', 'compensation_failed',
-            'completed', 'failed', 'compensated', 'cancelled', 'continued'
-        )
-    ),
+    status text not null,
     epoch integer not null,
     number integer not null,
     revision integer not null,
@@ -83,8 +79,23 @@ create table stepwell_runs (
     hold text,
     amendment text,
     forked_from text,
-    check ((ended_at is null) = (status not in ('completed', 'failed', 'compensated', 'cancelled', 'continued'))),
-    check (owner is null or status in ('running', 'cancelling', 'compensating'))
+    check (
+        case status
+            when 'running' then ended_at is null
+            when 'cancelling' then ended_at is null
+            when 'compensating' then ended_at is null
+            when 'waiting' then ended_at is null and owner is null
+            when 'pending' then ended_at is null and owner is null
+            when 'paused' then ended_at is null and owner is null
+            when 'compensation_failed' then ended_at is null and owner is null
+            when 'completed' then ended_at is not null and owner is null
+            when 'failed' then ended_at is not null and owner is null
+            when 'compensated' then ended_at is not null and owner is null
+            when 'cancelled' then ended_at is not null and owner is null
+            when 'continued' then ended_at is not null and owner is null
+            else false
+        end
+    )
 ) strict;
 
 -- A run that was replaced, or has not begun because its start is debounced, does not hold its key.
@@ -205,7 +216,9 @@ create table stepwell_waits (
     run integer not null,
     position integer not null,
     location blob not null,
-    kind text not null check (kind in ('timer', 'signal', 'topic', 'child', 'retry')),
+    kind text not null check (
+        kind = 'signal' or kind = 'timer' or kind = 'child' or kind = 'retry' or kind = 'topic'
+    ),
     token integer not null,
     due_at integer,
     names text not null,
