@@ -167,11 +167,11 @@ async def test_nothing_is_freed_while_it_is_unknown_whether_a_commit_gave_its_ru
     await worker._register()
     park = Commit(RunId("r"), Fence(worker.lease.incarnation, 1), 1, move=Park(None))
     worker.committer.submit(park, lambda applied: None)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     worker.doubt()
 
     await worker._claim_once()
-    assert freed == []
+    assert (freed, worker.committer.is_asking) == ([], True)
     answer.set_result([Applied(Verdict.APPLIED)])
     await asyncio.sleep(0.01)
     await worker._claim_once()

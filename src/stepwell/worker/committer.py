@@ -18,6 +18,7 @@ from stepwell.worker.teller import Answer, Answered, Teller, Work
 _LOG = logging.getLogger("stepwell.worker")
 
 BACKOFF_FIRST, BACKOFF_MAX = 0.01, 1.0
+GATHERED_MAX = 500  # commits that wait for more to join them: some ten milliseconds of work
 
 
 class Committer:
@@ -90,7 +91,7 @@ class Committer:
 
     async def _write(self) -> None:
         """Write batch after batch until nothing is left."""
-        while self._queue and not self._is_over():
+        while await self._has_gathered():
             answered = await self._write_batch()
             if self._queue or len(answered) < 2:
                 self.teller.tell_at_once(answered)
@@ -100,6 +101,16 @@ class Committer:
                 # The answers start bodies; what ends at once joins the next batch without a new unit of work.
                 await asyncio.sleep(0)
         self._is_busy = False
+
+    async def _has_gathered(self) -> bool:
+        """Whether there is something to write. As long as each round of the loop brings more, that joins: of many
+        timers that end together, none waits until the runs of the first are written.
+        """
+        seen = 0
+        while seen < len(self._queue) < GATHERED_MAX:
+            seen = len(self._queue)
+            await asyncio.sleep(0)
+        return bool(self._queue) and not self._is_over()
 
     async def _write_batch(self) -> list[Answered]:
         batch, self._queue = self._queue, []
