@@ -21,7 +21,7 @@ Targets: TypeAlias = Callable[[str], bool]
 
 def encode_signal(codec: Codec, value: Any, *, target: str, name: str, hint: Any = ANY) -> Payload:
     """The payload of a signal to `target`, a run id or a key in its one spelling; raises as `Codec.encode` does."""
-    stored = codec.encode(value, hint, place=_place(target, name))
+    stored = codec.encode(value, hint, place=lambda: _place(target, name))
     if not codec.conceals:
         return stored
     address = target.encode()

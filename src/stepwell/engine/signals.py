@@ -130,9 +130,9 @@ class SignalVerbs:
 
     async def _declared(self, target: str, signal: str | Signal[Any]) -> str | Signal[Any]:
         """The signal as the target's workflow declares it, if that workflow is known here and declares its signals."""
-        name_of(signal)
         if not self._registry.declares_signals:
             return signal
+        name_of(signal)  # before the store is asked for anything
         run = await self._surely(lambda _: self._store.views.find(normal_key(target)))
         known = None if run is None else self._registry.find(run.definition)
         return signal if known is None else known.mailbox.find(signal, known.name)

@@ -419,6 +419,7 @@ class Registry:
         self._known: dict[str, Workflow[Any, Any]] = {}
         self._newest: dict[str, Workflow[Any, Any]] = {}
         self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
+        self.declares_signals = False  # whether any workflow says which signals it takes
         for each in workflows:
             self.add(each)
 
@@ -433,7 +434,7 @@ class Registry:
                 where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
                 fix="give one another name or version: @workflow(name=..., version=...)",
             )
-        self._known[definition.definition] = definition
+        self._know(definition)
         newest = self._newest.get(definition.name)
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
@@ -444,11 +445,6 @@ class Registry:
         """
         if definition not in self._known:
             self._latent[definition] = make
-
-    @property
-    def declares_signals(self) -> bool:
-        """Whether any workflow says which signals it takes."""
-        return any(each.mailbox.declared is not None for each in self._known.values())
 
     @property
     def definitions(self) -> tuple[str, ...]:
@@ -468,5 +464,10 @@ class Registry:
         """The workflow of a "name@version", if it is known here."""
         found = self._known.get(definition)
         if found is None and definition in self._latent:
-            found = self._known[definition] = self._latent.pop(definition)()
+            found = self._latent.pop(definition)()
+            self._know(found)
         return found
+
+    def _know(self, definition: Workflow[Any, Any]) -> None:
+        self._known[definition.definition] = definition
+        self.declares_signals |= definition.mailbox.declared is not None

@@ -68,6 +68,9 @@ class Due(NamedTuple):
         return self.until if self.within is None else Instant(now + self.within)
 
 
+_NEVER = Due()
+
+
 def due_of(timeout: Duration | None, until: datetime | None) -> Due:
     """The deadline of a receive. Raises `InvalidOptionError` for two of them."""
     if timeout is not None and until is not None:
@@ -81,7 +84,7 @@ def due_of(timeout: Duration | None, until: datetime | None) -> Due:
 
 def check_default(default: object, due: Due) -> None:
     """Refuse a default that could never be given."""
-    if default is not NO_DEFAULT and due == Due():
+    if default is not NO_DEFAULT and due == _NEVER:
         raise InvalidOptionError(
             "a receive has a default and no deadline", why="without one it waits for ever", fix="add timeout= or until="
         )
@@ -186,7 +189,7 @@ def _record_one(scope: Scope, location: Location, signal: Signal, due: Due) -> E
     told whether the run has read the question.
     """
     turn = scope.turn
-    if due != Due() or signal.ask_id is not None or turn.has_rivals:
+    if due != _NEVER or signal.ask_id is not None or turn.has_rivals:
         return _record(scope, location, EntryKind.RECEIVE, [signal])
     return turn.journal.record_receipt(location, write_messages(scope, location, [signal]), turn.now)
 
@@ -212,6 +215,8 @@ def _heading(signal: Signal, size: int) -> list[Any]:
 
 def _own_copy(turn: Turn, location: Location, number: int, signal: Signal) -> bytes:
     """A signal's payload as it is stored in this run's history."""
+    if not turn.codec.conceals:
+        return signal.payload
     try:
         return rebind_signal(
             turn.codec,

@@ -94,7 +94,9 @@ class SqliteDatabase:
             self._connection = open_writer(self.path, self._synchronous)
             # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
             self._connection.set_wal_hook(self._note_log_pages)
-            self._heed_others(clock, self._stored_floor())
+            stored = self._stored_floor()
+            if clock.now() < stored:
+                self._heed_others(stored)
             self._version_seen = self._version_heeded = self._connection.pragma("data_version")
 
     def open_reader(self, *, busy_seconds: float) -> apsw.Connection:
@@ -144,14 +146,12 @@ class SqliteDatabase:
         floor, self.seal = _read_heed(self.connection)
         return floor
 
-    def _heed_others(self, clock: Clock, stored: Instant) -> None:
-        """Go on above whatever others may have shown, if the clock does not.
+    def _heed_others(self, stored: Instant) -> None:
+        """The clock is behind the stored floor: it was set back. Go on above whatever others may have shown.
 
-        Nothing that was ever written is more than `FLOOR_LAG` above the stored floor. A clock behind the stored floor
-        was set back. What this process has shown it knows exactly, so only what others wrote makes it skip the lag.
+        Nothing that was ever written is more than `FLOOR_LAG` above the stored floor. What this process has shown it
+        knows exactly, so only what others wrote makes it skip the lag.
         """
-        if clock.now() >= stored:
-            return
         version = self.connection.pragma("data_version")
         if version != self._version_heeded:
             self._version_heeded = version
@@ -159,19 +159,24 @@ class SqliteDatabase:
 
     def _show_now(self, clock: Clock) -> Instant:
         """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
-        connection = self.connection
         self._heed()
-        self._heed_others(clock, self._stored)
-        now = self.now(clock)
+        now = clock.now()
+        if now < self._stored:
+            self._heed_others(self._stored)
+        if now > self._floor:
+            self._floor = now
+        else:
+            now = self._floor
         if now > self._stored + FLOOR_LAG and self.seal is None:
-            connection.execute(_RAISE_FLOOR, (now,))
+            self.connection.execute(_RAISE_FLOOR, (now,))
             self._stored = now
         return now
 
     def _heed(self) -> None:
         """Know the floor and the seal, which cost nothing to know while nobody else writes. The lock is held."""
-        if self.connection.data_version() != self._stored_version:
-            self._stored, self._stored_version = self._stored_floor(), self.connection.data_version()
+        connection = self.connection
+        if connection.data_version() != self._stored_version:
+            self._stored, self._stored_version = self._stored_floor(), connection.data_version()
 
     def lift_floor(self, floor: Instant) -> None:
         """Show no earlier instant than this from now on; the caller stores it."""
