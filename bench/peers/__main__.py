@@ -87,7 +87,7 @@ async def _measure(
         first = results.next_round(workload, [one.name for one in participants])
         for number in range(first, first + options.rounds):
             limits = await asyncio.to_thread(measure_limits, postgres)
-            results.samples.append(Sample(LIMITS, LIMITS, results.next_round(LIMITS, [LIMITS]), limits))
+            results.samples.append(Sample(LIMITS, workload, number, limits))
             done += 1
             for participant in participants:
                 bar.show(done, f"{workload} round {number}: {participant.title}")

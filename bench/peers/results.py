@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIMITS = "limits"
-"""The participant of the raw limits, and their workload."""
+"""The participant that the raw limits belong to: they are measured at the beginning of every round of a workload."""
 
 
 class Kind(NamedTuple):
@@ -106,6 +106,20 @@ class Results:
     def values(self, participant: str, workload: str, key: str) -> list[float]:
         """One figure of all its rounds that have it."""
         return [one.figures[key] for one in self.of(participant, workload) if key in one.figures]
+
+    def limits(self, key: str) -> list[float]:
+        """One of the limits, in all rounds of all workloads."""
+        return [one.figures[key] for one in self.samples if one.participant == LIMITS and key in one.figures]
+
+    def part(self, ours: str, key: str) -> float | None:
+        """What part of a limit the steps of W1 reach: the median over the rounds, each with the limit of its own."""
+        limits = {one.round: one.figures.get(key) for one in self.of(LIMITS, "W1")}
+        parts: list[float] = []
+        for sample in self.of(ours, "W1"):
+            rate, limit = sample.figures.get("steps_per_s"), limits.get(sample.round)
+            if rate is not None and limit:
+                parts.append(rate / limit)
+        return statistics.median(parts) if parts else None
 
     def refusal(self, participant: str, workload: str) -> str:
         """Why it has no figures there; empty if it has, or was never asked."""

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.peers.catalogue import PARTICIPANTS, WORKLOADS, Participant
-from bench.peers.results import FIGURES, LIMITS, TITLES, Results, spread
+from bench.peers.results import FIGURES, TITLES, Results, spread
 
 OURS = ("stepwell-sqlite", "stepwell-postgres")
 _NONE = "–"
@@ -129,13 +129,12 @@ def limit_grid(results: Results) -> Grid:
     grid = Grid("The limits, measured in the same run", ["", "per s [min–max]", "W1 as a part of it"])
     ours = {"sqlite_per_s": OURS[0], "sqlite_best_per_s": OURS[0], "postgres_per_s": OURS[1]}
     for key, label in LIMIT_LABELS.items():
-        measured = spread(results.values(LIMITS, LIMITS, key))
+        measured = spread(results.limits(key))
         if measured is None:
             continue
-        w1 = spread(results.values(ours[key], "W1", "steps_per_s")) if key in ours else None
-        part = f"{w1.median / measured.median:.2f}" if w1 else ""
+        part = results.part(ours[key], key) if key in ours else None
         median, low, high = (number(value, 0) for value in measured)
-        grid.rows.append([label, f"{median} [{low}–{high}]", part])
+        grid.rows.append([label, f"{median} [{low}–{high}]", "" if part is None else f"{part:.2f}"])
     return grid
 
 

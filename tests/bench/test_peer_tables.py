@@ -18,9 +18,11 @@ from bench.peers.tables import Grid, grids, limit_grid, number, ratio_grid, time
 @pytest.fixture
 def results() -> Results:
     """Three participants, one of which refuses."""
-    samples = [Sample(LIMITS, LIMITS, 1, {"fsync_per_s": 5_000, "sqlite_per_s": 4_000})]
-    for round_number, (ours, theirs) in enumerate([(2_000, 100), (2_200, 110), (1_800, 90)], start=1):
+    samples: list[Sample] = []
+    rounds = [(8_000, 2_000, 100), (4_400, 2_200, 110), (2_000, 1_800, 90)]
+    for round_number, (limit, ours, theirs) in enumerate(rounds, start=1):
         samples += [
+            Sample(LIMITS, "W1", round_number, {"fsync_per_s": 5_000, "sqlite_per_s": limit}),
             Sample("stepwell-sqlite", "W1", round_number, {"steps_per_s": ours, "cpu_ms": 0.1, "units": 1_000}),
             Sample("dbos-sqlite", "W1", round_number, {"steps_per_s": theirs, "cpu_ms": 3.0, "units": 1_000}),
             Sample("edda-sqlite", "W1", round_number, refused="it fell over"),
@@ -53,10 +55,19 @@ def test_a_workload_shows_medians_extremes_and_how_far_ahead_we_are(results: Res
     assert grid.notes == ["Edda, SQLite: – because it fell over"]
 
 
-def test_the_limits_show_what_part_of_them_one_run_reaches(results: Results) -> None:
+def test_the_limits_show_what_part_of_them_one_run_reaches_in_the_same_round(results: Results) -> None:
     assert limit_grid(results).rows == [
         ["write of 4 KiB + fdatasync, per s", "5,000 [5,000–5,000]", ""],
-        ["SQLite: raw commits of one row, per s", "4,000 [4,000–4,000]", "0.50"],
+        ["SQLite: raw commits of one row, per s", "4,400 [2,000–8,000]", "0.50"],
+    ]
+
+
+def test_a_limit_that_was_not_measured_beside_w1_has_no_part() -> None:
+    beside = Sample(LIMITS, "W2", 1, {"sqlite_per_s": 4_000})
+    steps = Sample("stepwell-sqlite", "W1", 1, {"steps_per_s": 2_000})
+
+    assert limit_grid(Results(samples=[beside, steps])).rows == [
+        ["SQLite: raw commits of one row, per s", "4,000 [4,000–4,000]", ""]
     ]
 
 
