@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from stepwell.stores.sqlite.connections import open_writer
-from stepwell.stores.sqlite.database import CHECKPOINT_PAGES
+from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, lengthen
 
 
 class Limit(NamedTuple):
@@ -44,6 +44,8 @@ def _sqlite_commits(path: Path, count: int, *, as_the_store: bool) -> float:
         connection.execute(
             "create table raw (run integer, location blob, value blob, primary key (run, location)) without rowid"
         )
+        if as_the_store:
+            lengthen(connection, str(path))
         began = time.perf_counter()
         for number in range(count):
             connection.execute("begin immediate")

@@ -18,6 +18,7 @@ from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous, open_re
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
+from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, lengthen
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Left, Transaction
 
@@ -32,8 +33,6 @@ _HEED, _RAISE_FLOOR = SQL["meta.heed"], SQL["meta.raise_floor"]
 # How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
 # not written with every commit. Time skips as much where a clock was set back.
 FLOOR_LAG = 10_000
-# Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
-CHECKPOINT_PAGES = 250
 _PAUSE_SECONDS_MIN = 0.000_1
 _PAUSE_SECONDS_MAX = 0.001
 
@@ -330,6 +329,13 @@ class SqliteDatabase:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
             pass  # nothing is lost: the log has it all, and a lasting fault shows in the next commit
+
+    def lengthen_log(self) -> None:
+        """Let the log have its length before the commits that would make it grow."""
+        try:
+            lengthen(self.connection, self.path)
+        except (apsw.Error, OSError):
+            pass  # somebody else writes, or the disk is full: then it grows with the commits
 
     def has_changed(self) -> bool:
         """Whether another connection has written since this was asked last."""

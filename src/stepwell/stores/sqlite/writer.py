@@ -22,6 +22,7 @@ from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.database import Disturbed, Operation, Outcome, Query, SqliteDatabase, Tell
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
+from stepwell.stores.sqlite.log import LENGTHEN_AFTER_COMMITS
 
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
@@ -399,9 +400,11 @@ class Writer:
             self._tell(hint)
 
     def _rest(self) -> None:
-        """After a commit: write the log back if it is time, and go on."""
+        """After a commit: write the log back or lengthen it if it is time, and go on."""
         if self.database.needs_checkpoint:
             self._use_thread(self.database.checkpoint, lambda _: self._go_on())
+        elif self.database.commits == LENGTHEN_AFTER_COMMITS:
+            self._use_thread(self.database.lengthen_log, lambda _: self._go_on())
         else:
             self._go_on()
 

@@ -1,0 +1,75 @@
+"""The write-ahead log has its length early, and nothing else is different."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from stepwell.conformance.scene import new_run
+from stepwell.stores.sqlite.connections import PAGE_BYTES, open_reader, open_writer
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, LENGTHEN_AFTER_COMMITS, lengthen
+from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.stores.sqlite.writer import Writer
+from tests.unit.stores.sqlite.conftest import OpenStore
+
+LENGTH = CHECKPOINT_PAGES * PAGE_BYTES
+
+
+def _log_bytes(file: Path) -> int:
+    return Path(f"{file}-wal").stat().st_size
+
+
+async def _start(store: SqliteStore, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        await store.runs.create([new_run(f"r{number}")])
+
+
+async def test_after_a_few_commits_the_log_is_as_long_as_it_will_be(open_store: OpenStore, file: Path) -> None:
+    store = await open_store(runner=Writer(SqliteDatabase(str(file))))
+    await _start(store, 0, LENGTHEN_AFTER_COMMITS - 2)
+    short = _log_bytes(file)
+    await _start(store, 100, 4)
+    length = _log_bytes(file)
+    await _start(store, 200, 10)
+
+    assert short < LENGTH <= length == _log_bytes(file)
+    found = open_reader(str(file), busy_seconds=1).execute("select count(*) from stepwell_runs").fetchone()
+    assert found == (LENGTHEN_AFTER_COMMITS + 12,)
+
+
+def test_nothing_is_left_of_what_lengthened_it(file: Path) -> None:
+    connection = open_writer(str(file), "FULL")
+    before = connection.pragma("page_count"), connection.pragma("cache_size"), connection.total_changes()
+    lengthen(connection, str(file))
+
+    assert _log_bytes(file) >= LENGTH
+    assert (connection.pragma("page_count"), connection.pragma("cache_size")) == before[:2]
+    assert connection.execute("select count(*) from stepwell_blobs").fetchone() == (0,)
+    assert connection.pragma("integrity_check") == "ok"
+    assert not connection.in_transaction
+
+
+def test_a_log_that_is_long_enough_stays_as_it_is(file: Path) -> None:
+    connection = open_writer(str(file), "FULL")
+    lengthen(connection, str(file))
+    length, changes = _log_bytes(file), connection.total_changes()
+    lengthen(connection, str(file))
+
+    assert (_log_bytes(file), connection.total_changes()) == (length, changes)
+
+
+async def test_who_finds_the_database_locked_goes_on_with_a_short_log(open_store: OpenStore, file: Path) -> None:
+    database = SqliteDatabase(str(file))
+    store = await open_store(runner=Writer(database))
+    await _start(store, 0, 2)
+    other = apsw.Connection(str(file))
+    other.execute("begin immediate")
+    database.lengthen_log()
+    other.execute("rollback")
+    other.close()
+    await _start(store, 10, 2)
+
+    assert _log_bytes(file) < LENGTH
+    assert database.connection.execute("select count(*) from stepwell_runs").fetchone() == (4,)
