@@ -20,6 +20,7 @@ from stepwell import (
     Engine,
     InvalidInputError,
     NotFoundError,
+    RunFailed,
     Start,
     StepContext,
     SyncEngine,
@@ -355,6 +356,7 @@ async def test_a_failing_body_does_not_hurt_those_who_share_its_transaction(path
         stored = await engine.transact(lambda tx: tx.execute("select id from orders order by id"))
 
     assert [number for number in ended if isinstance(number, int)] == list(range(2, 30, 3))
+    assert [type(error) for error in ended if not isinstance(error, int)] == [RunFailed] * 20
     assert [number for (number,) in stored] == list(range(2, 30, 3))
 
 

@@ -215,8 +215,6 @@ def _heading(signal: Signal, size: int) -> list[Any]:
 
 def _own_copy(turn: Turn, location: Location, number: int, signal: Signal) -> bytes:
     """A signal's payload as it is stored in this run's history."""
-    if not turn.codec.conceals:
-        return signal.payload
     try:
         return rebind_signal(
             turn.codec,

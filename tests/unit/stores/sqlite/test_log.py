@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import apsw
@@ -58,6 +59,25 @@ def test_a_log_that_is_long_enough_stays_as_it_is(file: Path) -> None:
     lengthen(connection, str(file))
 
     assert (_log_bytes(file), connection.total_changes()) == (length, changes)
+
+
+def test_a_process_that_dies_meanwhile_leaves_a_database_as_it_was(file: Path, tmp_path: Path) -> None:
+    connection, left = open_writer(str(file), "FULL"), tmp_path / "left" / file.name
+    left.parent.mkdir()
+    connection.execute("update stepwell_meta set value = 7 where name = 'armed'")
+
+    def die() -> None:
+        for suffix in ("", "-wal"):  # what others find; the memory that connections share is gone
+            shutil.copyfile(f"{file}{suffix}", f"{left}{suffix}")
+
+    connection.set_rollback_hook(die)
+    lengthen(connection, str(file))
+    found = open_writer(str(left), "FULL")
+
+    assert _log_bytes(left) >= LENGTH
+    assert found.execute("select value from stepwell_meta where name = 'armed'").fetchone() == (7,)
+    assert found.execute("select count(*) from stepwell_blobs").fetchone() == (0,)
+    assert found.pragma("integrity_check") == "ok"
 
 
 async def test_who_finds_the_database_locked_goes_on_with_a_short_log(open_store: OpenStore, file: Path) -> None:
