@@ -61,6 +61,11 @@ class WorkerSettings:
         return span(self.claim_ahead) if self.mode == "live" else Span(0)
 
     @property
+    def room_ahead(self) -> int:
+        """How many slots are free before runs are claimed ahead of their timers."""
+        return -(-self.runs_max // 4)
+
+    @property
     def cache_size(self) -> int:
         """How many waiting runs keep their code; none in yield mode."""
         return self.parked_max if self.mode == "live" else 0

@@ -393,6 +393,34 @@ async def test_leaving_twice_or_without_work_is_harmless(harness: Harness):
 # --- others ---
 
 
+async def test_a_timer_is_taken_ahead_as_soon_as_a_quarter_of_the_room_is_free(harness: Harness, mode: str):
+    gates = [asyncio.Event() for _ in range(7)]
+
+    @workflow
+    async def busy(ctx: Context, number: int) -> None:
+        await ctx.step("work", gates[number].wait)
+
+    @workflow
+    async def napping(ctx: Context) -> None:
+        await ctx.sleep("nap", "5s")
+
+    worker = await harness.worker(busy, napping, runs_max=8, claim_ahead="2s", sweep_every="1h")
+    nap = await worker.start(napping)
+    for number in range(7):
+        await worker.start(busy, number)
+    await harness.advance("4s")
+    assert (await harness.status(nap)).status == "waiting"
+
+    gates[0].set()
+    await harness.drain()
+    assert (await harness.status(nap)).status == ("running" if mode == "live" else "waiting")
+
+    await harness.advance("1s")
+    assert (await harness.status(nap)).status == "completed"
+    for gate in gates:
+        gate.set()
+
+
 async def test_two_workers_share_the_work_and_repeat_nothing(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context, number: int) -> int:

@@ -75,7 +75,7 @@ class Worker:
         self.awaiting = Outstanding(self.doubt)  # answers that may claim runs for us
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
-        self._lacks_room = False  # for another run, or the right to claim one
+        self._room_wanted = 0  # free slots that the claimer waits for, if it lacks any
         self._looks_at = _AT_ONCE  # when the claimer looks for due runs next, if nobody wakes it
         self._is_draining = False
         self._in_doubt = False
@@ -230,7 +230,7 @@ class Worker:
             again = self._later.pop(run_id, None)
             if again is not None and again.run.epoch > execution.run.epoch:
                 self.adopt([again])
-        if self._lacks_room or self._is_draining:
+        if self._is_draining or 0 < self._room_wanted <= self.settings.runs_max - len(self._executions):
             self._wake.set()
 
     def doubt(self) -> None:
@@ -262,14 +262,16 @@ class Worker:
                 return PAUSE
             await self._relinquish()
         offer = self.offer()
-        self._lacks_room = offer is None
+        self._room_wanted = int(offer is None)
         if offer is None:
             return PAUSE
         due = await self._store.views.next_wake(offer.definitions)
         if due is None:
             self._looks_at = _NEVER
             return float("inf")
-        ahead = self.settings.ahead_span if 4 * offer.limit >= self.settings.runs_max else Span(0)
+        ahead = self.settings.ahead_span
+        if offer.limit < self.settings.room_ahead:
+            ahead, self._room_wanted = Span(0), self.settings.room_ahead
         wait = due - self._store.now()
         if wait > ahead:
             self._looks_at = Instant(due - ahead)
