@@ -44,6 +44,10 @@ _PLACES: dict[str, Broken] = {
     "postgres-sent-and-still-owed": Broken(
         "settle_one", "and run = o.run and sink = o.sink", "and run = o.run and sink = o.sink and false"
     ),
+    # A signal that one of many runs read can be read again.
+    "postgres-not-consumed-together": Broken(
+        "move_together", "set payload = null from planned", "set sent_at = g.sent_at from planned"
+    ),
     # A lease that is over can be renewed.
     "postgres-lease-revived": Broken("renew", "and lease_until > v_now", ""),
 }

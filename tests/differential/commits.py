@@ -12,7 +12,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.live import ChunkKind
 from stepwell.model.outbox import LIFECYCLE
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.workers import Fence
 from tests.differential import parts
 from tests.differential.runs import an_announce, new_run
@@ -30,20 +30,27 @@ def apply(world: World) -> Operation | None:
     owned = [run for run in world.runs() if run.owner is not None]
     if not owned:
         return None
-    drawn = world.chance.sample(owned, min(len(owned), world.chance.choice([1, 1, 1, 2, 3])))
+    # What most commits are goes shorter ways, alone or with others of its kind.
+    is_lean = world.likely(0.35)
+    count = world.chance.choice([1, 2, 4, 5] if is_lean else [1, 1, 1, 2, 3])
+    drawn = world.chance.sample(owned, min(len(owned), count))
     # A store may take runs in any order: what ends or trims one cancels those below it, before or after their commits.
     runs = [run for run in drawn if _ancestors(world, run).isdisjoint(one.run_id for one in drawn)]
-    batch = [a_commit(world, run) for run in runs]
+    batch = [a_lean_commit(world, run) if is_lean else a_commit(world, run) for run in runs]
     if world.likely(0.15):
         # One thing wrong at a time: of two, each store may tell another.
         batch[-1] = world.chance.choice(_WRONGS)(world, batch[-1])
     claimant = world.maybe_claimant()
 
     def facts(answer: list[Applied]) -> Iterator[str]:
+        moves: list[type[Move | None]] = []
         for commit, applied in zip(batch, answer, strict=True):
             yield (word := note(world, commit, applied))
             if word == "applied":
                 yield from _effects(world, commit, applied)
+                moves.append(type(commit.move))
+        if is_lean:
+            yield from [f"{move.__name__} together" for move in (Park, End) if moves.count(move) > 1]
 
     return Operation(
         "runs.apply",
@@ -96,6 +103,20 @@ def a_commit(world: World, run: Run) -> Commit:
         progress=parts.progress(world, at) if likely(0.2) else (),
         ended_progress=(at,) if likely(0.08) else (),
     )
+
+
+def a_lean_commit(world: World, run: Run) -> Commit:
+    """The next commit of a run, as most are: entries, a signal that was read, and a simple move."""
+    full = a_commit(world, run)
+    ends_well = End(RunStatus.COMPLETED, world.chance.choice([None, b"out"]))
+    simple: list[Move] = [Park(parts.maybe_due(world)), ends_well, ends_well]
+    move = world.chance.choice(simple)
+    if run.status is not RunStatus.RUNNING:
+        move = a_move(world, run)
+    waits = parts.waits(world, run) if isinstance(move, Park) else None
+    if waits is not None and world.likely(0.8):
+        waits = tuple(wait for wait in waits if wait.kind not in (WaitKind.TOPIC, WaitKind.CHILD))
+    return Commit(*full[:3], full.names, full.entries, consumed=full.consumed[:1], waits=waits, move=move)
 
 
 def a_move(world: World, run: Run) -> Move:

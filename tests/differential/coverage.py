@@ -47,6 +47,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         "claimed",
         "replaced",
         "refused: AlreadyExistsError",
+        *(f"together, {which} claimed" for which in ("all", "some", "none")),
     ),
     "runs.debounce": ("planned", "changed", "stale"),
     "runs.claim": (
@@ -72,6 +73,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
             for status in RunStatus
             if status in TERMINAL or status is RunStatus.COMPENSATION_FAILED
         ),
+        *("Park together", "End together"),
         *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
         *("consumed", "refused", "received", "reply given", "reply refused"),
         *("emits", "announced", "published", "appends", "append data", "append close", "append that begins a part"),

@@ -58,17 +58,23 @@ def create(world: World) -> Operation | None:
     """Start runs, new or known."""
     if is_crowded(world) and world.likely(0.7):
         return None
-    runs = [new_run(world) for _ in range(world.chance.choice([1, 1, 1, 2, 3]))]
+    # What most starts are goes a shorter way, alone or with others of its kind.
+    is_lean = world.likely(0.35)
+    changes: dict[str, Any] = {"key": None, "delay": Span(0), "priority": 0} if is_lean else {}
+    runs = [new_run(world, **changes) for _ in range(world.chance.choice([1, 2, 3] if is_lean else [1, 1, 1, 2, 3]))]
     known = world.a_run()
     if known is not None and world.likely(0.1):
         runs.append(new_run(world, run_id=known.run_id))
     claimant = world.maybe_claimant()
-    return Operation("runs.create", (runs, claimant), lambda at: at.opened.store.runs.create(runs, claimant), _created)
 
+    def facts(answer: list[Created]) -> Iterator[str]:
+        for one in answer:
+            yield from created_facts(one)
+        if is_lean and len(answer) > 1 and all(one.is_new and not one.is_duplicate_id for one in answer):
+            claims = sum(one.claimed is not None for one in answer)
+            yield f"together, {'all' if claims == len(answer) else 'some' if claims else 'none'} claimed"
 
-def _created(answer: list[Created]) -> Iterator[str]:
-    for one in answer:
-        yield from created_facts(one)
+    return Operation("runs.create", (runs, claimant), lambda at: at.opened.store.runs.create(runs, claimant), facts)
 
 
 def created_facts(one: Created) -> Iterator[str]:

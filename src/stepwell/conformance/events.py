@@ -8,12 +8,14 @@ import pytest
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
+from stepwell.conformance.contents import pack_all
 from stepwell.conformance.scene import FIRST, Scene, Turn, new_event, new_run, place, step, wait_signal, wait_topic
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.commits import End, Park, Pause, Release
 from stepwell.model.events import RETENTION, Deliver, Publication, Published
 from stepwell.model.states import RunStatus
+from stepwell.stores.base.parcels import PackedRun
 
 _R1 = RunId("r1")
 _HOUR = Span(3_600_000_000)
@@ -412,6 +414,21 @@ class UnreadEventSuite(StoreCase):
         assert (kept.payload, kept.kept_until) == (b"e1", Instant(scene.clock.now() + RETENTION))
         await scene.waiting("r3", wait_topic(since="all"))
         assert await scene.events("r3") == ["e1"]
+
+    @pytest.mark.parametrize("count", [1, 2])
+    async def test_a_run_that_ends_leaves_no_receipt_of_what_it_has_read(self, scene: Scene, count: int) -> None:
+        turns = [await scene.begin(f"r{n}") for n in range(count)]
+        for turn in turns:
+            await turn.commit(waits=(wait_topic(),))
+        await scene.publish("e1", retain=_HOUR)
+        for turn in turns:
+            [event] = (await scene.store.runs.inbox(turn.run_id)).events
+            await turn.commit(received=(event.number,))
+        await scene.store.runs.apply([turn.next(move=End(RunStatus.COMPLETED)) for turn in turns])
+        await scene.store.workers.retire(scene.incarnation)
+        await scene.store.transfers.seal("t1", "there")
+
+        assert [item.receipts for item in await pack_all(scene.store) if isinstance(item, PackedRun)] == [()] * count
 
     async def test_one_does_not_come_back_when_its_time_is_over(self, scene: Scene) -> None:
         turn = await scene.begin("r1")

@@ -25,6 +25,7 @@ from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
+from stepwell.conformance.together import TogetherSuite
 from stepwell.conformance.transactions import TransactionSuite
 from stepwell.conformance.transfers import RestoreSuite, TransferSuite
 from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
@@ -36,6 +37,7 @@ class StoreSuite(
     RunSuite,
     ClaimSuite,
     CommitSuite,
+    TogetherSuite,
     EffectSuite,
     ProgressSuite,
     MoveSuite,

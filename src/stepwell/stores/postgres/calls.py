@@ -21,7 +21,7 @@ from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
-from stepwell.model.states import RunStatus
+from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
@@ -135,20 +135,22 @@ def reading(name: str, parameters: str, result: Any) -> Call[Any]:
 
 # What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
-AppliedAll: TypeAlias = tuple[list[tuple[RunId, int]], list[Applied]]  # plain ones by their revisions, and others
+Revisions: TypeAlias = list[tuple[RunId, int]]
+Moved: TypeAlias = list[tuple[RunId, int, bool]]  # with the revision, and whether it is due already
+AppliedAll: TypeAlias = tuple[Revisions, Moved, list[Applied]]
 Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
 Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
 MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
 News: TypeAlias = tuple[list[Publication], list[Claimed]]
 
-CREATE: Transition[list[Created]] = transition("create_runs", "jsonb jsonb", list[Created])
-# A time: it is new and claimed since then.
+# A time: all are new, and claimed since then.
+CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb jsonb", list[Created] | Instant)
 CREATE_ALONE: Transition[list[Created] | Instant] = transition("create_alone", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
 CLAIM: Transition[list[Claimed]] = transition("claim", "jsonb", list[Claimed])
-APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb", AppliedAll)
+APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb", AppliedAll)
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
-ADVANCE: Call[list[tuple[RunId, int]]] = reading("advance", "jsonb", list[tuple[RunId, int]])
+ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
 # Location, value and undo go as they are; all else as text.
 ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
@@ -221,9 +223,10 @@ ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 _BEHIND_ENTRIES = Commit._fields.index("attempts")
 _CONSUMED = Commit._fields.index("consumed")
 _BEHIND_MOVE = Commit._fields.index("refused")
+_SIMPLE_WAITS = frozenset({WaitKind.TIMER, WaitKind.SIGNAL, WaitKind.RETRY})
 
 
-def created_alone(new: NewRun, owner: Incarnation, at: Instant) -> Created:
+def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
     """What becomes of a run that is claimed as soon as it is there."""
     run = Run(
         new.run_id,
@@ -259,9 +262,22 @@ def is_finish(commit: Commit) -> bool:
     move = commit.move
     if not isinstance(move, End) or move.status is not RunStatus.COMPLETED or move.failure is not None:
         return False
-    if any(commit[_BEHIND_ENTRIES:_CONSUMED]) or any(commit[_BEHIND_MOVE:]) or commit.children or commit.waits:
+    return not commit.waits and move.successor is None and _is_lean(commit)
+
+
+def is_park(commit: Commit) -> bool:
+    """Whether a commit lets its run wait for signals and timers, and has nothing but entries and a signal that it has
+    read besides.
+    """
+    if not isinstance(commit.move, Park) or commit.waits is None or not _is_lean(commit):
         return False
-    return len(commit.consumed) <= 1 and move.successor is None and _is_in_order(commit)
+    return all([wait.kind in _SIMPLE_WAITS for wait in commit.waits])
+
+
+def _is_lean(commit: Commit) -> bool:
+    if any(commit[_BEHIND_ENTRIES:_CONSUMED]) or any(commit[_BEHIND_MOVE:]) or commit.children:
+        return False
+    return len(commit.consumed) <= 1 and _is_in_order(commit)
 
 
 def _is_in_order(commit: Commit) -> bool:

@@ -1,4 +1,4 @@
-"""Applying commits: those that are nothing but entries the short way, all others by judgement."""
+"""Applying commits: entries alone and simple moves the short way, all others by judgement."""
 
 from __future__ import annotations
 
@@ -12,27 +12,50 @@ from stepwell.stores.postgres.database import PostgresDatabase
 
 async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence, all in one transaction and one round trip."""
-    if len(commits) == 1 and calls.is_plain(commits[0]):
-        revision = await _advance(database, commits[0])
+    if len(commits) == 1:
+        return [await _apply_alone(database, commits[0], claimant)]
+    plain, moving, rest = _sorted(commits)
+    advanced, moved, judged = await database.write(
+        calls.APPLY,
+        [calls.plain_out(commit) for commit in plain] or None,
+        [calls.commit_out(commit) for commit in moving] or None,
+        [calls.commit_out(commit) for commit in rest],
+        claimant,
+    )
+    answers = {run_id: Applied(Verdict.APPLIED, False, revision) for run_id, revision in advanced}
+    answers |= {run_id: Applied(Verdict.APPLIED, False, revision, is_awake) for run_id, revision, is_awake in moved}
+    missing = [commit for commit in (*plain, *moving) if commit.run_id not in answers]
+    others = {id(commit): applied for commit, applied in zip([*rest, *missing], judged, strict=True)}
+    return [others.get(id(commit)) or answers[commit.run_id] for commit in commits]
+
+
+async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
+    if calls.is_plain(commit):
+        revision = await _advance(database, commit)
         if revision is not None:
-            return [Applied(Verdict.APPLIED, False, revision)]
-    elif len(commits) == 1 and calls.is_finish(commits[0]):
-        _, judged = await database.write(calls.FINISH, calls.commit_out(commits[0]))
-        return judged
-    plain = {commit.run_id: commit for commit in commits if len(commits) > 1 and calls.is_plain(commit)}
-    # Of two commits of one run the second is judged by what the first made of it.
-    rest = [commit for commit in commits if plain.get(commit.run_id) is not commit]
-    for commit in rest:
-        if plain.pop(commit.run_id, None) is not None:
-            rest = list(commits)
-            plain.clear()
-            break
-    short = [calls.plain_out(commit) for commit in plain.values()] or None
-    advanced, judged = await database.write(calls.APPLY, short, list(map(calls.commit_out, rest)), claimant)
-    revisions = dict(advanced)
-    missing = [commit for commit in plain.values() if commit.run_id not in revisions]
-    answers = {id(commit): applied for commit, applied in zip([*rest, *missing], judged, strict=True)}
-    return [answers.get(id(commit)) or Applied(Verdict.APPLIED, False, revisions[commit.run_id]) for commit in commits]
+            return Applied(Verdict.APPLIED, False, revision)
+    elif calls.is_finish(commit):
+        _, _, judged = await database.write(calls.FINISH, calls.commit_out(commit))
+        return judged[0]
+    _, _, judged = await database.write(calls.APPLY, None, None, [calls.commit_out(commit)], claimant)
+    return judged[0]
+
+
+def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequence[Commit]]:
+    """Those that are plain, those that are simple moves, and the others."""
+    if len({commit.run_id for commit in commits}) < len(commits):
+        return [], [], commits  # of two commits of one run the second is judged by what the first made of it
+    plain: list[Commit] = []
+    moving: list[Commit] = []
+    rest: list[Commit] = []
+    for commit in commits:
+        if calls.is_plain(commit):
+            plain.append(commit)
+        elif calls.is_finish(commit) or calls.is_park(commit):
+            moving.append(commit)
+        else:
+            rest.append(commit)
+    return plain, moving, rest
 
 
 async def _advance(database: PostgresDatabase, commit: Commit) -> int | None:

@@ -110,9 +110,13 @@ class PostgresRuns:
 
     async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
         if len(runs) != 1 or claimant is None:
-            return await self._write(calls.CREATE, list(runs), claimant)
-        created = await self._write(calls.CREATE_ALONE, runs[0], claimant)
-        return created if isinstance(created, list) else [calls.created_alone(runs[0], claimant.incarnation, created)]
+            created = await self._write(calls.CREATE, list(runs), claimant)
+        else:
+            created = await self._write(calls.CREATE_ALONE, runs[0], claimant)
+        if isinstance(created, list):
+            return created
+        assert claimant is not None
+        return [calls.created_claimed(new, claimant.incarnation, created) for new in runs]
 
     async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
         return await self._write(calls.DEBOUNCE, new, quiet, max_wait)

@@ -23,6 +23,7 @@ _ORDER: Final = (
     "ends",
     "starts",
     "moves",
+    "together",
     "commits",
     "deliveries",
     "alone",

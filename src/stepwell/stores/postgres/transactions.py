@@ -108,7 +108,7 @@ class PostgresTransactions:
             line.execute_now("rollback")
             return Performed(error=error), ()
         _hear_out(line, self._address.where)
-        (_, [applied]), hints = self._call(line, calls.APPLY, None, [calls.commit_out(full)], None)
+        (_, _, [applied]), hints = self._call(line, calls.APPLY, None, None, [calls.commit_out(full)], None)
         if applied.verdict is not Verdict.APPLIED:
             line.execute_now("rollback")
             return Performed(applied), ()
@@ -164,6 +164,7 @@ class PostgresTransactions:
         answer = result.get_value(0, 0)
         assert answer is not None
         created, _ = self._database.note(call.decode(answer))
+        assert isinstance(created, list)  # nobody has claimed them
         return created
 
     def _check_identity(self, pgconn: pq.abc.PGconn) -> None:

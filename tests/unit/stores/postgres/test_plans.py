@@ -29,7 +29,7 @@ from stepwell.conformance.scene import (
 )
 from stepwell.environment import system_environment
 from stepwell.ids import EventId, Incarnation, RunId
-from stepwell.model.commits import Park, Verdict
+from stepwell.model.commits import End, Park, Verdict
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Emit
 from stepwell.model.states import RunStatus
@@ -188,6 +188,15 @@ async def live(store: PostgresStore, n: int) -> None:
     await third.park(wait_topic(f"topic-{n}"))
     await fourth.end(RunStatus.COMPLETED, output=b"1")
     await fifth.end(RunStatus.FAILED, failure=b"{}")
+    made = await runs.create([new_run(f"together-{n}-{m}") for m in range(4)], CLAIMANT)
+    one, two, three, four = [Turn(store, one.claimed) for one in made if one.claimed is not None]
+    end, park, until = End(RunStatus.COMPLETED), Park(None), (wait_signal("go"),)
+    await runs.apply(
+        [
+            *(turn.next(names=("charge",), entries=(step(1, place(0)),), move=end) for turn in (one, two)),
+            *(turn.next(waits=until, move=park) for turn in (three, four)),
+        ]
+    )
     await store.events.publish([new_event(f"event-{n}", f"topic-{n}")], CLAIMANT)
     await store.signals.deliver([new_signal(f"more-{n}", second.run_id)], CLAIMANT)
     await store.outbox.next_due("mail")

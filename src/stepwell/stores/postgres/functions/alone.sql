@@ -102,7 +102,7 @@ declare
     v_taken bigint;
     r record;
 begin
-    -- The end of a child, or of a run that has events to give back, locks others first.
+    -- The end of a child, or of a run that has events, concerns others.
     select run.id, run.key, run.deadline_at, h.revision, h.last_seq into r
     from {t}.runs as run
     join {t}.heads as h on h.run = run.id
@@ -110,21 +110,21 @@ begin
         and run.owner = (select w.id from {t}.workers as w where w.incarnation = c->1->>0)
         and h.number = (c->>2)::bigint - 1 and h.last_seq = coalesce((c->4->0->>0)::bigint - 1, h.last_seq)
         and run.parent is null and not run.discards
-        and not exists (select 1 from {t}.receipts as got where got.run = run.id and not got.is_read)
+        and not exists (select 1 from {t}.receipts as got where got.run = run.id)
     for no key update of run, h;
     if found then
         v_now := {f}.read_clock(p_now, p_seen);
     end if;
     -- Once more what may have come meanwhile, and what is rare.
     if r.id is null or r.deadline_at <= v_now
-        or exists (select 1 from {t}.receipts where run = r.id and not is_read)
+        or exists (select 1 from {t}.receipts where run = r.id)
         or exists (select 1 from {t}.cursors where run = r.id)
         or exists (select 1 from {t}.runs where parent = c->>0 and tied and ended_at is null)
         or r.key is not null and exists (
             select 1 from {t}.runs where key = r.key and debounced_until is not null and ended_at is null
         )
     then
-        return {f}.apply(p_now, p_seen, null, jsonb_build_array(c), null);
+        return {f}.apply(p_now, p_seen, null, null, jsonb_build_array(c), null);
     end if;
     with named as (
         insert into {t}.names (run, number, name)
@@ -161,6 +161,6 @@ begin
     if v_taken is distinct from v_signal then
         perform {f}.refuse_value('run ' || (c->>0) || ' has no pending signal ' || v_signal);
     end if;
-    return '[' || v_now || ',[[],[["applied",false,' || (r.revision + 1) || ',false,[],false]]],[["ended",'
+    return '[' || v_now || ',[[],[],[["applied",false,' || (r.revision + 1) || ',false,[],false]]],[["ended",'
         || to_json(c->>0)::text || ']]]';
 end $$;

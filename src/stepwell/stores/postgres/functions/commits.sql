@@ -334,61 +334,12 @@ begin
     return null;
 end $$;
 
--- Commits that have nothing behind their entries, all at once; [run_id, revision] of each that was applied. What is missing was
--- not as it should be, and is for `apply` to judge.
-create function {f}.advance(p_now bigint, p_seen bigint, p_commits jsonb) returns text language plpgsql volatile as $$
-declare
-    v_advanced text;
-begin
-    with c as materialized (
-        select c->>0 as run_id, c->1->>0 as incarnation, (c->1->>1)::bigint as epoch, (c->>2)::bigint as number,
-            (c->4->0->>0)::bigint - 1 as before, jsonb_array_length(c->4) as count, c->3 as names, c->4 as entries
-        from jsonb_array_elements(p_commits) as c
-    ),
-    -- One look-up for each, whatever the planner thinks of their number: it would rather read all runs that are running.
-    sought as materialized (
-        select (select r.id from {t}.runs as r where r.run_id = c.run_id) as id, c.* from c order by 1
-    ),
-    -- `+ 0`: in a database without statistics the planner would find each by its owner, among all that one worker has.
-    owned as materialized (
-        select s.*
-        from sought as s
-        cross join lateral (
-            select 1
-            from {t}.runs as r
-            where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating') and r.hold is null
-                and r.owner + 0 = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
-            for no key update
-        ) as locked
-    ),
-    advanced as (
-        update {t}.heads as h
-        set number = o.number, revision = h.revision + 1, last_seq = o.before + o.count, stalls = 0
-        from owned as o
-        where h.run = o.id and h.number = o.number - 1 and h.last_seq = o.before
-        returning h.run, h.revision, o.run_id, o.names, o.entries
-    ),
-    kept as (
-        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
-        select
-            a.run, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-            (e->>7)::bigint, {f}.unb64(e->>8)
-        from advanced as a
-        cross join lateral jsonb_array_elements(a.entries) as e
-    ),
-    named as (
-        insert into {t}.names (run, number, name)
-        select a.run, (select coalesce(max(n.number), -1) from {t}.names as n where n.run = a.run) + x.place, x.name
-        from advanced as a
-        cross join lateral jsonb_array_elements_text(a.names) with ordinality as x (name, place)
-    )
-    select coalesce(json_agg(json_build_array(run_id, revision)), '[]') into v_advanced from advanced;
-    return v_advanced;
-end $$;
-
--- What became of plain commits and of others: [run_id, revision] of the plain ones that were as they should be, and one answer
--- for each of the others and then of the plain ones that were not.
-create function {f}.apply(p_now bigint, p_seen bigint, p_plain jsonb, p_commits jsonb, p_claimant jsonb) returns text
+-- What became of plain commits, of simple moves, and of others: [run_id, revision] of the plain ones that were as they should be,
+-- [run_id, revision, is_awake] of the moves, and one answer for each of the others and then of the plain and simple ones that
+-- were not.
+create function {f}.apply(
+    p_now bigint, p_seen bigint, p_plain jsonb, p_moving jsonb, p_commits jsonb, p_claimant jsonb
+) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -404,19 +355,22 @@ declare
     v_answer text;
     v_applied text := '';
     v_advanced text := '[]';
+    v_moved text := '[]';
     v_missing jsonb := '[]';
 begin
-    if jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > 5 then
+    if p_moving is not null then
+        perform {f}.lock_for(p_moving || p_commits);
+    elsif jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > 5 then
         perform {f}.lock_for(p_commits);
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
     if p_plain is not null then
         v_advanced := {f}.advance(v_now, v_now, p_plain);
-        if json_array_length(v_advanced::json) < jsonb_array_length(p_plain) then
-            select jsonb_agg(one order by place) into v_missing
-            from jsonb_array_elements(p_plain) with ordinality as x (one, place)
-            where one->>0 not in (select a->>0 from json_array_elements(v_advanced::json) as a);
-        end if;
+        v_missing := {f}.list_missing(p_plain, v_advanced);
+    end if;
+    if p_moving is not null then
+        v_moved := {f}.move_together(v_now, p_moving);
+        v_missing := v_missing || {f}.list_missing(p_moving, v_moved);
     end if;
     if p_claimant is not null then
         q := {f}.offer(v_now, p_claimant);
@@ -470,7 +424,9 @@ begin
             || v_is_awake::text || ',' || v_claimed || ','
             || (r.is_held and coalesce(v_move, '') not in ('rollback', 'end'))::text || '],';
     end loop;
-    return {f}.answer(v_now, '[' || v_advanced || ',[' || rtrim(v_applied, ',') || ']]');
+    return {f}.answer(
+        v_now, '[' || v_advanced || ',' || v_moved || ',[' || rtrim(v_applied, ',') || ']]'
+    );
 end $$;
 
 -- What `apply` would answer without writing, of a commit that is made inside its own transaction; null if it is next.

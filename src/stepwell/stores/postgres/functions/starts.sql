@@ -134,6 +134,7 @@ begin
     created := json_build_array(p_new->>0, true, true, false, v_added.claimed, v_replaced);
 end $$;
 
+-- The time instead of a list: all of them are new, and claimed since then.
 create function {f}.create_runs(p_now bigint, p_seen bigint, p_runs jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -145,6 +146,7 @@ declare
     v_created text[] := '{}';
     v_together text[];
     v_claimant jsonb := p_claimant;
+    v_answer text;
 begin
     for v_key in
         select distinct new->>4 from jsonb_array_elements(p_runs) as new where new->>4 is not null order by 1
@@ -161,6 +163,12 @@ begin
         v_together := array[p_runs->0->>0];
     end if;
     q := {f}.offer(v_now, v_claimant);
+    if jsonb_array_length(p_runs) > 1 then
+        v_answer := {f}.create_together(v_now, p_runs, v_together, q);
+        if v_answer is not null then
+            return {f}.answer(v_now, v_answer);
+        end if;
+    end if;
     for v_new in select new from jsonb_array_elements(p_runs) as new loop
         select * into v_made from {f}.create_one(v_now, v_new, q, v_together);
         q := v_made.q;

@@ -1,0 +1,270 @@
+"""What is asked together comes to what it would alone: a store may do many at once, and must not mix them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from stepwell.clock import Instant, Span
+from stepwell.conformance.case import StoreCase
+from stepwell.conformance.scene import Scene, Turn, child_of, new_run, place, step, wait_child, wait_signal, wait_timer
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.commits import Applied, Commit, End, Park, Verdict
+from stepwell.model.entries import Cursor
+from stepwell.model.runs import Created
+from stepwell.model.states import RunStatus
+
+_ENDS, _PARKS = End(RunStatus.COMPLETED, b"out"), Park(None)
+_DONE = Applied(Verdict.APPLIED, revision=1)
+_SECONDS = 1_000_000
+
+
+class TogetherSuite(StoreCase):
+    """Starts, parks and ends that share a transaction."""
+
+    async def _apply(self, scene: Scene, *commits: Commit) -> Sequence[Applied]:
+        """Apply them between two that are as simple as can be."""
+        first, last = [await scene.begin(run_id) for run_id in ("first", "last")]
+        entries = {"names": ("a", "b"), "entries": (step(1, place(0)), step(2, place(1)))}
+        parks = last.next(waits=(wait_signal("never"),), move=_PARKS)
+
+        before, *applied, behind = await scene.store.runs.apply([first.next(**entries, move=_ENDS), *commits, parks])
+
+        assert (before, behind) == (_DONE, _DONE)
+        ended, waiting = await scene.run("first"), await scene.run("last")
+        assert (ended.status, ended.output, ended.last_seq) == (RunStatus.COMPLETED, b"out", 2)
+        assert (ended.ended_at, ended.owner) == (scene.clock.now(), None)
+        assert (await scene.history("first")).entries == entries["entries"]
+        assert (await scene.history("first")).names == ("a", "b")
+        assert (waiting.status, waiting.owner, waiting.wake_at) == (RunStatus.WAITING, None, None)
+        assert (await scene.history("last")).waits == (wait_signal("never"),)
+        return applied
+
+    @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
+    async def test_each_is_fenced_for_itself(self, scene: Scene, elsewhere: Scene, move: Any) -> None:
+        await elsewhere.register()
+        turns = [await scene.begin(f"r{n}") for n in range(5)]
+        await turns[3].record("a")
+        before = [await scene.run(turn.run_id) for turn in turns]
+        epoch, worker, number, seq, unknown = [turn.next(waits=(), move=move) for turn in turns]
+
+        applied = await self._apply(
+            scene,
+            epoch._replace(fence=epoch.fence._replace(epoch=2)),
+            worker._replace(fence=worker.fence._replace(incarnation=elsewhere.incarnation)),
+            number._replace(number=3),
+            seq._replace(number=1),
+            unknown._replace(run_id=RunId("nobody")),
+        )
+
+        fenced = Applied(Verdict.FENCED)
+        assert applied == [fenced, fenced, fenced, _DONE, fenced]  # the fourth was applied before
+        assert [await scene.run(turn.run_id) for turn in turns] == before
+
+    @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
+    async def test_a_gap_in_one_history_refuses_all(self, scene: Scene, move: Any) -> None:
+        turns = [await scene.begin(f"r{n}") for n in range(3)]
+        commits = [turn.next(names=("a",), entries=(step(1, place(0)),), waits=(), move=move) for turn in turns]
+        commits[1] = commits[1]._replace(entries=(step(2, place(0)),))
+
+        with pytest.raises(ValueError, match="expects entry 1"):
+            await scene.store.runs.apply(commits)
+
+        assert {await scene.status(turn.run_id) for turn in turns} == {RunStatus.RUNNING}
+
+    @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
+    async def test_a_signal_that_one_cannot_read_refuses_all(self, scene: Scene, move: Any) -> None:
+        turns = [await scene.begin(f"r{n}") for n in range(2)]
+        await scene.send("s1", "r0")
+        [signal] = (await scene.store.runs.inbox(RunId("r0"))).signals
+        await turns[0].commit(consumed=(signal.number,))
+
+        for wrong in turns:  # it has read it, or it is another's
+            commits = [turn.next(consumed=(signal.number,) * (turn is wrong), waits=(), move=move) for turn in turns]
+            with pytest.raises(ValueError, match="no pending signal"):
+                await scene.store.runs.apply(commits)
+
+        assert {await scene.status(turn.run_id) for turn in turns} == {RunStatus.RUNNING}
+
+    @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
+    async def test_one_that_took_its_workers_down_has_come_further(self, scene: Scene, move: Any) -> None:
+        await scene.begin("r1")
+        await scene.lose_worker()
+        await scene.register("w2")
+        await scene.rescue()
+        turn = await scene.claim_only("r1", "w2")
+        assert turn.claimed.run.stalls == 1
+        await scene.register("w3")
+        waits = (wait_signal(),) if move is _PARKS else None
+
+        await self._apply(Scene(scene.store, scene.clock, "w3"), turn.next(waits=waits, move=move))
+
+        assert (await scene.run("r1")).stalls == 0
+
+    async def test_a_cancel_a_deadline_and_a_pause_are_seen(self, scene: Scene) -> None:
+        cancelled, late, paused = [
+            await scene.begin(run_id, **options)
+            for run_id, options in (("r1", {}), ("r2", {"deadline_at": Instant(scene.clock.now() + 1)}), ("r3", {}))
+        ]
+        await scene.cancel("r1")
+        await scene.store.runs.pause(RunId("r3"), by="ann", reason="")
+        scene.clock.advance(1)
+
+        applied = await self._apply(
+            scene,
+            cancelled.next(waits=(), move=_PARKS),
+            late.next(move=_ENDS),
+            paused.next(waits=(), move=_PARKS),
+        )
+
+        assert [one.verdict for one in applied] == [Verdict.CANCELLING, Verdict.EXPIRED, Verdict.APPLIED]
+        assert applied[2].held
+        assert await scene.status("r3") is RunStatus.PAUSED
+
+    async def test_what_has_come_for_a_run_that_parks_wakes_it(self, scene: Scene) -> None:
+        turns = [await scene.begin(f"r{n}") for n in range(5)]
+        for turn in turns[:4]:
+            await scene.send(f"s{turn.run_id}", turn.run_id)
+        [read] = (await scene.store.runs.inbox(turns[2].run_id)).signals
+
+        applied = await self._apply(
+            scene,
+            turns[0].next(waits=(wait_signal("go"),), move=_PARKS),
+            turns[1].next(waits=(wait_signal(),), move=_PARKS),
+            turns[2].next(consumed=(read.number,), waits=(wait_signal("go"),), move=_PARKS),
+            turns[3].next(waits=(wait_signal("other"),), move=_PARKS),
+            turns[4].next(waits=(wait_signal("go"),), move=Park(scene.clock.now())),
+        )
+
+        assert [one.is_awake for one in applied] == [True, True, False, False, True]
+        assert [await scene.mail(turn.run_id) for turn in turns[2:4]] == [[], ["sr3"]]
+        woken = {turn.run_id for turn in await scene.claim()}
+        assert woken == {"r0", "r1", "r4"}
+
+    async def test_one_that_parks_keeps_only_its_new_waits(self, scene: Scene) -> None:
+        due = Instant(scene.clock.now() + 9 * _SECONDS)
+        fewer = await scene.begin("r1")
+        await fewer.commit(waits=(wait_signal("x"), wait_signal("y", at=place(1)), wait_signal("z", at=place(2))))
+        more = await scene.begin("r2", deadline_at=Instant(due - _SECONDS))
+        await more.commit(waits=(wait_signal("x"),))
+
+        await self._apply(
+            scene,
+            fewer.next(waits=(wait_timer(due),), move=Park(due)),
+            more.next(waits=(wait_timer(due), wait_signal("y", at=place(1))), move=Park(due)),
+        )
+
+        assert (await scene.history("r1")).waits == (wait_timer(due),)
+        assert (await scene.history("r2")).waits == (wait_timer(due), wait_signal("y", at=place(1)))
+        assert [(await scene.run(one)).wake_at for one in ("r1", "r2")] == [due, due - _SECONDS]
+
+    async def test_an_end_that_concerns_others_reaches_them(self, scene: Scene) -> None:
+        parent, above = await scene.begin("parent"), await scene.begin("above")
+        child = await scene.begin_child(parent, "child", place(0))
+        await parent.park(wait_child(place(0)))
+        tied = child_of("above", "tied", place(0))
+        assert tied.parent is not None
+        await above.commit(children=(tied._replace(parent=tied.parent._replace(tied=True)),))
+        holder = await scene.begin("holder", key="k")
+        scene.clock.advance(1)
+        await scene.store.runs.debounce(new_run("calm", key="k"), quiet=Span(1), max_wait=Span(1))
+        scene.clock.advance(1)
+        assert [turn.run_id for turn in await scene.claim(limit=1)] == ["tied"]
+        assert await scene.claim() == []
+
+        await self._apply(scene, child.next(move=_ENDS), above.next(move=_ENDS), holder.next(move=_ENDS))
+
+        assert await scene.status("tied") is RunStatus.CANCELLING
+        assert {turn.run_id for turn in await scene.claim()} == {"parent", "calm"}
+
+    async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene) -> None:
+        looping, discarding, reading = [
+            await scene.begin(run_id, discards=run_id == "r2") for run_id in ("r1", "r2", "r3")
+        ]
+        await looping.commit(names=("a",), cursors=(Cursor(place(0), 1, 0, b"1"),), waits=(wait_signal("x"),))
+        for run_id in ("r2", "r3"):
+            await scene.send(f"s{run_id}", run_id)
+            await scene.send(f"t{run_id}", run_id, "late")
+        [read, _] = (await scene.store.runs.inbox(RunId("r3"))).signals
+
+        await self._apply(
+            scene,
+            looping.next(move=_ENDS),
+            discarding.next(move=_ENDS),
+            reading.next(consumed=(read.number,), move=_ENDS),
+        )
+
+        ended = await scene.history("r1")
+        assert (ended.cursors, ended.waits) == ((), ())
+        unread = await scene.store.views.list_unread(limit=9)
+        assert [(one.run_id, one.signal.name) for one in unread] == [("r3", "late")]
+
+    # --- starts ---
+
+    @pytest.mark.parametrize("room", [0, 2, 3, 9])
+    async def test_starts_are_claimed_in_their_order_as_long_as_there_is_room(self, scene: Scene, room: int) -> None:
+        runs = [new_run(f"r{n}", input=b"%d" % n, tags=(("n", str(n)),)) for n in range(3)]
+
+        created = await scene.store.runs.create(runs, scene.claimant(limit=room))
+
+        now, claims = scene.clock.now(), min(room, 3)
+        assert [one.claimed is not None for one in created] == [True] * claims + [False] * (3 - claims)
+        for n, one in enumerate(created):
+            run = await scene.run(f"r{n}")
+            assert (run.input, run.tags, run.created_at) == (b"%d" % n, (("n", str(n)),), now)
+            if one.claimed is None:
+                assert one == Created(run.run_id, is_new=True)
+                assert (run.status, run.owner, run.wake_at) == (RunStatus.PENDING, None, now)
+            else:
+                assert (one.claimed.run, one.claimed.is_fresh) == (run, True)
+                assert (run.status, run.owner, run.epoch) == (RunStatus.RUNNING, scene.incarnation, 1)
+                assert (await Turn(scene.store, one.claimed).end()).verdict is Verdict.APPLIED
+
+    @pytest.mark.parametrize(
+        ("changes", "is_claimed"),
+        [
+            (lambda now: {"workflow": "other"}, False),
+            (lambda now: {"delay": Span(_SECONDS)}, False),
+            (lambda now: {"deadline_at": now}, True),
+            (lambda now: {"key": "k"}, True),
+        ],
+        ids=["not served", "delayed", "late", "keyed"],
+    )
+    async def test_one_of_several_starts_may_be_different(
+        self, scene: Scene, changes: Callable[[Instant], dict[str, Any]], is_claimed: bool
+    ) -> None:
+        different = new_run("r2", **changes(scene.clock.now()))
+
+        created = await scene.store.runs.create([new_run("r1"), different, new_run("r3")], scene.claimant())
+
+        assert [one.claimed is not None for one in created] == [True, is_claimed, True]
+        assert (await scene.run("r2")).key == different.key
+
+    @pytest.mark.parametrize("known", [("r1",), ()], ids=["known", "twice"])
+    async def test_a_start_whose_run_is_there_is_answered_by_that(self, scene: Scene, known: Sequence[str]) -> None:
+        for run_id in known:
+            await scene.create(run_id, input=b"1")
+        given = [new_run("r1", input=b"1"), new_run("r2")]
+        runs = given if known else [*given, new_run("r1", input=b"2")]
+
+        created = await scene.store.runs.create(runs, scene.claimant())
+
+        assert [(one.run_id, one.is_new) for one in created] == [(run.run_id, True) for run in runs]
+        assert (await scene.run("r1")).input == b"1"
+
+    async def test_those_that_are_late_already_are_due_since_their_deadline(self, scene: Scene) -> None:
+        late = Instant(scene.clock.now() - 1)
+
+        await scene.store.runs.create([new_run("r1", deadline_at=late), new_run("r2")])
+
+        assert [(await scene.run(one)).wake_at for one in ("r1", "r2")] == [late, scene.clock.now()]
+
+    async def test_nobody_claims_for_a_worker_that_is_gone(self, scene: Scene) -> None:
+        gone = scene.claimant()._replace(incarnation=Incarnation("gone"))
+
+        created = await scene.store.runs.create([new_run("r1"), new_run("r2")], gone)
+
+        assert created == [Created(RunId("r1"), is_new=True), Created(RunId("r2"), is_new=True)]
+        assert {turn.run_id for turn in await scene.claim()} == {"r1", "r2"}
