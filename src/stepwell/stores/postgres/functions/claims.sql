@@ -49,34 +49,49 @@ begin
     );
 end $$;
 
--- A run that was just claimed. Without an applied commit there can be no waits, so no child to hear of either, and no event but
--- what a predecessor left.
-create function {f}.read_claimed(p_run bigint) returns json language sql stable as $$
-    select json_build_array(
-        {f}.read_run(r.id),
-        case
-            when h.revision = 0 and r.previous is null
-                then json_build_array({f}.list_signals(r.id), '[]'::json, '[]'::json)
-            else json_build_array(
-                {f}.list_signals(r.id),
-                -- Most have neither, and finding that out costs less than to make an empty list.
+-- Runs that were just claimed. Without an applied commit there can be no waits, so no child to hear of either, and no event but
+-- what a predecessor left. Most have neither, and finding that out costs less than to make an empty list.
+create function {f}.read_claims(p_runs bigint[]) returns table (run bigint, value json) language sql stable as $$
+    select
+        mine.run,
+        json_build_array(
+            found.value,
+            json_build_array(
                 case
-                    when exists (select 1 from {t}.waits as w where w.run = r.id and w.kind = 'child')
-                        then {f}.list_outcomes(r.id, r.run_id)
+                    when exists (
+                        select 1 from {t}.signals as s where s.run = mine.run and s.payload is not null and s.refused is null
+                    )
+                        then {f}.list_signals(mine.run)
                     else '[]'::json
                 end,
                 case
-                    when exists (select 1 from {t}.receipts as got where got.run = r.id and not got.is_read)
-                        then {f}.list_events(r.id)
+                    when r.revision > 0 and exists (select 1 from {t}.waits as w where w.run = mine.run and w.kind = 'child')
+                        then {f}.list_outcomes(mine.run, r.run_id)
+                    else '[]'::json
+                end,
+                case
+                    when (r.revision > 0 or r.previous is not null) and exists (
+                        select 1 from {t}.receipts as got where got.run = mine.run and not got.is_read
+                    )
+                        then {f}.list_events(mine.run)
                     else '[]'::json
                 end
-            )
-        end,
-        h.revision = 0
-    )
-    from {t}.runs as r
-    join {t}.heads as h on h.run = r.id
-    where r.id = p_run
+            ),
+            r.revision = 0
+        )
+    from unnest(p_runs) as mine (run)
+    cross join lateral {f}.read_runs(array[mine.run]) as found
+    cross join lateral (
+        select runs.run_id, runs.previous, h.revision
+        from {t}.runs
+        join {t}.heads as h on h.run = runs.id
+        where runs.id = mine.run
+        offset 0
+    ) as r
+$$;
+
+create function {f}.read_claimed(p_run bigint) returns json language sql stable as $$
+    select value from {f}.read_claims(array[p_run])
 $$;
 
 -- Give runs to a worker, each under a new epoch; what it then has of them, in their order.
@@ -100,8 +115,9 @@ begin
     where id = any (p_runs);
     update {t}.heads set number = 0 where run = any (p_runs) and number <> 0;
     return (
-        select coalesce(json_agg({f}.read_claimed(mine.run) order by mine.place), '[]')::text
+        select coalesce(json_agg(claimed.value order by mine.place), '[]')::text
         from unnest(p_runs) with ordinality as mine (run, place)
+        cross join lateral {f}.read_claims(array[mine.run]) as claimed
     );
 end $$;
 
