@@ -36,6 +36,8 @@ _SMOOTHING = 0.125
 _PROBE_EVERY = 50
 # After so many transactions that nobody shared, the next is not kept waiting for somebody who might.
 _LONE_MIN = 4
+# After so many reads the loop has a turn: who looks again and again whether a run has ended would keep it from ending.
+_READS_MAX = 50
 _READ_BUSY_SECONDS = 1.0
 # How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
 _PATIENCE_SECONDS_MIN = 0.05
@@ -130,6 +132,7 @@ class Writer:
         self._expected_seconds = 0.0
         self._commits_beside = 0
         self._lone = 0  # transactions in a row with one operation each
+        self._reads = 0
         self._is_spent = False  # one of these was made in this round of the loop without having waited
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
@@ -182,6 +185,9 @@ class Writer:
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
         if not is_large:
+            self._reads += 1
+            if self._reads % _READS_MAX == 0:
+                await asyncio.sleep(0)
             return self.look(query)
         if self._reader is None:
             raise self._closed()

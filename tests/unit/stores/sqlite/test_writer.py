@@ -108,6 +108,13 @@ async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore, 
     assert rounds() >= 20
 
 
+async def test_whoever_reads_on_and_on_gives_way_to_others(store: SqliteStore, rounds: Callable[[], int]) -> None:
+    before = rounds()
+    for _ in range(1_000):
+        await store.views.find("nobody")
+    assert rounds() > before
+
+
 async def test_those_who_come_together_share_after_one_that_did_not_wait(store: SqliteStore, writer: Writer) -> None:
     for n in range(6):
         await store.runs.create([new_run(f"lone{n}")])
