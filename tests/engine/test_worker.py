@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stepwell import Break, Context, Continue, EntryView, JoinError, Retry, Start, step, workflow
 from stepwell.clock import SECOND
 from stepwell.model.commits import Release
+from stepwell.replay.turn import Turn
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
@@ -298,6 +300,32 @@ async def test_an_evicted_run_begins_what_is_recorded_to_begin_at_most_once(harn
     assert await harness.result(run) == ["slow", "charged", "last"]
     assert ledger.lines == ["charge", "last"]
     assert any(isinstance(commit.move, Release) for _, commit, _ in worker.wire.answers)
+
+
+async def test_code_that_is_torn_down_needs_no_collector(harness: Harness):
+    @workflow
+    async def waiting(ctx: Context) -> None:
+        await ctx.sleep("nap", "1h")
+
+    @workflow
+    async def calling(ctx: Context) -> None:
+        await ctx.child(waiting)
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        raise RuntimeError("no")
+
+    worker = await harness.worker(waiting, calling, failing, listening, parked_max=0)
+    gc.collect()
+    gc.disable()
+    try:
+        for flow in (waiting, calling, failing, listening):
+            await worker.start(flow)
+        await harness.drain()
+
+        assert [one for one in gc.get_objects() if isinstance(one, Turn)] == []
+    finally:
+        gc.enable()
 
 
 # --- leaving ---

@@ -258,14 +258,10 @@ class Turn(Arrivals):
             return
         self._is_closed = True
         self.unawaited.clear()
-        for armed in self._armed.values():
-            _interrupt(armed.future)
-        for body in (*self.bodies, *self._in_flight):
-            _interrupt(body.settled)
-        for _, _, future in self._replays:
-            _interrupt(future)
-        for future in (*self.yielded, *self._held):
-            _interrupt(future)
+        awaited: list[asyncio.Future[Any]] = [armed.future for armed in self._armed.values()]
+        awaited += [body.settled for body in (*self.bodies, *self._in_flight)]
+        awaited += [future for _, _, future in self._replays]
+        interrupts = [_interrupt(future) for future in (*awaited, *self.yielded, *self._held) if not future.done()]
         self.loop.run_until_idle()
         if self._root is not None and not self._root.done():
             self._root.cancel()
@@ -274,6 +270,10 @@ class Turn(Arrivals):
             self._strands.close()
         if self._root is not None and self._root.done() and not self._root.cancelled():
             self._root.exception()  # heard: asyncio need not report it
+        # The frames that an exception came through refer to this turn, which would have to be found by the collector.
+        self._root = None
+        for interrupt in interrupts:
+            interrupt.__traceback__ = None
 
     # --- for primitives: called from inside the code ---
 
@@ -478,6 +478,7 @@ class Turn(Arrivals):
             self.diverge(divergence.not_visited([(path(entry.location), entry.kind) for entry in missing]))
 
 
-def _interrupt(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_exception(Suspend())
+def _interrupt(future: asyncio.Future[Any]) -> Suspend:
+    interrupt = Suspend()
+    future.set_exception(interrupt)
+    return interrupt
