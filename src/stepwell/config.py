@@ -18,7 +18,7 @@ class WorkerSettings:
     `mode`: "live" keeps waiting code in memory while there is room, "yield" tears it down at every wait and replays
     it; outcomes are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute
     at once. `parked_max`: how many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat
-    out without giving the run up. `claim_ahead`: so long before its timer a waiting run is taken, while a quarter of
+    out without giving the run up. `claim_ahead`: so long before its timer a waiting run is taken, while an eighth of
     the room is free, so that many timers at one instant are in time. `stalls_max`: how often a run may take its worker
     down without progress before it is set aside.
     """
@@ -63,7 +63,7 @@ class WorkerSettings:
     @property
     def room_ahead(self) -> int:
         """How many slots are free before runs are claimed ahead of their timers."""
-        return -(-self.runs_max // 4)
+        return -(-self.runs_max // 8)
 
     @property
     def cache_size(self) -> int:

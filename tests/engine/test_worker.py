@@ -421,8 +421,8 @@ async def test_leaving_twice_or_without_work_is_harmless(harness: Harness):
 # --- others ---
 
 
-async def test_a_timer_is_taken_ahead_as_soon_as_a_quarter_of_the_room_is_free(harness: Harness, mode: str):
-    gates = [asyncio.Event() for _ in range(7)]
+async def test_a_timer_is_taken_ahead_as_soon_as_an_eighth_of_the_room_is_free(harness: Harness, mode: str):
+    gates = [asyncio.Event() for _ in range(15)]
 
     @workflow
     async def busy(ctx: Context, number: int) -> None:
@@ -432,9 +432,9 @@ async def test_a_timer_is_taken_ahead_as_soon_as_a_quarter_of_the_room_is_free(h
     async def napping(ctx: Context) -> None:
         await ctx.sleep("nap", "5s")
 
-    worker = await harness.worker(busy, napping, runs_max=8, claim_ahead="2s", sweep_every="1h")
+    worker = await harness.worker(busy, napping, runs_max=16, claim_ahead="2s", sweep_every="1h")
     nap = await worker.start(napping)
-    for number in range(7):
+    for number in range(15):
         await worker.start(busy, number)
     await harness.advance("4s")
     assert (await harness.status(nap)).status == "waiting"

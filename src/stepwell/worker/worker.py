@@ -277,6 +277,8 @@ class Worker:
             self._looks_at = Instant(due - ahead)
             return (wait - ahead) / SECOND
         limit = min(offer.limit, CLAIM_MAX)
+        if wait > 0:  # some room stays for what comes meanwhile
+            limit = min(limit, offer.limit - self.settings.room_ahead // 2)
         claimed = await self._store.runs.claim(offer._replace(limit=limit, ahead=ahead))
         self.adopt(claimed)
         if claimed or wait <= 0:
