@@ -203,7 +203,7 @@ class Journal:
 
     def pin(self) -> None:
         """The code has looked at the time of the latest result: that must be durable before the next effect."""
-        if self.pending.receipts:
+        if self.pending.entries:
             self.pending.is_urgent = True
 
     def adopt(self, entry: Entry) -> None:
