@@ -49,6 +49,10 @@ class Probe(Protocol):
 
     store: Store
 
+    async def settle(self) -> None:
+        """Return when a worker of this store has done all that one does only once."""
+        ...
+
     def asked(self) -> Asked:
         """What this process has asked for so far: round trips where there are any, else commits."""
         ...
@@ -82,6 +86,9 @@ class SqliteProbe:
         self._path = path_of(url)
         self._database = SqliteDatabase(str(self._path))
         self.store: Store = SqliteStore(environment, self._path, runner=Writer(self._database))
+
+    async def settle(self) -> None:
+        """It does nothing beside everything else."""
 
     def asked(self) -> Asked:
         return Counter(commit=self._database.commits)
@@ -145,8 +152,14 @@ class PostgresProbe:
     def __init__(self, url: str, environment: Environment) -> None:
         self._url = url
         self._caller = CountedCaller(parse_address(url), environment)
-        self.store: Store = PostgresStore(environment, url, caller=self._caller)
+        self._store = PostgresStore(environment, url, caller=self._caller)
+        self.store: Store = self._store
         self._connection: psycopg.Connection[Any] | None = None
+
+    async def settle(self) -> None:
+        # Who begins to listen says so to all, in a transaction that is nobody's call.
+        while not self._store.wakeups.is_listening:  # noqa: ASYNC110  nobody else waits for that
+            await asyncio.sleep(0.001)
 
     def asked(self) -> Asked:
         return Counter(self._caller.asked)
@@ -203,6 +216,8 @@ async def opened(url: str, *, serves: bool = True, sinks: Iterable[Sink] = (), *
         async with Engine(
             probe.store, workflows=WORKFLOWS, worker=serves, environment=environment, settings=told, sinks=sinks
         ) as engine:
+            if serves:
+                await probe.settle()
             yield Bench(engine, probe)
     finally:
         probe.close()

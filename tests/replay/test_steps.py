@@ -172,6 +172,20 @@ async def test_deferred_steps_share_the_next_commit(harness: Harness, ledger: Le
     assert len(await harness.history(run)) == 11
 
 
+async def test_the_time_of_a_deferred_step_is_durable_before_an_effect_is_told_of_it(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> int:
+        later = step(ledger.act, durability="deferred", repeat=True)
+        await ctx.step("later", later, 0)
+        return int(await ctx.step("now", ledger.act, ctx.now().microsecond))
+
+    worker = await harness.worker(flow)
+    await worker.start(flow)
+    await harness.drain()
+
+    assert [len(commit.entries) for _, commit, _ in worker.wire.answers] == [1, 1]
+
+
 async def test_an_at_most_once_step_is_never_run_again_after_a_crash(harness: Harness, ledger: Ledger):
     async def transfer() -> str:
         ledger.note("transfer")
