@@ -125,6 +125,8 @@ def a_move(world: World, run: Run) -> Move:
     failure = parts.a_failure(world, run)
     if run.status is RunStatus.RUNNING and parts.failed_places(world, run) and world.likely(0.3):
         return End(RunStatus.FAILED, failure=failure)
+    if run.hold is not None and world.likely(0.2):
+        return Release()
     give_up: list[Move] = [Release(), Pause(failure)]
     match run.status:
         case RunStatus.COMPENSATING:

@@ -138,6 +138,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "transfers.find_seal": ("sealed", "open"),
     "transfers.seal": ("done", "refused: StoreInUseError"),
     "transfers.pack": ("done", "refused: TransferError"),
+    "transfers.restore": ("added", "taken"),
     "blobs.get": ("found", "nothing"),
 }
 

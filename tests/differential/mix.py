@@ -14,6 +14,7 @@ from tests.differential import (
     runs,
     signals,
     transactions,
+    transfers,
     views,
     workers,
 )
@@ -60,6 +61,7 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (6, transactions.perform),
     (2, transactions.run),
     (25, transactions.enqueue),
+    (3, transfers.restore),
     *(
         (1, read)
         for read in (

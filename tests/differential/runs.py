@@ -118,7 +118,11 @@ def debounce(world: World) -> Operation | None:
 def claim(world: World) -> Operation:
     """Own what is due, or will be before long."""
     claimant = world.a_claimant()
-    if world.likely(0.3):
+    later = world.a_run(lambda run: run.wake_at is not None and run.wake_at > world.now)
+    if later is not None and world.likely(0.3):
+        assert later.wake_at is not None
+        claimant = claimant._replace(limit=4, definitions=tuple(FLOWS), ahead=Span(later.wake_at - world.now))
+    elif world.likely(0.3):
         claimant = claimant._replace(ahead=Span(world.chance.choice((1, 5_000, 1_000_000, 60_000_000))))
     return Operation(
         "runs.claim",

@@ -10,11 +10,14 @@ import msgspec
 
 from stepwell.conformance.contents import pack_all
 from stepwell.conformance.snapshot import snapshot
-from stepwell.ids import Incarnation
-from stepwell.stores.base.parcels import Item, Parcel
+from stepwell.ids import Incarnation, RunId
+from stepwell.model.runs import Run
+from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.stores.base.parcels import Item, PackedRun, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import TransferStore
 from tests.differential.differences import differences
+from tests.differential.runs import is_crowded
 from tests.differential.stores import Opened
 from tests.differential.world import Divergence, Handle, Operation, World
 
@@ -66,6 +69,38 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
     world.handles = [Handle(destinations[handle.opened.name], handle.numbers) for handle in world.handles]
     await world.look()
     return kinds
+
+
+def restore(world: World) -> Operation | None:
+    """Add a copy of a run to a store in use, as an import does."""
+    known = world.a_run(_is_movable)
+    if known is None or (is_crowded(world) and world.likely(0.7)):
+        return None
+    is_over = known.status in TERMINAL
+    run = known._replace(
+        run_id=known.run_id if world.likely(0.1) else RunId(world.next_id("r")),
+        status=known.status if is_over else RunStatus.PENDING,
+        key=known.key if world.likely(0.5) else None,
+        epoch=1,
+        owner=None,
+        wake_at=None if is_over else world.now,
+        parent=None,
+        successor=None,
+    )
+    history = world.state["runs"][known.run_id]["history"]._replace(waits=())
+    packed = PackedRun(run, 0, world.likely(0.3), history, (), (), (), ())
+    return Operation(
+        "transfers.restore",
+        (packed,),
+        lambda at: at.opened.store.transfers.restore(packed),
+        lambda is_added: ["added" if is_added else "taken"],
+    )
+
+
+def _is_movable(run: Run) -> bool:
+    goes_on = run.status in (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
+    is_at_rest = run.debounced_until is None and run.replaced_by is None and run.hold is None
+    return is_at_rest and (goes_on or run.status in TERMINAL)
 
 
 async def _copy(source: TransferStore, destination: TransferStore, parcels_max: int = 1_000_000) -> None:
