@@ -9,7 +9,18 @@ import pytest
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.contents import pack_all
-from stepwell.conformance.scene import FIRST, Scene, Turn, new_event, new_run, place, step, wait_signal, wait_topic
+from stepwell.conformance.scene import (
+    FIRST,
+    Scene,
+    Turn,
+    child_of,
+    new_event,
+    new_run,
+    place,
+    step,
+    wait_signal,
+    wait_topic,
+)
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.commits import End, Park, Pause, Release
@@ -414,6 +425,20 @@ class UnreadEventSuite(StoreCase):
         assert (kept.payload, kept.kept_until) == (b"e1", Instant(scene.clock.now() + RETENTION))
         await scene.waiting("r3", wait_topic(since="all"))
         assert await scene.events("r3") == ["e1"]
+
+    async def test_one_does_not_go_to_a_child_that_is_cancelled_with_its_run(self, scene: Scene) -> None:
+        parent, child = await scene.begin("p1"), child_of("p1", "c1", FIRST)
+        assert child.parent is not None
+        tied = child._replace(parent=child.parent._replace(tied=True))
+        waits = (wait_topic(at=place(1)),)
+        applied = await parent.commit(names=("a", "b"), children=(tied,), waits=waits, claimant=scene.claimant())
+        await scene.publish("e1", deliver="one", retain=_HOUR)
+        await Turn(scene.store, applied.claimed[0]).commit(waits=(wait_topic(),))
+
+        await parent.end()
+
+        assert await scene.status("c1") is RunStatus.CANCELLING
+        assert (await scene.events("c1"), await scene.kept()) == ([], ["e1"])
 
     @pytest.mark.parametrize("count", [1, 2])
     async def test_a_run_that_ends_leaves_no_receipt_of_what_it_has_read(self, scene: Scene, count: int) -> None:

@@ -18,7 +18,7 @@ from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory import events
 from stepwell.stores.memory.database import RunRow
-from stepwell.stores.memory.ends import cancel_family, cancel_tied, end
+from stepwell.stores.memory.ends import cancel_family, cancel_tied, end, let_go
 from stepwell.stores.memory.holds import stand_still
 from stepwell.stores.memory.live import append, publish
 from stepwell.stores.memory.outbox import announce_end, store_emits
@@ -191,6 +191,8 @@ def _end(tx: Transaction, row: RunRow, move: End, announce: Announce | None) -> 
         cancel_tied(tx, row, announce)
     if move.successor is not None:
         _continue(tx, row, move.successor, hold)
+    elif move.status in TERMINAL:
+        let_go(tx, row)
 
 
 def _continue(tx: Transaction, row: RunRow, successor: NewRun, hold: Hold | None) -> None:

@@ -17,7 +17,7 @@ from stepwell.stores.memory.transaction import Transaction
 
 
 def end(tx: Transaction, row: RunRow, status: RunStatus, announce: Announce | None, **fields: Any) -> None:
-    """Bring a run to its end, or to `compensation_failed`, which is none."""
+    """Bring a run to its end, or to `compensation_failed`, which is none. What it had is still to be let go of."""
     is_end = status is not RunStatus.COMPENSATION_FAILED
     ended_at = tx.now if is_end else None
     tx.change(row, status=status, ended_at=ended_at, owner=None, wake_at=None, waits=(), hold=None, **fields)
@@ -25,11 +25,14 @@ def end(tx: Transaction, row: RunRow, status: RunStatus, announce: Announce | No
         tx.drop_all(tx.db.cursors[row.run_id], tx.db.cursors[row.run_id])
     if row.discards and status in ENDS_FOR_GOOD:
         discard(tx, row)
-    if is_end and status is not RunStatus.CONTINUED:
-        _wake_debounced(tx, row)
-        give_back(tx, row)
-        _tell_parent(tx, row)
     announce_end(tx, row, announce)
+
+
+def let_go(tx: Transaction, row: RunRow) -> None:
+    """Others may have the key and the events of a run that has ended, and its parent hears of it."""
+    _wake_debounced(tx, row)
+    give_back(tx, row)
+    _tell_parent(tx, row)
 
 
 def cancel_tied(tx: Transaction, row: RunRow, announce: Announce | None) -> None:
@@ -89,6 +92,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, ann
         if row.owner is None:  # else a worker that does not know of the cancel yet could begin a long step anew
             tx.drop_all(tx.db.progress[row.run_id], tx.db.progress[row.run_id])
         end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
+        let_go(tx, row)
     else:
         tx.change(row, status=decided, reason=reason, hold=None)
         if row.owner is None:
