@@ -80,7 +80,15 @@ def _seal_without_committing(line: Line) -> None:
 
 def _plain(turn: Turn) -> Commit:
     """What nearly every commit is: one entry, and no name that is new."""
-    return turn.next(entries=(step(2, place(1)),))
+    return turn.next(entries=(step(turn.seq + 1, place(turn.seq)),))
+
+
+def _meet(line: Line, turn: Turn) -> calls.RunNumber:
+    """Commit a step alone; the number that the run is known by then."""
+    found = calls.ADVANCE_ONE.decode(line.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))))
+    assert found is not None
+    turn.number, turn.seq = turn.number + 1, turn.seq + 1
+    return found[1]
 
 
 async def _packed_runs(store: PostgresStore) -> dict[str, PackedRun]:
@@ -108,14 +116,19 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
     assert list(await _packed_runs(store)) == ["r1"]
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_dead(
-    url: str, store: PostgresStore, scene: Scene, line: Line
+    url: str, store: PostgresStore, scene: Scene, line: Line, is_known: bool
 ) -> None:
     turn = await scene.begin("r1")
     await turn.record("a")
+    known = _meet(line, turn) if is_known else None
     _end_leases(url)
     line.execute_now("begin")
-    assert line.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))) == b"2"
+    if known is None:
+        _meet(line, turn)
+    else:
+        assert line.call_now(calls.ADVANCE_KNOWN, calls.known_out(_plain(turn), known)) == b"3"
 
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
     await _until_somebody_waits(url)
@@ -124,8 +137,9 @@ async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_de
     await sealing
 
     packed = (await _packed_runs(store))["r1"]
-    assert [entry.seq for entry in packed.history.entries] == [1, 2]
-    assert (packed.run.owner, packed.run.stalls, packed.applied) == (None, 1, 2)
+    steps = 3 if is_known else 2
+    assert len(packed.history.entries) == steps
+    assert (packed.run.owner, packed.run.stalls, packed.applied) == (None, 1, steps)
 
 
 async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresStore, scene: Scene) -> None:
@@ -193,14 +207,16 @@ async def test_the_short_ways_of_a_plain_commit_write_nothing_to_a_closed_store(
 ) -> None:
     turn = await scene.begin("r1")
     await turn.record("a")
+    known = _meet(line, turn)
     _end_leases(url)
     await store.transfers.seal("t1", "there")
     commit = _plain(turn)
 
+    assert line.call_now(calls.ADVANCE_KNOWN, calls.known_out(commit, known)) == b""
     assert line.call_now(calls.ADVANCE_ONE, calls.one_out(commit)) == b""
     values = calls.ADVANCE.values(None, Instant(0), ([calls.plain_out(commit)],))
     assert line.call_now(calls.ADVANCE, values) == b"[]"
-    assert len((await _packed_runs(store))["r1"].history.entries) == 1
+    assert len((await _packed_runs(store))["r1"].history.entries) == 2
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

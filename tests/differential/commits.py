@@ -12,7 +12,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.live import ChunkKind
 from stepwell.model.outbox import LIFECYCLE
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus, WaitKind
+from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.workers import Fence
 from tests.differential import parts
 from tests.differential.runs import an_announce, new_run
@@ -31,6 +31,8 @@ def apply(world: World) -> Operation | None:
     if not owned:
         return None
     # What most commits are goes shorter ways, alone or with others of its kind.
+    if world.likely(0.25):
+        return _apply_plain(world, owned)
     is_lean = world.likely(0.35)
     count = world.chance.choice([1, 2, 4, 5] if is_lean else [1, 1, 1, 2, 3])
     drawn = world.chance.sample(owned, min(len(owned), count))
@@ -58,6 +60,30 @@ def apply(world: World) -> Operation | None:
         lambda at: at.opened.store.runs.apply(at.numbers.to_own(batch), claimant),
         facts,
     )
+
+
+def _apply_plain(world: World, owned: list[Run]) -> Operation | None:
+    """One step of a run, alone: by its owner, or by one who was that when he last made one."""
+    stepped = [run for run in world.runs() if run.run_id in world.stepped and run.status in ACTIVE]
+    is_next = bool(stepped) and world.likely(0.7)
+    run = world.chance.choice(stepped if is_next else owned)
+    if not world.state["runs"][run.run_id]["history"].names:
+        return None
+    fence = world.stepped[run.run_id] if is_next else Fence(run.owner or Incarnation("nobody"), run.epoch)
+    number = world.applied.get((run.run_id, fence.epoch), 0) + 1
+    entry = parts.an_entry(world, run.last_seq + 1, parts.a_free_place(world, run.run_id))
+    commit = Commit(run.run_id, fence, number, entries=(entry,))
+    if world.likely(0.1):
+        commit = world.chance.choice((_stale_epoch, _stranger, _wrong_number))(world, commit)
+
+    def facts(answer: list[Applied]) -> Iterator[str]:
+        yield (word := note(world, commit, answer[0]))
+        if word == "applied":
+            world.stepped[run.run_id] = commit.fence
+            word = "applied, paused" if answer[0].held else "applied, cancelling" if answer[0].cancelling else word
+        yield f"{'another' if is_next else 'a'} step alone: {word}"
+
+    return Operation("runs.apply", ([commit], None), lambda at: at.opened.store.runs.apply([commit]), facts)
 
 
 def _ancestors(world: World, run: Run) -> set[RunId]:

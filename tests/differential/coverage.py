@@ -64,6 +64,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         *(verdict.value for verdict in Verdict),
         "applied before",
         "applied, cancel waiting",
+        *(f"another step alone: {word}" for word in ("applied", "applied, paused", "applied, cancelling", "fenced")),
         *(f"applied, paused: {move}" for move in ("NoneType", "Park", "Release", "Pause")),
         "refused: ValueError",
         "refused: InvalidMoveError",

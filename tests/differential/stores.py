@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import psycopg
@@ -48,13 +48,15 @@ class Opened(NamedTuple):
     """A store, opened and empty.
 
     `transactions` is the store's own, or a model of it. `enqueue` starts runs inside a caller's transaction and commits
-    that; it is None if the store knows no such thing, or cannot do it here.
+    that; it is None if the store knows no such thing, or cannot do it here. `unsound` lists runs of which the store
+    keeps something that it does not show, and that is not so.
     """
 
     name: str
     store: Store
     transactions: TransactionStore
     enqueue: Enqueue | None = None
+    unsound: Callable[[], list[str]] = list
 
 
 Open = Callable[[Place], AbstractAsyncContextManager[Opened]]
@@ -107,8 +109,23 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
             connection.execute("select 1")
             return store.transactions.enqueue(connection, runs)
 
-    yield Opened("postgres", store, store.transactions, enqueue)
+    with psycopg.connect(store.address.conninfo, autocommit=True) as looking:
+        yield Opened("postgres", store, store.transactions, enqueue, lambda: _wrongly_fenced(looking))
     await store.close()
+
+
+def _wrongly_fenced(connection: psycopg.Connection[Any]) -> list[str]:
+    """The runs whose plain commits would be written by their fence alone, and must not be."""
+    rows = connection.execute("""
+        select r.run_id
+        from stepwell.heads as h
+        join stepwell.runs as r on r.id = h.run
+        where h.fence is not null and (
+            r.hold is not null or r.status not in ('running', 'compensating')
+            or r.owner is null or h.fence <> r.epoch
+        )
+    """)
+    return [run_id for (run_id,) in rows]
 
 
 # A new store gets a function above and a line here. The function gives a fresh, empty, opened store that reads the

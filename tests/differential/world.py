@@ -15,7 +15,7 @@ from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
-from stepwell.model.workers import Claimant
+from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.outbox import Batch
 from tests.differential.differences import differences
 from tests.differential.numbers import Numbers
@@ -74,6 +74,7 @@ class World:
         self.before: dict[str, Any] = {}
         # What a caller knows because it was told.
         self.applied: dict[tuple[RunId, int], int] = {}  # of a run and epoch, the last commit
+        self.stepped: dict[RunId, Fence] = {}  # who made the last step that was applied alone
         self.taken: dict[Incarnation, list[Batch]] = {}
         self.signals: list[SignalId] = []
         self.openers: list[SignalId] = []  # of signals that came with the run to start
@@ -91,6 +92,9 @@ class World:
         for handle, one in zip(self.handles[1:], shown[1:], strict=True):
             if one != shown[0]:
                 raise Divergence(f"{first} and {handle.opened.name} show\n{differences(shown[0], one)}")
+        for handle in self.handles:
+            if unsound := handle.opened.unsound():
+                raise Divergence(f"{handle.opened.name} keeps what is not so of {', '.join(unsound)}")
         self.before, self.state = self.state, shown[0]
 
     async def perform(self, operation: Operation) -> Any:

@@ -19,6 +19,7 @@ from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.progress import ProgressSuite
+from stepwell.conformance.rows import StepsInARowSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
@@ -37,6 +38,7 @@ class StoreSuite(
     RunSuite,
     ClaimSuite,
     CommitSuite,
+    StepsInARowSuite,
     TogetherSuite,
     EffectSuite,
     ProgressSuite,

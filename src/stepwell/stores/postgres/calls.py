@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, assert_never
+from typing import Any, Generic, NamedTuple, NewType, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -13,6 +13,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.amendments import Amended
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release
+from stepwell.model.entries import Entry
 from stepwell.model.events import KeptEvent
 from stepwell.model.events import Published as Publication
 from stepwell.model.failures import key_taken
@@ -32,6 +33,7 @@ from stepwell.stores.postgres.texts import SQL
 T = TypeVar("T")
 
 Value = bytes | None
+RunNumber = NewType("RunNumber", bytes)  # of a row in `runs`, as the driver sends it
 Hints = tuple[tuple[HintKind, RunId], ...]
 
 encode = msgspec.json.Encoder().encode
@@ -93,12 +95,12 @@ class Call(Generic[T]):
 Transition: TypeAlias = Call[tuple[Instant, T, Hints]]
 
 
-class Statement(Call[int | None]):
+class Statement(Call[T]):
     """A statement of its own, for where a function would cost too much. Its values are the driver's already."""
 
-    def __init__(self, name: str, text: str, formats: list[int]) -> None:
-        super().__init__(name, "", _revision)
-        self.text = text
+    def __init__(self, name: str, formats: list[int], decode: Callable[[bytes], T]) -> None:
+        super().__init__(name, "", decode)
+        self.text = SQL[f"commits.{name}"]
         self.formats = formats
 
 
@@ -121,6 +123,13 @@ class LookIn(Call[Opening]):
 
 def _revision(answer: bytes) -> int | None:
     return int(answer) if answer else None
+
+
+def _found(answer: bytes) -> tuple[int, RunNumber] | None:
+    if not answer:
+        return None
+    revision, number = answer.split()
+    return int(revision), RunNumber(number)
 
 
 def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
@@ -152,7 +161,9 @@ APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb", A
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
 # Location, value and undo go as they are; all else as text.
-ADVANCE_ONE = Statement("advance_one", SQL["commits.advance_one"], [0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
+_ENTRY = [0, 1, 0, 0, 1, 0, 0, 0, 1]
+ADVANCE_ONE = Statement("advance_one", [0, 0, 0, 0, *_ENTRY], _found)
+ADVANCE_KNOWN = Statement("advance_known", [0, 0, 0, *_ENTRY], _revision)
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
 CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text text jsonb", Cancelled)
 PAUSE: Transition[bool] = transition("pause", "text text text", bool)
@@ -294,11 +305,28 @@ def plain_out(commit: Commit) -> tuple[Any, ...]:
 
 def one_out(commit: Commit) -> list[Value]:
     """A plain commit with one entry, as `ADVANCE_ONE` reads it."""
-    run_id, (incarnation, epoch), number, _, entries, *_ = commit
-    seq, location, kind, status, value, at, took, attempts, undo = entries[0]
-    times = b"%d" % at, b"%d" % took, b"%d" % attempts
-    fence = run_id.encode(), incarnation.encode(), b"%d" % epoch, b"%d" % number, b"%d" % seq
-    return [*fence, location, kind.encode(), status.encode(), value, *times, undo]
+    run_id, (incarnation, epoch), number = commit[:3]
+    return [run_id.encode(), incarnation.encode(), b"%d" % epoch, b"%d" % number, *_entry_out(commit.entries[0])]
+
+
+def known_out(commit: Commit, run: RunNumber) -> list[Value]:
+    """The same, of a run whose number is known, as `ADVANCE_KNOWN` reads it."""
+    return [run, b"%d" % commit.fence.epoch, b"%d" % commit.number, *_entry_out(commit.entries[0])]
+
+
+def _entry_out(entry: Entry) -> tuple[Value, ...]:
+    seq, location, kind, status, value, at, took, attempts, undo = entry
+    return (
+        b"%d" % seq,
+        location,
+        kind.encode(),
+        status.encode(),
+        value,
+        b"%d" % at,
+        b"%d" % took,
+        b"%d" % attempts,
+        undo,
+    )
 
 
 def commit_out(commit: Commit) -> tuple[Any, ...]:

@@ -9,12 +9,17 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
 
+_KNOWN_MAX = 10_000  # runs that go on alone; more than a process has at a time
+_UNKNOWN = (None, calls.RunNumber(b""))
+
 
 async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence, all in one transaction and one round trip."""
     if len(commits) == 1:
         return [await _apply_alone(database, commits[0], claimant)]
     plain, moving, rest = _sorted(commits)
+    for commit in (*moving, *rest) if database.known else ():
+        database.known.pop(commit.run_id, None)
     advanced, moved, judged = await database.write(
         calls.APPLY,
         [calls.plain_out(commit) for commit in plain] or None,
@@ -34,7 +39,8 @@ async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Cla
         revision = await _advance(database, commit)
         if revision is not None:
             return Applied(Verdict.APPLIED, False, revision)
-    elif calls.is_finish(commit):
+    database.known.pop(commit.run_id, None)
+    if calls.is_finish(commit):
         _, _, judged = await database.write(calls.FINISH, calls.commit_out(commit))
         return judged[0]
     _, _, judged = await database.write(calls.APPLY, None, None, [calls.commit_out(commit)], claimant)
@@ -60,7 +66,19 @@ def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequ
 
 async def _advance(database: PostgresDatabase, commit: Commit) -> int | None:
     """The revision of a run that was as it should be."""
-    if not commit.names and len(commit.entries) == 1:
-        return await database.put_one(calls.ADVANCE_ONE, calls.one_out(commit))
-    advanced = await database.put(calls.ADVANCE, [calls.plain_out(commit)])
-    return dict(advanced).get(commit.run_id)
+    if commit.names or len(commit.entries) > 1:
+        advanced = await database.put(calls.ADVANCE, [calls.plain_out(commit)])
+        return dict(advanced).get(commit.run_id)
+    fence, run = database.known.get(commit.run_id, _UNKNOWN)
+    if fence == commit.fence:
+        revision = await database.put_one(calls.ADVANCE_KNOWN, calls.known_out(commit, run))
+        if revision is not None:
+            return revision
+    found = await database.put_one(calls.ADVANCE_ONE, calls.one_out(commit))
+    if found is None:
+        return None
+    if len(database.known) >= _KNOWN_MAX:
+        database.known.clear()
+    revision, run = found
+    database.known[commit.run_id] = commit.fence, run
+    return revision

@@ -12,10 +12,11 @@ from stepwell.clock import Clock, Instant
 from stepwell.environment import Environment
 from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.ids import RunId
+from stepwell.model.workers import Fence
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.stores.postgres.blobs import NewBlobs
 from stepwell.stores.postgres.callers import Caller
-from stepwell.stores.postgres.calls import LOOK_IN, STORE_BLOBS, Call, Hints, Opening, Statement
+from stepwell.stores.postgres.calls import LOOK_IN, STORE_BLOBS, Call, Hints, Opening, RunNumber, Statement
 from stepwell.stores.postgres.faults import ConflictError, unavailable
 from stepwell.stores.postgres.migrating import is_newest
 
@@ -36,6 +37,7 @@ class PostgresDatabase:
         self.where = where
         self.environment = environment
         self.blobs = NewBlobs()
+        self.known: dict[RunId, tuple[Fence, RunNumber]] = {}  # runs whose plain commits go the shortest way
         self._told = told
         self._clock = environment.clock
         self._times = caller.times
@@ -79,7 +81,7 @@ class PostgresDatabase:
             await self._store_blobs()
         return await self.read(call, *arguments)
 
-    async def put_one(self, statement: Statement, values: list[bytes | None]) -> int | None:
+    async def put_one(self, statement: Statement[T | None], values: list[bytes | None]) -> T | None:
         """`put` by a statement of its own."""
         if not self.blobs.is_empty:
             await self._store_blobs()

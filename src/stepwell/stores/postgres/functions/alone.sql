@@ -140,7 +140,7 @@ begin
     ),
     headed as (
         update {t}.heads
-        set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = r.last_seq + v_count, stalls = 0
+        set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = r.last_seq + v_count, stalls = 0, fence = null
         where run = r.id
     ),
     ended as (

@@ -251,6 +251,11 @@ begin
     return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
 end $$;
 
+-- From here on its owner's commits are judged by what the run is. One that is being written without that is waited for.
+create function {f}.close_head(p_run bigint) returns void language sql volatile as $$
+    update {t}.heads set fence = null where run = p_run and fence is not null
+$$;
+
 -- Take a run from its owner; anybody may claim it at once, unless it is paused.
 create function {f}.free(p_now bigint, p_run bigint, p_run_id text) returns void
 language plpgsql volatile as $$
@@ -262,6 +267,7 @@ begin
         owner = null, wake_at = case when hold is null then p_now end
     where id = p_run
     returning status into v_status;
+    perform {f}.close_head(p_run);
     perform {f}.hint(case when v_status = 'paused' then 'ended' else 'ready' end, p_run_id);
 end $$;
 

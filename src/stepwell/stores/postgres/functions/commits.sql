@@ -415,7 +415,8 @@ begin
         end if;
         update {t}.heads
         set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = v_last,
-            stalls = case when v_has_progress or v_move <> 'release' then 0 else stalls end
+            stalls = case when v_has_progress or v_move <> 'release' then 0 else stalls end,
+            fence = case when v_move is null then fence end
         where run = r.id;
         v_is_awake := v_move is not null
             and {f}.move_run(v_now, r.id, c, case when r.status = 'running' then r.deadline_at end, r.is_held);

@@ -50,6 +50,7 @@ begin
         return false;
     end if;
     if r.owner is not null then
+        perform {f}.close_head(p_run);
         perform {f}.hint('mail', r.run_id);
     end if;
     if p_compensate and (

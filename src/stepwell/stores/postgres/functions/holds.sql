@@ -18,6 +18,7 @@ begin
         update {t}.runs set status = 'paused', wake_at = null where id = r.id;
         perform {f}.hint('ended', p_run_id);
     else
+        perform {f}.close_head(r.id);
         perform {f}.hint('mail', p_run_id);
     end if;
     perform {f}.note(v_now, r.id, 'pause', p_by, r.status, p_reason);

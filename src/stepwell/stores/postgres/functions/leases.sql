@@ -154,6 +154,14 @@ create function {f}.dead_takers(p_now bigint) returns setof bigint language sql 
         and not exists (select 1 from {t}.workers as w where w.id = takers.id and w.lease_until > p_now)
 $$;
 
+-- Lock runs that these have, and their heads: a plain commit of a run that is known locks no more than that.
+create function {f}.lock_owned(p_owners bigint[]) returns void language plpgsql volatile as $$
+declare
+    v_runs bigint[] := array(select id from {t}.runs where owner = any (p_owners) order by id for no key update);
+begin
+    perform 1 from {t}.heads where run = any (v_runs) order by run for no key update;
+end $$;
+
 -- Lock what dead owners have, and wait for those who are in the middle of a commit, but not for long: if one of the rows is held
 -- for longer, none is locked by this. Before the time is read, as in commits: a clock that is told by hand is a row, too.
 create function {f}.await_owned(p_now bigint, p_seen bigint) returns void language plpgsql volatile as $$
@@ -162,7 +170,7 @@ declare
     v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin
     perform set_config('lock_timeout', '500ms', true);
-    perform 1 from {t}.runs where owner = any (array(select {f}.dead_owners(v_now))) order by id for no key update;
+    perform {f}.lock_owned(array(select {f}.dead_owners(v_now)));
     perform set_config('lock_timeout', v_patience, true);
 exception when lock_not_available then
     return;
@@ -234,17 +242,19 @@ declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
     v_run bigint;
 begin
-    update {t}.runs as r
-    set status = 'paused', owner = null, wake_at = null,
-        cause = case when status = 'cancelling' then 'cancelled' else cause end
-    where r.run_id = p_run_id and r.epoch = p_epoch and r.owner is not null
-        and exists (select 1 from {t}.heads as h where h.run = r.id and h.stalls = p_stalls - 1)
+    select r.id into v_run
+    from {t}.runs as r join {t}.heads as h on h.run = r.id
+    where r.run_id = p_run_id and r.epoch = p_epoch and r.owner is not null and h.stalls = p_stalls - 1
         and not exists (select 1 from {t}.workers as w where w.id = r.owner and w.lease_until > v_now)
-    returning r.id into v_run;
+    for no key update of r, h;
     if v_run is null then
         return {f}.answer(v_now, 'false');
     end if;
-    update {t}.heads set stalls = p_stalls where run = v_run;
+    update {t}.runs
+    set status = 'paused', owner = null, wake_at = null,
+        cause = case when status = 'cancelling' then 'cancelled' else cause end
+    where id = v_run;
+    update {t}.heads set stalls = p_stalls, fence = null where run = v_run;
     update {t}.payloads set failure = {f}.unb64(p_failure) where run = v_run;
     perform {f}.hint('ended', p_run_id);
     return {f}.answer(v_now, 'true');

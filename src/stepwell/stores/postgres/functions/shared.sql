@@ -34,9 +34,9 @@ begin
 end $$;
 
 -- Let a transition go on only if the store is open, and keep it open until the transition has ended: who closes it holds the
--- same lock alone, and waits. What goes without this is fenced all the same: plain commits (`advance`, `advance_one`) are for
--- runs with an owner, and who closes the store frees every run first, for which it waits for each row that is being
--- written. Only the floor of the clock still rises.
+-- same lock alone, and waits. What goes without this is fenced all the same: plain commits (`advance`, `advance_one`,
+-- `advance_known`) are for runs with an owner, and who closes the store frees every run first, for which it waits for each row
+-- that is being written. Only the floor of the clock still rises.
 create function {f}.enter() returns void language plpgsql volatile as $$
 declare
     v_none text := pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'))::text;

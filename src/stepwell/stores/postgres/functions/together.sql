@@ -220,7 +220,7 @@ begin
     ),
     headed as (
         update {t}.heads as h
-        set number = p.number, revision = h.revision + 1, last_seq = h.last_seq + p.count, stalls = 0
+        set number = p.number, revision = h.revision + 1, last_seq = h.last_seq + p.count, stalls = 0, fence = null
         from planned as p where h.run = p.id
         returning p.run_id, p.is_park, p.woken_at, h.revision
     ),

@@ -65,7 +65,7 @@ begin
     end if;
     -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`. `rescue` itself would pass by a
     -- run that somebody is writing to, and leave it to that one.
-    perform 1 from {t}.runs where owner is not null order by id for no key update;
+    perform {f}.lock_owned(array(select distinct owner from {t}.runs where owner is not null));
     v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>0)::bigint;
     v_now := greatest(v_now, p_since);
     update {t}.meta set value = v_now where name = 'floor' and value < v_now;

@@ -1,5 +1,6 @@
 -- name: advance_one
--- What nearly every commit is: one entry of a run that is as it should be; its revision. No row: it is for `apply` to judge.
+-- What nearly every commit is: one entry of a run that is as it should be; its revision, and its
+-- number, by which the next one finds it (`advance_known`). No row: it is for `apply` to judge.
 with owned as (
     select r.id
     from {t}.runs as r
@@ -9,7 +10,7 @@ with owned as (
 ),
 advanced as (
     update {t}.heads as h
-    set number = $4::bigint, revision = h.revision + 1, last_seq = $5::bigint, stalls = 0
+    set number = $4::bigint, revision = h.revision + 1, last_seq = $5::bigint, stalls = 0, fence = $3::bigint
     from owned as o
     where h.run = o.id and h.number = $4::bigint - 1 and h.last_seq = $5::bigint - 1
     returning h.run, h.revision
@@ -18,6 +19,22 @@ kept as (
     insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
     select
         run, $6::bytea, $5::bigint, $7::text, $8::text, $9::bytea, $10::bigint, $11::bigint, $12::bigint, $13::bytea
+    from advanced
+)
+select revision || ' ' || run from advanced;
+
+-- name: advance_known
+-- The same, of a run that `advance_one` has found: its row in `heads` alone decides. Its revision.
+with advanced as (
+    update {t}.heads as h
+    set number = $3::bigint, revision = h.revision + 1, last_seq = $4::bigint, stalls = 0
+    where h.run = $1::bigint and h.fence = $2::bigint and h.number = $3::bigint - 1 and h.last_seq = $4::bigint - 1
+    returning h.run, h.revision
+),
+kept as (
+    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+    select
+        run, $5::bytea, $4::bigint, $6::text, $7::text, $8::bytea, $9::bigint, $10::bigint, $11::bigint, $12::bytea
     from advanced
 )
 select revision from advanced;
