@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.texts import render
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.testing.databases import clearing
 from tests.servers.shared import shared_server
 
+_RULES = Path(__file__).with_name("rules.sql").read_text()
 _DROP_OTHERS = """
 do $$
 declare
@@ -31,7 +34,7 @@ _connections: dict[str, psycopg.Connection[Any]] = {}
 
 
 def cleared_url(version: int | None = None, query: str = "") -> str:
-    """The URL of this process' own database with nothing in it but the empty tables of stepwell.
+    """The URL of this process' own database: the empty tables of stepwell, the rules for them, and nothing else.
 
     It is the same one each time: what was in it before is gone, so only one test at a time may have it.
     """
@@ -41,6 +44,7 @@ def cleared_url(version: int | None = None, query: str = "") -> str:
         address = parse_address(url)
         connection = _connections[url] = open_connection(address)
         prepare(connection, address.schema, address.where)
+        connection.execute(render(_RULES, address.schema))
     _connections[url].execute(clearing(parse_address(url).schema))
     _connections[url].execute(_DROP_OTHERS)
     return url
