@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 from collections.abc import Collection, Sequence
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIMITS = "limits"
-"""The participant that the raw limits belong to: they are measured at the beginning of every round of a workload."""
+"""The participant that the raw limits belong to: they are measured at the beginning of every round of a workload, and
+in W1 again after each turn of ours."""
 
 
 class Kind(NamedTuple):
@@ -112,14 +114,25 @@ class Results:
         return [one.figures[key] for one in self.samples if one.participant == LIMITS and key in one.figures]
 
     def part(self, ours: str, key: str) -> float | None:
-        """What part of a limit the steps of W1 reach: the median over the rounds, each with the limit of its own."""
-        limits = {one.round: one.figures.get(key) for one in self.of(LIMITS, "W1")}
+        """What part of a limit the steps of W1 reach: the median over the rounds, each with what was measured of the
+        limit just before and just after it.
+        """
         parts: list[float] = []
         for sample in self.of(ours, "W1"):
-            rate, limit = sample.figures.get("steps_per_s"), limits.get(sample.round)
-            if rate is not None and limit:
-                parts.append(rate / limit)
+            rate, beside = sample.figures.get("steps_per_s"), self._limits_beside(sample, key)
+            if rate is not None and beside:
+                parts.append(rate / statistics.mean(beside))
         return statistics.median(parts) if parts else None
+
+    def _limits_beside(self, sample: Sample, key: str) -> list[float]:
+        """A limit as it was last measured before a sample in its round, and first after it."""
+        place = self.samples.index(sample)
+        beside: list[float] = []
+        for others in (reversed(self.samples[:place]), self.samples[place:]):
+            same_round = (one for one in others if (one.workload, one.round) == (sample.workload, sample.round))
+            limits = (one.figures[key] for one in same_round if one.participant == LIMITS and key in one.figures)
+            beside.extend(itertools.islice(limits, 1))
+        return beside
 
     def refusal(self, participant: str, workload: str) -> str:
         """Why it has no figures there; empty if it has, or was never asked."""

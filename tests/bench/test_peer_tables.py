@@ -62,6 +62,16 @@ def test_the_limits_show_what_part_of_them_one_run_reaches_in_the_same_round(res
     ]
 
 
+def test_what_one_run_reaches_is_compared_with_the_limits_just_before_and_just_after_it() -> None:
+    def limit(rate: float, number: int = 1) -> Sample:
+        return Sample(LIMITS, "W1", number, {"sqlite_per_s": rate})
+
+    ours = Sample("stepwell-sqlite", "W1", 1, {"steps_per_s": 2_000})
+    samples = [limit(9_000), limit(3_000), ours, limit(5_000), limit(7_000), limit(1, number=2)]
+
+    assert Results(samples=samples).part("stepwell-sqlite", "sqlite_per_s") == 2_000 / 4_000
+
+
 def test_a_limit_that_was_not_measured_beside_w1_has_no_part() -> None:
     beside = Sample(LIMITS, "W2", 1, {"sqlite_per_s": 4_000})
     steps = Sample("stepwell-sqlite", "W1", 1, {"steps_per_s": 2_000})
