@@ -22,13 +22,14 @@ from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
-from stepwell.model.states import RunStatus, WaitKind
+from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
 from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
+from stepwell.stores.sql.shapes import BEHIND_ENTRIES
 
 T = TypeVar("T")
 
@@ -231,11 +232,6 @@ MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
 PACK: Call[Parcel] = reading("pack", "text bigint bigint", Parcel)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
-_BEHIND_ENTRIES = Commit._fields.index("attempts")
-_CONSUMED = Commit._fields.index("consumed")
-_BEHIND_MOVE = Commit._fields.index("refused")
-_SIMPLE_WAITS = frozenset({WaitKind.TIMER, WaitKind.SIGNAL, WaitKind.RETRY})
-
 
 def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
     """What becomes of a run that is claimed as soon as it is there."""
@@ -261,46 +257,9 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))
 
 
-def is_plain(commit: Commit) -> bool:
-    """Whether a commit is nothing but entries in their order, of a run that stays as it is. Nearly every one is."""
-    if commit.move is not None or commit.waits is not None or not commit.entries or any(commit[_BEHIND_ENTRIES:]):
-        return False
-    return _is_in_order(commit)
-
-
-def is_finish(commit: Commit) -> bool:
-    """Whether a commit completes its run, and has nothing but entries and a signal that it has read besides."""
-    move = commit.move
-    if not isinstance(move, End) or move.status is not RunStatus.COMPLETED or move.failure is not None:
-        return False
-    return not commit.waits and move.successor is None and _is_lean(commit)
-
-
-def is_park(commit: Commit) -> bool:
-    """Whether a commit lets its run wait for signals and timers, and has nothing but entries and a signal that it has
-    read besides.
-    """
-    if not isinstance(commit.move, Park) or commit.waits is None or not _is_lean(commit):
-        return False
-    return all([wait.kind in _SIMPLE_WAITS for wait in commit.waits])
-
-
-def _is_lean(commit: Commit) -> bool:
-    if any(commit[_BEHIND_ENTRIES:_CONSUMED]) or any(commit[_BEHIND_MOVE:]) or commit.children:
-        return False
-    return len(commit.consumed) <= 1 and _is_in_order(commit)
-
-
-def _is_in_order(commit: Commit) -> bool:
-    if not commit.entries:
-        return True
-    first = commit.entries[0].seq
-    return all(entry.seq == seq for seq, entry in enumerate(commit.entries, first))
-
-
 def plain_out(commit: Commit) -> tuple[Any, ...]:
     """A plain commit as `advance` reads it: it ends behind its entries."""
-    return commit[:_BEHIND_ENTRIES]
+    return commit[:BEHIND_ENTRIES]
 
 
 def one_out(commit: Commit) -> list[Value]:
@@ -331,8 +290,8 @@ def _entry_out(entry: Entry) -> tuple[Value, ...]:
 
 def commit_out(commit: Commit) -> tuple[Any, ...]:
     """A commit as `apply` reads it."""
-    if commit.move is None and commit.waits is None and not any(commit[_BEHIND_ENTRIES:]):
-        return commit[:_BEHIND_ENTRIES]
+    if commit.move is None and commit.waits is None and not any(commit[BEHIND_ENTRIES:]):
+        return commit[:BEHIND_ENTRIES]
     children = tuple(map(_child_out, commit.children))
     return commit._replace(move=_move_out(commit.move), children=children)  # type: ignore[arg-type]
 

@@ -8,6 +8,7 @@ from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.workers import Claimant
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
+from stepwell.stores.sql.shapes import is_finish, is_park, is_plain
 
 _KNOWN_MAX = 10_000  # runs that go on alone; more than a process has at a time
 _UNKNOWN = (None, calls.RunNumber(b""))
@@ -35,12 +36,12 @@ async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant:
 
 
 async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
-    if calls.is_plain(commit):
+    if is_plain(commit):
         revision = await _advance(database, commit)
         if revision is not None:
             return Applied(Verdict.APPLIED, False, revision)
     database.known.pop(commit.run_id, None)
-    if calls.is_finish(commit):
+    if is_finish(commit):
         _, _, judged = await database.write(calls.FINISH, calls.commit_out(commit))
         return judged[0]
     _, _, judged = await database.write(calls.APPLY, None, None, [calls.commit_out(commit)], claimant)
@@ -55,9 +56,9 @@ def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequ
     moving: list[Commit] = []
     rest: list[Commit] = []
     for commit in commits:
-        if calls.is_plain(commit):
+        if is_plain(commit):
             plain.append(commit)
-        elif calls.is_finish(commit) or calls.is_park(commit):
+        elif is_finish(commit) or is_park(commit):
             moving.append(commit)
         else:
             rest.append(commit)

@@ -13,6 +13,25 @@ where id = :id and run_id = :run_id and revision = :revision - 1 and number = :n
     and epoch = :epoch and status <> 'cancelling' and hold is null
     and owner = (select id from stepwell_workers where incarnation = :incarnation);
 
+-- name: finish_known
+-- The same for a run that completes, if its end concerns nobody else and leaves nothing to clear.
+update stepwell_runs
+set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
+    status = 'completed', ended_at = :now, owner = null, wake_at = null
+where id = :id and run_id = :run_id and revision = :revision - 1 and number = :number - 1 and last_seq = :before
+    and epoch = :epoch and status = 'running' and hold is null and parent is null
+    and (deadline_at is null or deadline_at > :now)
+    and owner = (select id from stepwell_workers where incarnation = :incarnation)
+    and (:are_waits_cleared or not exists (select 1 from stepwell_waits as w where w.run = :id))
+    and not exists (select 1 from stepwell_cursors as c where c.run = :id)
+    and not exists (select 1 from stepwell_receipts as e where e.run = :id)
+    and not exists (select 1 from stepwell_discards as d where d.run = :id)
+    and not exists (select 1 from stepwell_runs as c where c.parent = :run_id and c.tied = 1 and c.ended_at is null)
+    and (key is null or not exists (
+        select 1 from stepwell_runs as d
+        where d.key = stepwell_runs.key and d.debounced_until is not null and d.ended_at is null
+    ));
+
 -- name: advance
 -- The hot path: one row, and no column of any index.
 update stepwell_runs

@@ -11,6 +11,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
+from stepwell.model.entries import Entry
 from stepwell.model.failures import key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
@@ -19,6 +20,7 @@ from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sql.shapes import is_finish
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import decode_hold, encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
@@ -32,7 +34,8 @@ from stepwell.stores.sqlite.transitions.outbox import announce_end, store_emits
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
 _FIND = SQL["runs.find_for_commit"]
-_ADVANCE_KNOWN = SQL["runs.advance_known"]
+_ADVANCE_KNOWN, _FINISH_KNOWN = SQL["runs.advance_known"], SQL["runs.finish_known"]
+_FINISH_PAYLOAD = SQL["payloads.finish"]
 _ADVANCE = SQL["runs.advance"]
 _TOUCH = SQL["runs.touch"]
 _APPEND = SQL["entries.append"]
@@ -51,14 +54,43 @@ _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence."""
     quota = Quota(tx, claimant)
-    return [_advance(tx, commit, quota, claimant) or _apply_one(tx, commit, quota, claimant) for commit in commits]
+    return [
+        (_advance(tx, commit, quota, claimant) if commit.move is None else _finish(tx, commit))
+        or _apply_one(tx, commit, quota, claimant)
+        for commit in commits
+    ]
+
+
+def _finish(tx: Transaction, commit: Commit) -> Applied | None:
+    """How most runs end: as they were left, with a last entry, and without a trace. None if this one does not."""
+    run_id, (incarnation, epoch), number, names, entries = commit[:5]
+    left, end = tx.left.get(run_id), commit.move
+    if left is None or not entries or not isinstance(end, End) or not is_finish(commit):
+        return None
+    run, revision = left
+    revision += 1
+    counters = (number, revision, entries[-1].seq)
+    fence = (tx.now, run, run_id, entries[0].seq - 1, epoch, incarnation, commit.waits is not None)
+    tx.write(_FINISH_KNOWN, (*counters, *fence))
+    if tx.connection.changes() != 1:
+        return None
+    del tx.left[run_id]
+    _append(tx, run, run_id, names, entries)
+    if commit.consumed:
+        consume(tx, run, run_id, commit.consumed)
+    if commit.waits is not None:
+        tx.write(_CLEAR_WAITS, (run,))
+    if end.output is not None:
+        tx.write(_FINISH_PAYLOAD, (end.output, None, run))
+    tx.hint(HintKind.ENDED, run_id)
+    return Applied(_APPLIED, False, revision)
 
 
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
     """What nearly every commit is: entries of a run that is as it was left. None if this one is not."""
     run_id, (incarnation, epoch), number, _, entries = commit[:5]
     left = tx.left.get(run_id)
-    if left is None or commit.move is not None or not entries or commit.progress or commit.ended_progress:
+    if left is None or not entries or commit.progress or commit.ended_progress:
         return None
     run, revision = left
     revision, before = revision + 1, entries[0].seq - 1
@@ -149,14 +181,18 @@ def _check_move(status: RunStatus, move: Move) -> None:
 
 def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:
     """Everything but the move, in the order of the contract; returns the children that were claimed."""
-    for name in commit.names:
+    _append(tx, run, commit.run_id, commit.names, commit.entries)
+    return () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
+
+
+def _append(tx: Transaction, run: int, run_id: RunId, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
+    for name in names:
         tx.write(_NAME, (run, name))
     try:
-        for seq, location, kind, status, value, at, took, attempts, undo in commit.entries:
+        for seq, location, kind, status, value, at, took, attempts, undo in entries:
             tx.write(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
     except apsw.ConstraintError as error:
-        raise ValueError(f"run {commit.run_id} has an entry at one of these locations already: {error}") from error
-    return () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
+        raise ValueError(f"run {run_id} has an entry at one of these locations already: {error}") from error
 
 
 def _write_more(
