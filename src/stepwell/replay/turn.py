@@ -258,22 +258,28 @@ class Turn(Arrivals):
             return
         self._is_closed = True
         self.unawaited.clear()
-        awaited: list[asyncio.Future[Any]] = [armed.future for armed in self._armed.values()]
-        awaited += [body.settled for body in (*self.bodies, *self._in_flight)]
-        awaited += [future for _, _, future in self._replays]
-        interrupts = [_interrupt(future) for future in (*awaited, *self.yielded, *self._held) if not future.done()]
-        self.loop.run_until_idle()
-        if self._root is not None and not self._root.done():
-            self._root.cancel()
+        is_waiting = self._armed or self.bodies or self._in_flight or self._replays or self.yielded or self._held
+        interrupts = self._interrupt_all() if is_waiting else ()
+        if self.loop.ready:
+            self.loop.run_until_idle()
+        root = self._root
+        if root is not None and not root.done():
+            root.cancel()
             self.loop.run_until_idle()
         if self._owns_strands and self._strands is not None:
             self._strands.close()
-        if self._root is not None and self._root.done() and not self._root.cancelled():
-            self._root.exception()  # heard: asyncio need not report it
+        if root is not None and root.done() and not root.cancelled():
+            root.exception()  # heard: asyncio need not report it
         # The frames that an exception came through refer to this turn, which would have to be found by the collector.
         self._root = None
         for interrupt in interrupts:
             interrupt.__traceback__ = None
+
+    def _interrupt_all(self) -> list[BaseException]:
+        awaited: list[asyncio.Future[Any]] = [armed.future for armed in self._armed.values()]
+        awaited += [body.settled for body in (*self.bodies, *self._in_flight)]
+        awaited += [future for _, _, future in self._replays]
+        return [_interrupt(future) for future in (*awaited, *self.yielded, *self._held) if not future.done()]
 
     # --- for primitives: called from inside the code ---
 

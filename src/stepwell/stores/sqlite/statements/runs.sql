@@ -167,13 +167,20 @@ where id = :id;
 select * from stepwell_run_rows where run_id = :run_id;
 
 -- name: find_for_signal
-select r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at, d.workflow || '@' || d.version, d.priority
+-- Also the names that it waits for: a JSON list of each wait in a line.
+select
+    r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at,
+    (select group_concat(w.names, char(10)) from stepwell_waits as w where w.run = r.id and w.kind = 'signal'),
+    d.workflow || '@' || d.version, d.priority
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 where r.run_id = :run_id;
 
 -- name: find_active_for_signal
-select r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at, d.workflow || '@' || d.version, d.priority
+select
+    r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at,
+    (select group_concat(w.names, char(10)) from stepwell_waits as w where w.run = r.id and w.kind = 'signal'),
+    d.workflow || '@' || d.version, d.priority
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 where r.key = :key and r.ended_at is null and r.replaced_by is null and r.debounced_until is null;

@@ -12,7 +12,7 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, own, wake
-from stepwell.stores.sqlite.transitions.moves import is_any_awaited
+from stepwell.stores.sqlite.transitions.moves import is_awaited
 from stepwell.stores.sqlite.transitions.starts import create
 
 _INSERT = SQL["signals.insert"]
@@ -60,10 +60,11 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Deli
 
 def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
     """Note that the run which has just got a signal is to be woken, if it waits for it."""
-    run, run_id, status, owner, *_ = target
+    run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
-    if not is_parked(status, owner) or not is_any_awaited(tx, run, [name]):
+    is_waiting = awaited is not None and is_parked(status, owner)
+    if not is_waiting or not any([is_awaited(stored, (name,)) for stored in awaited.split("\n")]):
         return Delivered(Delivery.DELIVERED, run_id)
     woken[run] = target
     return Delivered(Delivery.DELIVERED, run_id, woke=True)

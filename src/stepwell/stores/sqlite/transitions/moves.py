@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
 from stepwell.clock import Instant
@@ -96,11 +97,13 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
     if not names:
         return False
     rows: list[Row] = tx.execute(_SIGNAL_NAMES, (run,)).fetchall()
-    for (stored,) in rows:
-        awaited = decode_texts(stored)
-        if not awaited or not set(awaited).isdisjoint(names):
-            return True
-    return False
+    return any([is_awaited(stored, names) for (stored,) in rows])
+
+
+def is_awaited(stored: str, names: Iterable[str]) -> bool:
+    """Whether a wait for signals is for one of these names, or for any."""
+    awaited = decode_texts(stored)
+    return not awaited or not set(awaited).isdisjoint(names)
 
 
 def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> None:
