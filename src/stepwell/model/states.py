@@ -28,6 +28,8 @@ _S = RunStatus
 
 TERMINAL = frozenset({_S.COMPLETED, _S.FAILED, _S.COMPENSATED, _S.CANCELLED, _S.CONTINUED})
 ACTIVE = frozenset(RunStatus) - TERMINAL
+# A worker may have the run.
+OWNABLE = frozenset({_S.RUNNING, _S.CANCELLING, _S.COMPENSATING})
 # Nobody can lead a run out of these.
 ENDS_FOR_GOOD = frozenset({_S.COMPLETED, _S.COMPENSATED, _S.CANCELLED})
 # Ends that an operator may lead out of: the code is replayed then, and a loop must go on where it was.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stepwell.ids import RunId
-from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
+from stepwell.model.states import ACTIVE, OWNABLE, TERMINAL, RunStatus
 from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
 from stepwell.stores.base.views import RunFilter
 
@@ -19,6 +19,7 @@ _CONDITIONS = {
 # They say nothing new, but let a database use an index that leaves the completed runs out, or all that have not ended.
 _NOT_COMPLETED = "status <> 'completed'"
 _ENDED = "ended_at is not null"
+_UNOWNED = "owner is null"
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE))
 _UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
 
@@ -166,6 +167,8 @@ def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, A
     status = given.get("status", RunStatus.COMPLETED)
     if status is not RunStatus.COMPLETED:
         texts.append(_NOT_COMPLETED)
+        if status not in OWNABLE:
+            texts.append(_UNOWNED)  # so the rest of the index is in order
     return " and ".join([*texts, *more]) or "true", {**given, **parameters}
 
 

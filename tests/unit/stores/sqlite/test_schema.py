@@ -91,9 +91,11 @@ def _plan(connection: apsw.Connection, text: str) -> list[str]:
     [
         ("runs.list_due", "stepwell_runs_wake (definition=? AND wake_at>? AND wake_at<?)"),
         ("views.next_wake", "stepwell_runs_wake (definition=? AND wake_at>?)"),
-        ("runs.list_owned", "stepwell_runs_owner (owner=?)"),
-        ("runs.list_cancelling", "stepwell_runs_owner (owner=?)"),
-        ("workers.list_dead_owners", "stepwell_runs_owner (owner>?)"),
+        ("runs.list_owned", "stepwell_runs_status (status=? AND owner=?)"),
+        ("runs.list_cancelling", "stepwell_runs_status (status=? AND owner=?)"),
+        ("runs.list_held", "stepwell_runs_status (status=? AND owner=?)"),
+        ("workers.list_dead_owners", "stepwell_runs_status (status=? AND owner>?)"),
+        ("diagnosis.count_owned", "stepwell_runs_status (status=? AND owner=?)"),
         ("runs.find_active_of_key", "stepwell_runs_active_key (key=?)"),
         ("runs.find_active_for_signal", "stepwell_runs_active_key (key=?)"),
         ("runs.find_ended_of_key", "stepwell_runs_key (key=?)"),
@@ -144,7 +146,7 @@ def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) ->
 
     plan = _plan(migrated, _filled(SQL["views.list_runs"], condition))
 
-    assert "SEARCH r USING COVERING INDEX stepwell_runs_status (status=? AND run_id<?)" in plan
+    assert "SEARCH r USING COVERING INDEX stepwell_runs_status (status=? AND owner=? AND run_id<?)" in plan
     assert [line for line in plan if "TEMP B-TREE" in line] == []
 
 

@@ -102,10 +102,10 @@ where key is not null and ended_at is null and replaced_by is null and debounced
 create unique index stepwell_runs_debounced on stepwell_runs (key) where debounced_until is not null and ended_at is null;
 create index stepwell_runs_key on stepwell_runs (key) where key is not null;
 create index stepwell_runs_wake on stepwell_runs (definition, wake_at) where wake_at is not null;
-create index stepwell_runs_owner on stepwell_runs (owner) where owner is not null;
 create index stepwell_runs_held on stepwell_runs (owner) where owner is not null and hold is not null;
--- What people look for. Most runs are completed, and those are found without it.
-create index stepwell_runs_status on stepwell_runs (status, run_id) where status <> 'completed';
+-- What people look for, and workers: three statuses may have an owner, and of the others the owner is null. Most runs are
+-- completed, and those are found without it.
+create index stepwell_runs_status on stepwell_runs (status, owner, run_id) where status <> 'completed';
 create index stepwell_runs_parent on stepwell_runs (parent, parent_location) where parent is not null;
 create index stepwell_runs_definition on stepwell_runs (definition, run_id);
 -- Orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.

@@ -4,7 +4,9 @@ select exists (
 );
 
 -- name: count_owned
-select count(*) from stepwell_runs where owner = :owner;
+select count(*)
+from stepwell_runs
+where status in ('running', 'cancelling', 'compensating') and status <> 'completed' and owner = :owner;
 
 -- name: backlog
 select

@@ -190,10 +190,13 @@ where r.key = :key and r.ended_at is null and r.replaced_by is null and r.deboun
 update stepwell_runs set wake_at = :now where id = :id and (wake_at is null or wake_at > :now);
 
 -- name: list_owned
-select id, run_id, status, stalls, cause, hold from stepwell_runs where owner = :owner order by id;
+select id, run_id, status, stalls, cause, hold
+from stepwell_runs
+where status in ('running', 'cancelling', 'compensating') and status <> 'completed' and owner = :owner
+order by id;
 
 -- name: list_cancelling
-select run_id from stepwell_runs where owner = :owner and status = 'cancelling' order by id;
+select run_id from stepwell_runs where status = 'cancelling' and status <> 'completed' and owner = :owner order by id;
 
 -- name: list_held
 -- They, or their workflow, were paused. As long as no workflow is, its others are not looked at.
@@ -203,8 +206,9 @@ from (
     union
     select r.id, r.run_id
     from stepwell_definitions as d
-    cross join stepwell_runs as r on r.definition = d.id and r.owner = :owner
+    cross join stepwell_runs as r on +r.definition = d.id and r.owner = :owner
     where exists (select 1 from stepwell_holds as h where h.workflow in ('', d.workflow))
+        and r.status in ('running', 'cancelling', 'compensating') and r.status <> 'completed'
 )
 order by id;
 

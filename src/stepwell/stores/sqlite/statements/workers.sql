@@ -40,14 +40,19 @@ select id from stepwell_workers where lease_until <= :now;
 -- name: list_dead_owners
 -- Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs they own.
 -- A worker without a row is as dead as one whose lease is over.
-with recursive owners (id) as (
-    select min(owner) from stepwell_runs where owner is not null
+with recursive owners (status, id) as (
+    select
+        s.column1,
+        (select min(r.owner) from stepwell_runs as r where r.status = s.column1 and r.status <> 'completed' and r.owner > 0)
+    from (values ('running'), ('cancelling'), ('compensating')) as s
     union all
-    select (select min(r.owner) from stepwell_runs as r where r.owner > owners.id)
-    from owners
-    where owners.id is not null
+    select
+        o.status,
+        (select min(r.owner) from stepwell_runs as r where r.status = o.status and r.status <> 'completed' and r.owner > o.id)
+    from owners as o
+    where o.id is not null
 )
-select owners.id
+select distinct owners.id
 from owners
 left join stepwell_workers as w on w.id = owners.id and w.lease_until > :now
 where owners.id is not null and w.id is null;
