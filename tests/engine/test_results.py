@@ -152,9 +152,22 @@ async def test_a_waiter_that_gives_up_leaves_nothing_behind(harness: Harness):
     await harness.drain()
     assert len(worker.wire.wakeups._listeners) == before + 1
     waiter.cancel()
-    await harness.drain()
+    await harness.advance("2s")  # so long it listens for whoever comes next
 
     assert len(worker.wire.wakeups._listeners) == before
+
+
+async def test_whoever_waits_looks_now_and_then_without_a_hint(harness: Harness):
+    worker, client = await harness.worker(waiting), await harness.client()
+    runs = [await worker.start(waiting) for _ in range(2)]
+    client.wire.drops_hints = True
+    waiters = [asyncio.ensure_future(client.do(client.engine.result(run.run_id))) for run in runs]
+    for run in runs:  # the second long after the first
+        await harness.advance("10s")
+        await run.signal("go", 7)
+    await harness.advance("3s")
+
+    assert [waiter.done() and waiter.result() for waiter in waiters] == [7, 7]
 
 
 async def test_the_store_going_away_while_waiting_is_waited_out(harness: Harness):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
 
 from stepwell.codec.base import ANY, Codec
-from stepwell.engine.news import Changed
+from stepwell.engine.news import Changed, News
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
@@ -15,9 +15,10 @@ from stepwell.model.runs import Run
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.step_streams import chunk_place
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.stores.base.wakeups import HintKind
 
 PAGE = 32
+_FLOWS = frozenset({HintKind.STREAM, HintKind.ENDED})
 
 T = TypeVar("T")
 V = TypeVar("V", covariant=True)
@@ -65,8 +66,8 @@ async def follow(
     """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
     run = await find()
     reader = StreamReader(codec, run, name, after, hint)
-    changed = Changed()
-    unlisten = store.wakeups.listen(lambda told: _hear(told, run.run_id, changed))
+    changed, news = Changed(), News(store, _FLOWS)
+    news.listen(run.run_id, changed)
     try:
         while not reader.is_closed:
             changed.clear()
@@ -80,7 +81,7 @@ async def follow(
                     return
                 await changed.heard()
     finally:
-        unlisten()
+        news.unlisten(run.run_id, changed)
 
 
 class StreamReader:
@@ -120,11 +121,6 @@ async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
         return await store.views.read_stream(run_id, name, after=after, limit=PAGE)
     except StoreUnavailableError:
         return Page((), False)
-
-
-def _hear(hint: Hint, run_id: RunId, changed: Changed) -> None:
-    if hint.kind is HintKind.CHANGED or (hint.kind in (HintKind.STREAM, HintKind.ENDED) and run_id in hint.runs):
-        changed.set()
 
 
 class LiveReads:

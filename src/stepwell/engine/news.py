@@ -16,7 +16,10 @@ LOOK_AGAIN = 1.0  # seconds, without any hint
 
 
 class Changed:
-    """Something may have happened to a run; to others too, if they ended with it. One at a time waits for it."""
+    """Something may have happened to a run; to others too, if they ended with it. One at a time waits for it.
+
+    Whoever waits has told `News` to set it: from there it is also woken now and then without a hint.
+    """
 
     __slots__ = ("_is_set", "_waiter", "completed", "together")
 
@@ -33,8 +36,12 @@ class Changed:
     def set(self) -> None:
         """There is a hint."""
         self._is_set = True
-        if self._waiter is not None:
-            _wake(self._waiter)
+        self.wake()
+
+    def wake(self) -> None:
+        """There may have been one that was lost."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def clear(self) -> None:
         """What was told is known."""
@@ -44,19 +51,11 @@ class Changed:
         """Wait for a hint, but not for ever."""
         if self._is_set:
             return
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = loop.call_later(LOOK_AGAIN, _wake, self._waiter)
+        self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class News:
@@ -68,11 +67,16 @@ class News:
         # Ordered, so that those who wait for the same run hear of it in the same order every time.
         self._waiting: dict[RunId, dict[Changed, None]] = {}
         self._unlisten: Callable[[], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that will wake those who wait
 
     def listen(self, run_id: RunId, changed: Changed) -> None:
         """From now on it is set when something may have happened to the run."""
-        if self._unlisten is None:
-            self._unlisten = self._store.wakeups.listen(self._heard)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            loop.call_later(LOOK_AGAIN, self._look_again, loop)
+            if self._unlisten is None:
+                self._unlisten = self._store.wakeups.listen(self._heard)
         self._waiting.setdefault(run_id, {})[changed] = None
 
     def unlisten(self, run_id: RunId, changed: Changed) -> None:
@@ -82,9 +86,23 @@ class News:
             waiting.pop(changed, None)
             if not waiting:
                 del self._waiting[run_id]
-        if not self._waiting and self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer for all who wait. Hints are heard until nobody waits when it is over: who waited for one run often
+        waits for the next.
+        """
+        if loop is not self._loop:
+            return
+        if not self._waiting:
+            self._loop = None
+            if self._unlisten is not None:
+                self._unlisten()
+                self._unlisten = None
+            return
+        for waiting in self._waiting.values():
+            for changed in waiting:
+                changed.wake()
+        loop.call_later(LOOK_AGAIN, self._look_again, loop)
 
     def over(self, run: Run) -> None:
         """A run is not executed in this process any more; if it has completed, that is durable."""

@@ -63,8 +63,9 @@ def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Del
     run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
-    is_waiting = awaited is not None and is_parked(status, owner)
-    if not is_waiting or not any([is_awaited(stored, (name,)) for stored in awaited.split("\n")]):
+    if awaited is None or not is_parked(status, owner):
+        return Delivered(Delivery.DELIVERED, run_id)
+    if not any([is_awaited(stored, (name,)) for stored in awaited.split("\n")]):
         return Delivered(Delivery.DELIVERED, run_id)
     woken[run] = target
     return Delivered(Delivery.DELIVERED, run_id, woke=True)
