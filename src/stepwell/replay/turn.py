@@ -473,15 +473,14 @@ class Turn(Arrivals):
 
     def _check_ended(self) -> None:
         path = self.journal.names.text
-        lost = [op.location for op in self.unawaited]
-        lost += [body.location for body in (*self.bodies, *self._in_flight)]
-        lost += [*self._armed, *self.yielded.values()]
-        if lost:
+        if self.unawaited or self.bodies or self._in_flight or self._armed or self.yielded:
+            lost = [one.location for one in (*self.unawaited, *self.bodies, *self._in_flight)]
+            lost += [*self._armed, *self.yielded.values()]
             self.diverge(divergence.unawaited([path(location) for location in lost]))
-            return
-        missing, _ = self.journal.unpassed(self.run.retried_at)
-        if missing:
-            self.diverge(divergence.not_visited([(path(entry.location), entry.kind) for entry in missing]))
+        elif self.journal.unvisited > 0:
+            missing, _ = self.journal.unpassed(self.run.retried_at)
+            if missing:
+                self.diverge(divergence.not_visited([(path(entry.location), entry.kind) for entry in missing]))
 
 
 def _interrupt(future: asyncio.Future[Any]) -> Suspend:
