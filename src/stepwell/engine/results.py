@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from stepwell.clock import SECOND, Span
 from stepwell.engine.finding import Finder, Together
@@ -118,16 +119,18 @@ class Results:
             return run
         return await self.wait_for(run.run_id, timeout)
 
-    async def wait_for(self, run_id: RunId, timeout: Span | None, *, is_at_work: bool = False) -> Run:
+    def wait_for(self, run_id: RunId, timeout: Span | None, *, is_at_work: bool = False) -> Coroutine[Any, Any, Run]:
         """`wait`, for a run that has not ended as far as one knows. One that is at work here tells when it ends, and is
         not looked at before that.
         """
-        if timeout is None:
-            return await self._wait(run_id, is_at_work=is_at_work)
+        waiting = self._wait(run_id, is_at_work=is_at_work)
+        return waiting if timeout is None else self._in_time(waiting, run_id, timeout)
+
+    async def _in_time(self, waiting: Coroutine[Any, Any, Run], run_id: RunId, timeout: Span) -> Run:
         timer = asyncio.timeout(timeout / SECOND)
         try:
             async with timer:
-                return await self._wait(run_id, is_at_work=is_at_work)
+                return await waiting
         except TimeoutError:
             if not timer.expired():
                 raise

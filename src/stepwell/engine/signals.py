@@ -98,7 +98,7 @@ class SignalVerbs:
             raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
-        declared = await self._declared(target, name)
+        declared = await self._declared(target, name) if self._registry.declares_signals else name
         signal = self._new_signal(target, declared, payload, dedup_key=dedup_key, hold=if_missing == "hold")
         delivery = await self._deliver(signal)
         if delivery is Delivery.MISSING and if_missing == "raise":

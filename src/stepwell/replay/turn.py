@@ -474,7 +474,8 @@ class Turn(Arrivals):
     def _check_ended(self) -> None:
         path = self.journal.names.text
         if self.unawaited or self.bodies or self._in_flight or self._armed or self.yielded:
-            lost = [one.location for one in (*self.unawaited, *self.bodies, *self._in_flight)]
+            lost = [op.location for op in self.unawaited]
+            lost += [body.location for body in (*self.bodies, *self._in_flight)]
             lost += [*self._armed, *self.yielded.values()]
             self.diverge(divergence.unawaited([path(location) for location in lost]))
         elif self.journal.unvisited > 0:

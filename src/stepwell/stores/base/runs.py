@@ -18,7 +18,7 @@ from stepwell.model.workers import Claimant
 class RunStore(Protocol):
     """Transitions of runs."""
 
-    async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
+    def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Created]]:
         """Start runs, in order, all in one transaction.
 
         For each: an active run with the key is returned instead (`is_new` false), else one that ended less than

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from stepwell.model.runs import Claimed, Created, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -13,9 +13,9 @@ from stepwell.model.workers import Claimant
 class SignalStore(Protocol):
     """Transitions of signals."""
 
-    async def deliver(
+    def deliver(
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
-    ) -> tuple[list[Delivered], list[Claimed]]:
+    ) -> Coroutine[Any, Any, tuple[list[Delivered], list[Claimed]]]:
         """Store signals in mailboxes, in order, in one transaction, and wake the runs that wait for them.
 
         The target is tried as a run id first (a continued run passes it on to its successor, and so on), then as a

@@ -113,8 +113,8 @@ class SqliteRuns:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> list[Created]:
-        return await self._runner.write(lambda tx: starts.create(tx, runs, claimant))
+    def create(self, runs: Sequence[NewRun], claimant: Claimant | None = None) -> Coroutine[Any, Any, list[Created]]:
+        return self._runner.write(lambda tx: starts.create(tx, runs, claimant))
 
     async def debounce(self, new: NewRun, *, quiet: Span, max_wait: Span) -> Debounced:
         return await self._runner.write(lambda tx: starts.debounce(tx, new, quiet, max_wait))
@@ -172,10 +172,10 @@ class SqliteSignals:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def deliver(
+    def deliver(
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
-    ) -> tuple[list[Delivered], list[Claimed]]:
-        return await self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
+    ) -> Coroutine[Any, Any, tuple[list[Delivered], list[Claimed]]]:
+        return self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
 
     async def deliver_or_create(
         self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None

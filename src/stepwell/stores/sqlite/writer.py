@@ -36,6 +36,8 @@ _SMOOTHING = 0.125
 _PROBE_EVERY = 50
 # After so many transactions that nobody shared, the next is not kept waiting for somebody who might.
 _LONE_MIN = 4
+# Nor is one that nobody could share, but for now and then: timers and sockets are looked at only between two rounds.
+_UNSHARED_MAX = 8
 # After so many reads the loop has a turn: who looks again and again whether a run has ended would keep it from ending.
 _READS_MAX = 50
 _READ_BUSY_SECONDS = 1.0
@@ -134,6 +136,7 @@ class Writer:
         self._lone = 0  # transactions in a row with one operation each
         self._reads = 0
         self._is_spent = False  # one of these was made in this round of the loop without having waited
+        self._unshared = 0  # made in a row while nobody else was ready
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
         self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
@@ -154,6 +157,8 @@ class Writer:
             return
         self._clock, self._tell = clock, tell
         self._loop = asyncio.get_running_loop()
+        # Whoever else is ready in this round of the loop. One that does not tell may always have somebody.
+        self._others_ready = getattr(self._loop, "_ready", (None,))
         self._beside = Beside("stepwell-writer", self._loop)
         try:
             await self._beside.ask(partial(self.database.open, clock))
@@ -245,9 +250,11 @@ class Writer:
         return await answer
 
     def _goes_alone(self) -> bool:
-        """Whether nobody is likely to share a transaction. Once in a round of the loop: whoever writes on and on gives
-        way to others then.
-        """
+        """Whether nobody is likely to share a transaction. Whoever writes on and on gives way to others at times."""
+        if not self._others_ready and self._unshared < _UNSHARED_MAX:
+            self._unshared += 1
+            return True
+        self._unshared = 0
         if self._is_spent:
             self._lone = 0
             return False

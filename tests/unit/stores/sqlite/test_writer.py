@@ -101,6 +101,19 @@ async def test_after_some_that_nobody_shared_a_write_does_not_wait_for_the_loop(
     assert any(taken[4:]) is not is_inline
 
 
+async def test_a_write_that_nobody_could_share_does_not_wait_for_the_loop(store: SqliteStore, writer: Writer) -> None:
+    looked: list[int] = []
+    await store.runs.create([new_run("first")])
+    asyncio.get_running_loop().call_later(0, looked.append, 1)  # with the next round, and it makes nobody ready before
+    await store.runs.create([new_run("second")])
+    is_inline = writer._quick_seconds > 0
+    assert bool(looked) is not is_inline
+
+    for n in range(20):
+        await store.runs.create([new_run(f"r{n}")])
+    assert looked  # timers are looked at, though nobody waited
+
+
 async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore, rounds: Callable[[], int]) -> None:
     for n in range(40):
         await store.runs.create([new_run(f"r{n}")])
