@@ -71,9 +71,10 @@ def test_conditions_are_only_those_that_were_asked_for() -> None:
 
 
 def test_each_status_is_asked_for_by_itself() -> None:
-    asked = run_conditions(RunFilter((RunStatus.PAUSED, RunStatus.COMPLETED, RunStatus.PAUSED)), None)
+    wanted = (RunStatus.PAUSED, RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.PAUSED)
 
-    assert asked == [
-        ("status = :status and status <> 'completed'", {"status": RunStatus.PAUSED}),
+    assert run_conditions(RunFilter(wanted), None) == [
+        ("status = :status and status <> 'completed' and owner is null", {"status": RunStatus.PAUSED}),
         ("status = :status", {"status": RunStatus.COMPLETED}),
+        ("status = :status and status <> 'completed'", {"status": RunStatus.RUNNING}),
     ]
