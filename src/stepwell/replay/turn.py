@@ -138,7 +138,10 @@ class Turn(Arrivals):
                 continue
             if self._is_passing and not self._has_passed():
                 break
-            if not (self._come_next() if self._is_rehearsal else self._arrive_next() or self._release_next()):
+            has_come = self._outcomes or self._signals or self._events or self._deadlines
+            if has_come and (self._come_next() if self._is_rehearsal else self._arrive_next()):
+                continue
+            if self.observations is None or self._is_rehearsal or not self._release_next():
                 break
         if not self.bodies or root.done() or self.problem is not None or loop.problem is not None:
             self._check()
@@ -416,7 +419,7 @@ class Turn(Arrivals):
 
     def _release_next(self) -> bool:
         """Everything waits, so nobody has a claim on a signal any more; whether that makes a difference."""
-        return self.observations is not None and self.is_idle and self.observations.release_all()
+        return self.is_idle and self.observations is not None and self.observations.release_all()
 
     def _has_passed(self) -> bool:
         """All that is recorded has been handed to the code. Unless it went another way it has come to everything, and

@@ -142,7 +142,8 @@ class Execution(Transacting):
                 return
             if turn.bodies:
                 barrier = self._number + int(self._journal.pending.is_urgent)
-                self._held += [(barrier, body) for body in turn.take_bodies()]
+                for body in turn.take_bodies():
+                    self._held.append((barrier, body))
             if turn.transactions:
                 self._due += turn.transactions
                 turn.transactions.clear()
@@ -320,7 +321,8 @@ class Execution(Transacting):
             else:
                 work = self._run(body)
                 self._running[body] = host.committer.teller.take(work) or host.spawn_body(work)
-        self._record_soon()
+        if self._journal.pending.receipts:
+            self._record_soon()
 
     async def _run(self, body: Body) -> None:
         """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.

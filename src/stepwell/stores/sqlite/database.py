@@ -156,9 +156,10 @@ class SqliteDatabase:
             self._version_heeded = version
             self._floor = max(self._floor, Instant(stored + FLOOR_LAG))
 
-    def _show_now(self, clock: Clock) -> Instant:
+    def _show_now(self, connection: apsw.Connection, clock: Clock) -> Instant:
         """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
-        self._heed()
+        if connection.data_version() != self._stored_version:
+            self._heed()
         now = clock.now()
         if now < self._stored:
             self._heed_others(self._stored)
@@ -167,15 +168,13 @@ class SqliteDatabase:
         else:
             now = self._floor
         if now > self._stored + FLOOR_LAG and self.seal is None:
-            self.connection.execute(_RAISE_FLOOR, (now,))
+            connection.execute(_RAISE_FLOOR, (now,))
             self._stored = now
         return now
 
     def _heed(self) -> None:
-        """Know the floor and the seal, which cost nothing to know while nobody else writes. The lock is held."""
-        connection = self.connection
-        if connection.data_version() != self._stored_version:
-            self._stored, self._stored_version = self._stored_floor(), connection.data_version()
+        """Know the floor and the seal, which stay as they are while nobody else writes. The lock is held."""
+        self._stored, self._stored_version = self._stored_floor(), self.connection.data_version()
 
     def lift_floor(self, floor: Instant) -> None:
         """Show no earlier instant than this from now on; the caller stores it."""
@@ -199,7 +198,7 @@ class SqliteDatabase:
     def try_begin(self) -> bool:
         """Take the write lock, if nobody has it."""
         try:
-            self.connection.execute(_BEGIN)
+            (self._connection or self.connection).execute(_BEGIN)
         except apsw.BusyError:
             return False
         except apsw.Error as error:
@@ -227,7 +226,7 @@ class SqliteDatabase:
         """
         try:
             connection = self.connection
-            tx = Transaction(connection, self._show_now(clock), self._left)
+            tx = Transaction(connection, self._show_now(connection, clock), self._left)
             if not self.blobs.is_empty and self.seal is None:
                 self.blobs.write(connection, tx.now)
             outcomes: list[Outcome] = []
@@ -261,7 +260,7 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         """Make the transaction durable; what is committed survives a loss of power."""
-        connection = self.connection
+        connection = self._connection or self.connection
         try:
             connection.execute(_COMMIT)
         except apsw.Error as error:
@@ -293,11 +292,12 @@ class SqliteDatabase:
         ours; roll back if that raises.
         """
         try:
-            tx = Transaction(self.connection, self._show_now(clock), self._left)
+            connection = self._connection or self.connection
+            tx = Transaction(connection, self._show_now(connection, clock), self._left)
             if self.seal is not None and not isinstance(operation, Transfer):
                 raise sealed(self.seal)
             if not self.blobs.is_empty and self.seal is None:
-                self.blobs.write(tx.connection, tx.now)
+                self.blobs.write(connection, tx.now)
             result = operation(tx)
             (commit or self.commit)()
         except Disturbed as disturbed:

@@ -88,7 +88,7 @@ def _finish(tx: Transaction, commit: Commit) -> Applied | None:
 
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
     """What nearly every commit is: entries of a run that is as it was left. None if this one is not."""
-    run_id, (incarnation, epoch), number, _, entries = commit[:5]
+    run_id, (incarnation, epoch), number, names, entries = commit[:5]
     left = tx.left.get(run_id)
     if left is None or not entries or commit.progress or commit.ended_progress:
         return None
@@ -98,7 +98,8 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     tx.write(_ADVANCE_KNOWN, (number, revision, last_seq, run, run_id, before, epoch, incarnation))
     if tx.connection.changes() != 1:
         return None
-    claimed = _write(tx, run, commit, quota, claimant)
+    _append(tx, run, run_id, names, entries)
+    claimed = () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
     tx.left[run_id] = run, revision
     return Applied(_APPLIED, False, revision, False, claimed)
 
