@@ -9,8 +9,9 @@ import apsw
 from stepwell.stores.sqlite.connections import PAGE_BYTES
 from stepwell.stores.sqlite.texts import SQL
 
-# Small, so that the log is written over again and again: syncing a file that grows costs half as much again.
-CHECKPOINT_PAGES = 250
+# The log is written over again and again, because syncing a file that grows costs half as much again. Writing it back
+# takes most of a millisecond, however few pages were changed.
+CHECKPOINT_PAGES = 600
 LENGTHEN_AFTER_COMMITS = 16  # who writes less would gain less than this takes, which is two milliseconds
 _FRAME_BYTES = PAGE_BYTES + 24
 _PAGES = CHECKPOINT_PAGES + 50  # the commit that reaches the limit goes beyond it
