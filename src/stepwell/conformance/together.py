@@ -9,7 +9,18 @@ import pytest
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import Scene, Turn, child_of, new_run, place, step, wait_child, wait_signal, wait_timer
+from stepwell.conformance.scene import (
+    Scene,
+    Turn,
+    child_of,
+    new_run,
+    place,
+    step,
+    wait_child,
+    wait_signal,
+    wait_timer,
+    wait_topic,
+)
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, End, Park, Verdict
 from stepwell.model.entries import Cursor
@@ -19,6 +30,13 @@ from stepwell.model.states import RunStatus
 _ENDS, _PARKS = End(RunStatus.COMPLETED, b"out"), Park(None)
 _DONE = Applied(Verdict.APPLIED, revision=1)
 _SECONDS = 1_000_000
+_LAST_ENTRY = pytest.mark.parametrize("has_entry", [False, True], ids=["without an entry", "with an entry"])
+
+
+def _end(turn: Turn, *, has_entry: bool, **parts: Any) -> Commit:
+    """The end of a run, which most have together with the entry of their last step."""
+    entries = (step(turn.seq + 1, place(turn.seq + 7)),) if has_entry else ()
+    return turn.next(names=("last",) * has_entry, entries=entries, move=_ENDS, **parts)
 
 
 class TogetherSuite(StoreCase):
@@ -42,18 +60,20 @@ class TogetherSuite(StoreCase):
         assert (await scene.history("last")).waits == (wait_signal("never"),)
         return applied
 
+    @_LAST_ENTRY
     @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
-    async def test_each_is_fenced_for_itself(self, scene: Scene, elsewhere: Scene, move: Any) -> None:
-        await elsewhere.register()
+    async def test_each_is_fenced_for_itself(self, scene: Scene, elsewhere: Scene, move: Any, has_entry: bool) -> None:
+        await elsewhere.register("w2")
         turns = [await scene.begin(f"r{n}") for n in range(5)]
         await turns[3].record("a")
         before = [await scene.run(turn.run_id) for turn in turns]
-        epoch, worker, number, seq, unknown = [turn.next(waits=(), move=move) for turn in turns]
+        ends = [_end(turn, has_entry=has_entry, waits=()) for turn in turns]
+        epoch, worker, number, seq, unknown = [end._replace(move=move) for end in ends]
 
         applied = await self._apply(
             scene,
             epoch._replace(fence=epoch.fence._replace(epoch=2)),
-            worker._replace(fence=worker.fence._replace(incarnation=elsewhere.incarnation)),
+            worker._replace(fence=worker.fence._replace(incarnation=Incarnation("w2"))),
             number._replace(number=3),
             seq._replace(number=1),
             unknown._replace(run_id=RunId("nobody")),
@@ -103,25 +123,31 @@ class TogetherSuite(StoreCase):
 
         assert (await scene.run("r1")).stalls == 0
 
-    async def test_a_cancel_a_deadline_and_a_pause_are_seen(self, scene: Scene) -> None:
-        cancelled, late, paused = [
-            await scene.begin(run_id, **options)
-            for run_id, options in (("r1", {}), ("r2", {"deadline_at": Instant(scene.clock.now() + 1)}), ("r3", {}))
-        ]
-        await scene.cancel("r1")
-        await scene.store.runs.pause(RunId("r3"), by="ann", reason="")
+    @_LAST_ENTRY
+    async def test_a_cancel_a_deadline_and_a_pause_are_seen(self, scene: Scene, has_entry: bool) -> None:
+        late = await scene.begin("late", deadline_at=Instant(scene.clock.now() + 1))
+        cancelled, ending, paused, held = [await scene.begin(f"r{n}") for n in range(4)]
+        for turn in (cancelled, ending):
+            await scene.cancel(turn.run_id)
+        for turn in (paused, held):
+            await scene.store.runs.pause(turn.run_id, by="ann", reason="")
         scene.clock.advance(1)
 
         applied = await self._apply(
             scene,
             cancelled.next(waits=(), move=_PARKS),
-            late.next(move=_ENDS),
+            _end(ending, has_entry=has_entry),
+            _end(late, has_entry=has_entry),
             paused.next(waits=(), move=_PARKS),
+            _end(held, has_entry=has_entry),
         )
 
-        assert [one.verdict for one in applied] == [Verdict.CANCELLING, Verdict.EXPIRED, Verdict.APPLIED]
-        assert applied[2].held
-        assert await scene.status("r3") is RunStatus.PAUSED
+        cancelling, expired, is_done = Verdict.CANCELLING, Verdict.EXPIRED, Verdict.APPLIED
+        assert [one.verdict for one in applied] == [cancelling, cancelling, expired, is_done, is_done]
+        assert [one.held for one in applied[3:]] == [True, False]
+        assert await scene.status("r2") is RunStatus.PAUSED
+        ended = await scene.run("r3")
+        assert (ended.status, ended.hold) == (RunStatus.COMPLETED, None)
 
     async def test_what_has_come_for_a_run_that_parks_wakes_it(self, scene: Scene) -> None:
         turns = [await scene.begin(f"r{n}") for n in range(5)]
@@ -160,7 +186,8 @@ class TogetherSuite(StoreCase):
         assert (await scene.history("r2")).waits == (wait_timer(due), wait_signal("y", at=place(1)))
         assert [(await scene.run(one)).wake_at for one in ("r1", "r2")] == [due, due - _SECONDS]
 
-    async def test_an_end_that_concerns_others_reaches_them(self, scene: Scene) -> None:
+    @_LAST_ENTRY
+    async def test_an_end_that_concerns_others_reaches_them(self, scene: Scene, has_entry: bool) -> None:
         parent, above = await scene.begin("parent"), await scene.begin("above")
         child = await scene.begin_child(parent, "child", place(0))
         await parent.park(wait_child(place(0)))
@@ -174,16 +201,20 @@ class TogetherSuite(StoreCase):
         assert [turn.run_id for turn in await scene.claim(limit=1)] == ["tied"]
         assert await scene.claim() == []
 
-        await self._apply(scene, child.next(move=_ENDS), above.next(move=_ENDS), holder.next(move=_ENDS))
+        await self._apply(scene, *(_end(turn, has_entry=has_entry) for turn in (child, above, holder)))
 
         assert await scene.status("tied") is RunStatus.CANCELLING
         assert {turn.run_id for turn in await scene.claim()} == {"parent", "calm"}
 
-    async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene) -> None:
-        looping, discarding, reading = [
-            await scene.begin(run_id, discards=run_id == "r2") for run_id in ("r1", "r2", "r3")
+    @_LAST_ENTRY
+    async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene, has_entry: bool) -> None:
+        looping, discarding, reading, waiting, listening = [
+            await scene.begin(f"r{n}", discards=n == 2) for n in range(1, 6)
         ]
-        await looping.commit(names=("a",), cursors=(Cursor(place(0), 1, 0, b"1"),), waits=(wait_signal("x"),))
+        await looping.commit(names=("a",), cursors=(Cursor(place(0), 1, 0, b"1"),))
+        await waiting.commit(waits=(wait_signal("x"),))
+        await listening.commit(waits=(wait_topic(),))
+        await scene.publish("e1", deliver="one", retain=Span(_SECONDS))
         for run_id in ("r2", "r3"):
             await scene.send(f"s{run_id}", run_id)
             await scene.send(f"t{run_id}", run_id, "late")
@@ -191,13 +222,16 @@ class TogetherSuite(StoreCase):
 
         await self._apply(
             scene,
-            looping.next(move=_ENDS),
-            discarding.next(move=_ENDS),
-            reading.next(consumed=(read.number,), move=_ENDS),
+            _end(looping, has_entry=has_entry),
+            _end(discarding, has_entry=has_entry),
+            _end(reading, has_entry=has_entry, consumed=(read.number,)),
+            _end(waiting, has_entry=has_entry),
+            _end(listening, has_entry=has_entry, waits=()),
         )
 
-        ended = await scene.history("r1")
-        assert (ended.cursors, ended.waits) == ((), ())
+        assert (await scene.history("r1")).cursors == ()
+        assert [(await scene.history(one)).waits for one in ("r4", "r5")] == [(), ()]
+        assert await scene.kept() == ["e1"]  # it was for one run, which did not read it
         unread = await scene.store.views.list_unread(limit=9)
         assert [(one.run_id, one.signal.name) for one in unread] == [("r3", "late")]
 
