@@ -1,4 +1,4 @@
-"""House rules that a linter does not know: sizes, leftovers, machine paths, and what only the seam may touch."""
+"""House rules that a linter does not know: leftovers, machine paths, and what only the seam may touch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from tests.style.tree import (
     syntax_of,
     text_of,
 )
-
-FILE_LINES_MAX = 500
-FUNCTION_LINES_MAX = 70
 
 # Character classes keep these patterns from finding themselves.
 LEFTOVER = re.compile(r"\b(?:TO[D]O|FIX[M]E|XX[X])\b")
@@ -57,24 +54,6 @@ def lines_matching(pattern: re.Pattern[str]) -> list[str]:
         for number, line in enumerate((text_of(path) or "").splitlines(), 1)
         if pattern.search(line)
     ]
-
-
-def test_no_source_file_is_longer_than_500_lines() -> None:
-    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in source_files()}
-
-    assert {name: length for name, length in lengths.items() if length > FILE_LINES_MAX} == {}
-
-
-def test_no_function_is_longer_than_70_lines() -> None:
-    long = [
-        f"{name_of(path)}:{node.lineno}: {node.name} has {length} lines"
-        for path in source_files()
-        for node in ast.walk(syntax_of(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
-    ]
-
-    assert long == []
 
 
 def test_nothing_is_left_for_later_in_a_comment() -> None:
