@@ -23,6 +23,7 @@ from stepwell import (
 from stepwell.engine.finding import Together
 from stepwell.ids import RunId
 from stepwell.stores.base.store import Store
+from stepwell.stores.base.wakeups import Hint, HintKind
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 
@@ -135,6 +136,39 @@ async def test_a_chain_is_followed_to_its_last_run(harness: Harness):
     run = await worker.start(flow, 0)
 
     assert await run.result(timeout="1m") == (3, "last")
+
+
+async def test_a_chain_is_followed_while_hints_about_other_runs_arrive(harness: Harness):
+    @workflow
+    async def chain(ctx: Context, left: int) -> int:
+        await ctx.receive("go")
+        if left:
+            ctx.continue_as_new(left - 1)
+        return left
+
+    worker, client = await harness.worker(chain), await harness.client()
+    first, other = await worker.start(chain, 1), await worker.start(chain, 0)
+    waiters = [asyncio.ensure_future(client.do(client.engine.result(run.run_id))) for run in (first, other)]
+    await harness.drain()
+    find, views = client.wire.views.find, client.wire.views
+
+    async def find_and_hear(target: str) -> Any:
+        found = await find(target)
+        if found is not None and found.status.value == "continued":
+            client.wire.wakeups.tell(Hint(HintKind.ENDED, (first.run_id, other.run_id)))
+        return found
+
+    views.find = find_and_hear
+    await worker.signal(first.run_id, "go", 1)
+    await harness.advance("2s")
+    await worker.signal(other.run_id, "go", 1)
+    status = await worker.do(worker.engine.status(first.run_id))
+    assert status is not None
+    assert status.successor is not None
+    await worker.signal(status.successor, "go", 1)
+    await harness.advance("2s")
+
+    assert [waiter.result() for waiter in waiters] == [0, 0]
 
 
 async def test_a_result_of_nobody(harness: Harness):

@@ -28,7 +28,7 @@ class Together:
         else:
             found = await asyncio.shield(self._found)
         # Whoever came first may have given up.
-        return await self._store.views.find(target) if found is None else found[target]
+        return found[target] if found is not None and target in found else await self._store.views.find(target)
 
 
 class _Round(Together):

@@ -167,7 +167,8 @@ class Results:
                 run = await self._look(run_id, together or views)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
                     self._news.unlisten(run_id, changed)
-                    run_id = run.successor
+                    # What was heard meanwhile is about the run before, and so is what was to be looked for together.
+                    run_id, changed = run.successor, Changed()
                     self._news.listen(run_id, changed)
                     continue
                 if run is not None and await self._is_settled(run):
