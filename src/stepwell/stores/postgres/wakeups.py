@@ -43,6 +43,7 @@ class PostgresWakeups(Hub):
 
     `is_listening` says whether it does now; `losses` counts how often it was lost and found again. Who listens says so
     now and then, and is answered by those that did not know: as long as nobody else is there, nothing is told.
+    Each attempt to listen that fails doubles `again_seconds`; one that succeeds sets it back.
     """
 
     def __init__(self, database: PostgresDatabase, address: Address, environment: Environment) -> None:
@@ -61,6 +62,7 @@ class PostgresWakeups(Hub):
         self._others: dict[str, float] = {}  # who else listens, and until when that is believed
         self.is_listening = False
         self.losses = 0
+        self.again_seconds = _AGAIN_SECONDS  # the pause before the next attempt to listen
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear every hint from now on; call what is returned to stop."""
@@ -130,7 +132,6 @@ class PostgresWakeups(Hub):
 
     async def _hear_all(self) -> None:
         await self._has_listeners.wait()
-        pause = _AGAIN_SECONDS
         while True:
             try:
                 line = await connect(self._address)
@@ -146,11 +147,11 @@ class PostgresWakeups(Hub):
                 finally:
                     self.is_listening = False
                     line.finish()
-            except StepwellError as error:
+            except Exception as error:  # noqa: BLE001  whatever it is: without this task no hint would ever be heard
                 self.losses += 1
-                _LOG.warning("not listening: %s", error.title)
+                _LOG.warning("not listening: %s", error.title if isinstance(error, StepwellError) else repr(error))
+            pause, self.again_seconds = self.again_seconds, min(self.again_seconds * 2, _AGAIN_SECONDS_MAX)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _AGAIN_SECONDS_MAX)
 
     async def _hear(self, line: Line) -> None:
         """Listen until the line is lost."""
@@ -159,7 +160,7 @@ class PostgresWakeups(Hub):
         line.on_loss = lost.set
         await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}")
         await self._say_hello(line)
-        self.is_listening = True
+        self.is_listening, self.again_seconds = True, _AGAIN_SECONDS
         # Whatever was told while nobody listened is not told again.
         self.tell(Hint(HintKind.CHANGED))
         while not lost.is_set():

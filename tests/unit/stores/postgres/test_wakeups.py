@@ -105,6 +105,23 @@ async def test_a_listener_that_dies_is_noticed_counted_and_replaced(
     await until(lambda: any(hint.kind is HintKind.READY for hint in heard))
 
 
+async def test_an_attempt_that_succeeds_sets_the_pause_between_attempts_back(there: PostgresStore, url: str) -> None:
+    await _heard_by(there)
+    first = there.wakeups.again_seconds
+
+    for _ in range(3):
+        losses = there.wakeups.losses
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and query ilike 'notify%'"
+            )
+        while there.wakeups.losses == losses:  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0.005)
+        await until(lambda: there.wakeups.is_listening)
+        assert there.wakeups.again_seconds == first
+
+
 async def test_words_that_are_not_ours_only_make_one_look(there: PostgresStore, url: str) -> None:
     heard = await _heard_by(there)
 
