@@ -193,16 +193,56 @@ async def test_a_process_without_an_open_engine_starts_through_sqlite3(
             assert (orders, await worker.status(run.run_id)) == ([], None)
 
 
-async def test_two_copies_of_sqlite_in_one_process_are_refused(path: Path):
+def name_as_it_is(path: Path) -> Path:
+    return path
+
+
+def symbolic_link(path: Path) -> Path:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    return link
+
+
+def hard_link(path: Path) -> Path:
+    link = path.with_name("hard.db")
+    link.hardlink_to(path)
+    return link
+
+
+@pytest.mark.parametrize("name", [name_as_it_is, symbolic_link, hard_link])
+async def test_sqlite3_is_refused_while_any_engine_of_the_process_has_the_file_open(
+    path: Path, name: Callable[[Path], Path]
+):
     async with Engine(f"sqlite:///{path}", workflows=[ship], worker=False) as engine:
+        other = Engine(f"sqlite:///{name(path)}", workflows=[ship])
+        # To nothing: opening the file itself here is what must not happen.
         connection = sqlite3.connect(":memory:", isolation_level=None)
         connection.execute("begin")
         with pytest.raises(InvalidOptionError, match="of sqlite3, and this process has the same file open") as caught:
             await engine.start(ship, 1, transaction=connection)
+        with pytest.raises(InvalidOptionError, match="of sqlite3, and this process has the same file open"):
+            other.start_within(connection, ship, [Start(1)])
         connection.close()
 
-        assert "apsw.Connection" in caught.value.fix
+        assert "apsw.Connection(path)" in caught.value.fix
+        assert "not open" not in caught.value.fix
         assert await engine.list_runs() == []
+
+
+@pytest.mark.parametrize("thread", ["the same thread", "another thread"])
+def test_no_engine_opens_a_file_that_sqlite3_has_open_in_this_process(path: Path, thread: str):
+    with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
+        engine.start(ship, 1)
+    connection = sqlite3.connect(path, check_same_thread=thread == "another thread")
+    connection.execute("select count(*) from sqlite_schema").fetchall()
+
+    with pytest.raises(InvalidOptionError, match="a sqlite3 connection of this process has") as caught:
+        SyncEngine(f"sqlite:///{path}", workflows=[ship]).__enter__()
+    connection.close()
+
+    assert "close that connection" in caught.value.fix
+    with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
+        assert len(engine.list_runs()) == 1
 
 
 async def test_a_bad_input_is_refused_before_anything_is_written(path: Path, connect: Connect):

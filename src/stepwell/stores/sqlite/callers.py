@@ -6,7 +6,6 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -15,6 +14,7 @@ from stepwell.clock import Clock
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.presence import file_id, has_two_copies, is_open, lend
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -91,17 +91,20 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             why="only a connection of apsw or sqlite3 is known here",
             fix="hand over the driver's own connection, not a session or an engine around it",
         )
-    if isinstance(given, sqlite3.Connection) and database.is_open and apsw.using_amalgamation:
-        # Each copy of SQLite loses the locks of the other: POSIX gives them to processes.
+    ours = None if database.is_memory else file_id(database.path)
+    # Before anything is asked of it: even a read would take and drop locks of the other copy.
+    if isinstance(given, sqlite3.Connection) and has_two_copies() and ours is not None and is_open(ours):
         raise InvalidOptionError(
             "the connection is of sqlite3, and this process has the same file open with apsw",
             where="transaction",
-            why="two copies of SQLite do not see each other's locks within one process: the file could be damaged",
-            fix="use apsw.Connection(path) here; or call start_within of an Engine that is not open",
+            why="two copies of SQLite do not see each other's locks within one process: rows would be lost, and the "
+            "file damaged. It makes no difference which Engine is asked",
+            fix="begin the transaction with apsw.Connection(path), or use engine.transact; sqlite3 may open this file "
+            "only in a process where no engine has it open",
         )
     found = CallerConnection(given).execute("select file from pragma_database_list where name = 'main'").fetchone()
     theirs = str(found[0]) if found is not None else ""
-    if database.is_memory or not theirs or not Path(theirs).samefile(database.path):
+    if ours is None or not theirs or file_id(theirs) != ours:
         raise InvalidOptionError(
             f"transaction is of {theirs or 'a database in memory'}, and the runs are in {database.path}",
             where="transaction",
@@ -115,6 +118,8 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             why="the run is to be committed with the caller's own rows, and there is nothing to commit",
             fix="execute `BEGIN IMMEDIATE` first, or leave out transaction=",
         )
+    if isinstance(given, sqlite3.Connection):
+        lend(given, ours)
 
 
 def _refused(database: SqliteDatabase, error: Exception) -> InvalidOptionError:

@@ -19,6 +19,7 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translate
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, lengthen
+from stepwell.stores.sqlite.presence import FileId, enter, file_id, leave
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Left, Transaction
 
@@ -82,6 +83,7 @@ class SqliteDatabase:
         self._version_seen = 0
         self._version_heeded = -1
         self._guard: Guard | None = None
+        self._file: FileId | None = None
 
     # --- life ------------------------------------------------------------------------------
 
@@ -91,6 +93,7 @@ class SqliteDatabase:
             return
         with translated(self.path):
             self._connection = open_writer(self.path, self._synchronous)
+            self._enter()
             # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
             self._connection.set_wal_hook(self._note_log_pages)
             stored = self._stored_floor()
@@ -111,6 +114,15 @@ class SqliteDatabase:
             with translated(self.path):
                 self._connection.close()
             self._connection = self._guard = None
+            if self._file is not None:
+                leave(self._file)
+                self._file = None
+
+    def _enter(self) -> None:
+        """Note that this process has the file open: no other copy of SQLite may write to it here."""
+        self._file = None if self.is_memory else file_id(self.path)
+        if self._file is not None:
+            enter(self._file)
 
     @property
     def is_open(self) -> bool:

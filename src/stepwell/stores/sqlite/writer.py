@@ -23,6 +23,7 @@ from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.database import Disturbed, Operation, Outcome, Query, SqliteDatabase, Tell
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 from stepwell.stores.sqlite.log import LENGTHEN_AFTER_COMMITS
+from stepwell.stores.sqlite.presence import check_alone
 
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
@@ -155,6 +156,7 @@ class Writer:
     async def open(self, clock: Clock, tell: Tell) -> None:
         if self._beside is not None:
             return
+        check_alone(self.database.path)  # here: a connection of sqlite3 answers only in its own thread
         self._clock, self._tell = clock, tell
         self._loop = asyncio.get_running_loop()
         # Whoever else is ready in this round of the loop. One that does not tell may always have somebody.

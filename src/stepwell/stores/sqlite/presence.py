@@ -1,0 +1,129 @@
+"""Which database files this process has open, by device and inode: the name of a file does not matter."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from threading import Lock
+from typing import NamedTuple
+
+import apsw
+
+from stepwell.errors import InvalidOptionError
+
+_FILE_OF_MAIN = "select file from pragma_database_list where name = 'main'"
+_LOCK = Lock()
+_DESCRIPTORS = "/dev/fd"
+
+
+class FileId(NamedTuple):
+    """A file, whatever its name is."""
+
+    device: int
+    inode: int
+
+
+_OPEN: Counter[FileId] = Counter()
+_LENT: dict[int, FileId] = {}  # by the identity of the connection
+
+
+def file_id(path: str) -> FileId | None:
+    """The file at a path; None if there is none. Opens nothing: closing a descriptor would drop SQLite's locks."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  it is asked with every commit, and pathlib is slow
+    except OSError:
+        return None
+    return FileId(found.st_dev, found.st_ino)
+
+
+def enter(file: FileId) -> None:
+    """An engine of this process opens the file."""
+    with _LOCK:
+        _OPEN[file] += 1
+
+
+def leave(file: FileId) -> None:
+    """It has closed it."""
+    with _LOCK:
+        _OPEN[file] -= 1
+        if _OPEN[file] <= 0:
+            del _OPEN[file]
+
+
+def is_open(file: FileId) -> bool:
+    """Whether any engine of this process has the file open."""
+    with _LOCK:
+        return file in _OPEN
+
+
+def has_two_copies() -> bool:
+    """Whether `apsw` and `sqlite3` are two copies of SQLite: POSIX locks belong to a process, so neither sees those of
+    the other, and closing the file in one drops the locks of both.
+    """
+    return bool(apsw.using_amalgamation)
+
+
+def lend(connection: sqlite3.Connection, file: FileId) -> None:
+    """A caller's `sqlite3` connection writes to the file; another thread cannot ask it which file it has."""
+    with _LOCK:
+        _LENT[id(connection)] = file
+
+
+def check_alone(path: str) -> None:
+    """Raise `InvalidOptionError` if a `sqlite3` connection of this process has the file open."""
+    file = file_id(path)
+    if file is None or not has_two_copies() or not _has_descriptor(file):
+        return
+    # Without a connection of apsw to the file, the descriptor belongs to something else.
+    is_ours = any(file_id(one.filename) == file for one in apsw.connections() if one.filename)
+    if any(_is_of(connection, file, otherwise=not is_ours) for connection in _connections()):
+        raise InvalidOptionError(
+            f"a sqlite3 connection of this process has {path} open",
+            where=path,
+            why="sqlite3 and apsw are two copies of SQLite; in one process they do not see each other's locks, and the "
+            "file would be damaged",
+            fix="close that connection before the engine is opened, and use apsw.Connection(path) while it is open",
+        )
+
+
+def _has_descriptor(file: FileId) -> bool:
+    """Whether this process has the file open at all. Where that cannot be told, it may have."""
+    try:
+        names = os.listdir(_DESCRIPTORS)  # noqa: PTH208
+    except OSError:
+        return True
+    for name in names:
+        try:
+            found = os.fstat(int(name))
+        except (OSError, ValueError):
+            continue
+        if (found.st_dev, found.st_ino) == file:
+            return True
+    return False
+
+
+def _connections() -> Iterator[sqlite3.Connection]:
+    """Every `sqlite3` connection of this process that has not been collected; there is no other list of them."""
+    for found in gc.get_objects():
+        if issubclass(type(found), sqlite3.Connection):
+            yield found
+
+
+def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> bool:
+    """Whether it has the file open; `otherwise` is the answer for one of another thread, which does not say."""
+    try:
+        _ = connection.in_transaction  # raises if it is closed
+    except sqlite3.Error:
+        return False
+    try:
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        [(path,)] = cursor.execute(_FILE_OF_MAIN).fetchall()
+    except sqlite3.Error:
+        with _LOCK:
+            lent = _LENT.get(id(connection))
+        return otherwise if lent is None else lent == file
+    return bool(path) and file_id(str(path)) == file
