@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,9 +14,9 @@ import pytest
 from stepwell import InvalidInputError
 from stepwell.clock import SystemClock
 from stepwell.errors import InvalidOptionError
-from stepwell.http import Hook
-from stepwell.sinks.signatures import keys_of, sign
-from tests.http.desk import SECRET, Desk
+from stepwell.http import Hook, Limits, hooks
+from stepwell.sinks.signatures import keys_of, sign, verify_signature
+from tests.http.desk import SECRET, Desk, open_desk
 
 
 def signed(
@@ -117,6 +121,105 @@ async def test_the_signature_is_checked_before_the_body_is_parsed(desk: Desk) ->
 
     assert (await send(desk, "shop", garbage, signed(b"{}"))).status_code == 401
     assert (await send(desk, "shop", garbage, signed(garbage))).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"webhook-signature": ""},
+        {"webhook-signature": "v1,AAAA"},
+        {"webhook-signature": "v2," + "A" * 44},
+        {"webhook-signature": " ".join(["v1," + "A" * 43 + "="] * 11)},
+        {"webhook-timestamp": "soon"},
+        {"webhook-timestamp": "0"},
+        {"webhook-id": ""},
+        {"webhook-id": "x" * 201},
+    ],
+)
+async def test_a_message_that_no_hook_could_take_is_refused_before_its_body_is_read(
+    desk: Desk, change: dict[str, str]
+) -> None:
+    read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield b"x" * 1_000
+
+    headers = {**signed(b""), **change}
+    answers = [
+        await desk.ask("POST", f"/hooks/{hook}", role=None, content=body(), headers=headers)
+        for hook in ("shop", "nothing")
+    ]
+
+    assert [answer.status_code for answer in answers] == [401, 401]
+    assert _told(answers[0]) == _told(answers[1])
+    assert read == 0
+
+
+def _told(answer: httpx.Response) -> str:
+    return answer.text.replace(answer.headers["x-request-id"], "")
+
+
+@pytest.mark.parametrize(
+    "secret", [SECRET, "another", "\x00 no hook has this secret", hooks._NOBODY], ids=["right", "wrong", "old", "own"]
+)
+@pytest.mark.parametrize("size", [2, 100, 2_000_000])
+async def test_nobody_learns_by_an_answer_which_hooks_there_are(desk: Desk, secret: str, size: int) -> None:
+    """`nothing` is no hook; `boss` is one, and is asked with a wrong secret."""
+    body = b"[" + b" " * (size - 2) + b"]"
+    wrong = "not this one" if secret == SECRET else secret
+    unknown = await send(desk, "nothing", body, signed(body, secret=secret))
+    known = await send(desk, "boss", body, signed(body, secret=wrong if wrong != hooks._NOBODY else "x"))
+
+    assert unknown.status_code == known.status_code == (401 if size < 1_000_000 else 413)
+    assert unknown.json()["code"] == known.json()["code"]
+    if secret != hooks._NOBODY:
+        assert _told(unknown) == _told(known)
+
+
+async def test_an_unknown_hook_costs_as_many_signatures_as_a_known_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def counting(secret: Any, *args: Any, **more: Any) -> str:
+        counted.append(len(keys_of(secret)))
+        return verify_signature(secret, *args, **more)
+
+    monkeypatch.setattr(hooks, "verify_signature", counting)
+    for hook in ("shop", "bank", "nothing"):  # of which only the first has two secrets
+        await send(desk, hook, b"{}", signed(b"{}", secret="wrong"))
+
+    assert counted == [2, 2, 2]
+
+
+async def test_messages_that_are_not_checked_yet_are_kept_within_bounds(tmp_path: Path) -> None:
+    limits = Limits(hook_body_max=1_000, hook_buffer_max=1_500)
+    async with open_desk(f"sqlite:///{tmp_path / 'a.db'}", limits=limits) as desk:
+        more, begun = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield b" " * 900
+            begun.set()
+            await more.wait()
+            yield b"{}"
+
+        first = asyncio.ensure_future(send(desk, "shop", slow(), signed(b" " * 900 + b"{}")))  # type: ignore[arg-type]
+        await begun.wait()
+        body = b" " * 700 + b"{}"
+        over = await send(desk, "shop", body, signed(body, message_id="m2"))
+        small = await send(desk, "shop", b"{}", signed(b"{}", message_id="m3"))
+        more.set()
+        whole = await first
+        after = await send(desk, "shop", body, signed(body, message_id="m2"))
+        large = await send(desk, "shop", b" " * 1_001, signed(b" " * 1_001))
+
+    assert (over.status_code, small.status_code, whole.status_code, after.status_code) == (503, 200, 200, 200)
+    assert over.headers["retry-after"] == "1"
+    assert large.status_code == 413
+    assert desk.application._services.unsigned_bytes == 0
 
 
 @pytest.mark.parametrize("how", [{}, {"topic": "a", "signal": "b", "run": "c"}, {"signal": "b"}, {"run": "c"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -11,11 +12,13 @@ from stepwell.errors import (
     InvalidOptionError,
     NotAllowedError,
     NotAuthenticatedError,
-    TooManyRequestsError,
     UntrustedOriginError,
 )
+from stepwell.http.refusals import Buckets, too_many
 from stepwell.http.roles import Caller, Permission, Role
 from stepwell.http.tokens import Tokens
+
+LOG = logging.getLogger("stepwell.http")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -92,6 +95,7 @@ class Gate:
                 fix='hosts=["api.example.com"], every name under which the server is reached',
             )
         self._is_bearer = not isinstance(authenticator, LoopbackAccess)
+        self._rate, self._burst = rate, burst
         self._buckets = Buckets(clock, rate, burst)
 
     def check_host(self, scope: Mapping[str, Any]) -> None:
@@ -117,16 +121,31 @@ class Gate:
                 fix="call the API from a program, or start the server with tokens",
             )
 
+    def confirm(self, scope: Mapping[str, Any], caller: Caller) -> None:
+        """Raise `NotAuthenticatedError` unless the request still proves the same caller with the same rights."""
+        if self.identify(scope) != caller:
+            raise NotAuthenticatedError("the rights of this token were changed", fix="ask again")
+
+    def count(self, caller: Caller) -> None:
+        """Count a request. Raises `Refused` if there have been too many of this caller."""
+        seconds = self._buckets.take(caller.name)
+        if seconds:
+            why = f"at most {self._rate:g} a second are answered, {self._burst} at once"
+            raise too_many("too many requests", seconds, where=f"token {caller.name}", why=why)
+
     def identify(self, scope: Mapping[str, Any]) -> Caller:
-        """Who asks. Raises `NotAuthenticatedError`."""
-        caller = self._authenticator.identify(scope)
+        """Who asks. Raises `NotAuthenticatedError`, whatever is wrong."""
+        try:
+            caller = self._authenticator.identify(scope)
+        except Exception as error:
+            LOG.error("the authenticator failed, so a caller was refused: %s", type(error).__name__, exc_info=error)
+            caller = None
         if caller is None:
             raise NotAuthenticatedError(
                 "this needs a token",
                 why="the request has none, or one that is unknown, over or taken back",
                 fix="send `Authorization: Bearer TOKEN`; an admin makes tokens with `stepwell token new NAME`",
             )
-        self._buckets.take(caller.name)
         return caller
 
     def admit(self, caller: Caller, permission: Permission) -> None:
@@ -146,25 +165,3 @@ def _plain_host(host: str) -> str:
     if name.startswith("["):
         return name.partition("]")[0] + "]"
     return name.partition(":")[0] if name.count(":") == 1 else name
-
-
-class Buckets:
-    """How often each caller may ask: a bucket that fills steadily, and is emptied by asking."""
-
-    def __init__(self, clock: Clock, rate: float, burst: int) -> None:
-        self._clock, self._rate, self._burst = clock, rate, burst
-        self._left: dict[str, tuple[float, float]] = {}
-
-    def take(self, name: str) -> None:
-        """Count one request. Raises `TooManyRequestsError` if there have been too many."""
-        now = self._clock.monotonic()
-        left, at = self._left.get(name, (float(self._burst), now))
-        left = min(float(self._burst), left + (now - at) * self._rate)
-        if left < 1:
-            raise TooManyRequestsError(
-                "too many requests",
-                where=f"token {name}",
-                why=f"at most {self._rate:g} a second are answered, {self._burst} at once",
-                fix="wait a second, and ask less often",
-            )
-        self._left[name] = (left - 1, now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -13,18 +15,19 @@ from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.engine.facade import Facade
-from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError
+from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError, StoreUnavailableError
 from stepwell.http import bulks, following, holding, hooks, operating, repairing, runs, starting, steering
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
 from stepwell.http.encoding import encode
-from stepwell.http.hooks import Hook, hooks_by_name
+from stepwell.http.hooks import Hook, check_form, hooks_by_name
 from stepwell.http.ledger import Act, FirstLedger
 from stepwell.http.limits import Limits
 from stepwell.http.openapi import describe as describe_api
 from stepwell.http.operations import Call, Operation, Reply, check_operations
 from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
-from stepwell.http.problems import Refused, describe, readable
+from stepwell.http.problems import Problem, Refused, describe, readable
 from stepwell.http.reading import read_body, read_query, read_raw
+from stepwell.http.refusals import REFUSALS, Refusals
 from stepwell.http.roles import Caller, Permission, Role
 from stepwell.http.services import Services
 from stepwell.http.tokens import Tokens
@@ -48,6 +51,7 @@ OPERATIONS: Final = (
 )
 
 _NOBODY: Final = Caller("nobody", Role.VIEWER, payloads=False)
+_CONFIRM_SECONDS: Final = 1.0
 _KEY: Final = re.compile(r"[!-~]{1,200}")
 _SAFE_HEADERS: Final = (
     (b"cache-control", b"no-store"),
@@ -56,6 +60,13 @@ _SAFE_HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+
+
+@dataclass(slots=True)
+class _Known:
+    """Who asks, as far as it is known when a request is refused."""
+
+    name: str = ""
 
 
 class Application:
@@ -77,6 +88,8 @@ class Application:
         self._services = Services(engine, clock, limits, FirstLedger(engine), hooks_by_name(hooks))
         self._services.document = describe_api(table)
         authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
+        self._refusals = Refusals(clock, limits)
+        self._clock = clock
         self._gate = Gate(authenticator, hosts, clock, rate=limits.rate, burst=limits.burst)
         self._ids = SystemIds(clock)
         self._by_path: dict[str, dict[str, Operation]] = {}
@@ -116,16 +129,19 @@ class Application:
                 message["headers"] = [*kept, *_SAFE_HEADERS, (b"x-request-id", request_id.encode())]
             await send(message)
 
-        request, name = Request(scope, receive), ""
+        request, name, who = Request(scope, receive), "", _Known()
         try:
             self._gate.check_host(scope)
             operation, path = self._find(scope)
             name = operation.name if operation else ""
-            response = await self._perform(request, operation, path, request_id)
+            response = await self._perform(request, operation, path, request_id, who)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001  the outermost edge: whatever it is, callers get a problem
-            response = _problem(error, request_id)
+            problem, headers = _problem(self._refusals.judge(scope, error), request_id)
+            if problem.status in REFUSALS:
+                self._refusals.note(scope, problem, name, who.name)
+            response = Response(encode(problem), problem.status, headers, PROBLEM_MEDIA)
         counted = (name or "none", response.status_code)
         self._services.requests[counted] = self._services.requests.get(counted, 0) + 1
         try:
@@ -144,18 +160,27 @@ class Application:
         return None, {}
 
     async def _perform(
-        self, request: Request, operation: Operation | None, path: Mapping[str, str], request_id: str
+        self, request: Request, operation: Operation | None, path: Mapping[str, str], request_id: str, who: _Known
     ) -> Response:
         self._gate.check_page(request.scope)
-        caller = self._admit(request.scope, operation)
+        began = self._clock.monotonic()
+        caller = self._admit(request.scope, operation, who)
         if operation is None:
             raise _unknown(self._by_path.get(path.get("", ""), {}))
         call = await self._read(request, operation, caller, path, request_id)
-        if not operation.acts:
-            return _respond(operation, await operation.handler(call))
-        return await self._audited(operation, call)
+        if caller is not _NOBODY:
+            call.confirm = partial(self._gate.confirm, request.scope, caller)
+        # A token may be taken back while a body drips in, or while an answer is waited for.
+        if self._clock.monotonic() - began > _CONFIRM_SECONDS:
+            call.confirm()
+        if operation.acts:
+            return await self._audited(operation, call)
+        response = _respond(operation, await operation.handler(call))
+        if self._clock.monotonic() - began > _CONFIRM_SECONDS:
+            call.confirm()
+        return response
 
-    def _admit(self, scope: Scope, operation: Operation | None) -> Caller:
+    def _admit(self, scope: Scope, operation: Operation | None, who: _Known) -> Caller:
         """Who asks. What is not in the table is told only to those who are known."""
         permission = Permission.READ if operation is None else operation.permission
         match permission:
@@ -165,6 +190,8 @@ class Application:
                 raise AssertionError("an operation without a permission does not get this far")
             case _:
                 caller = self._gate.identify(scope)
+                who.name = caller.name
+                self._gate.count(caller)
                 self._gate.admit(caller, permission)
                 return caller
 
@@ -173,8 +200,12 @@ class Application:
     ) -> Call:
         limits = self._services.limits
         query = read_query(operation, request.scope["query_string"].decode("latin-1"), limits)
-        raw = await read_raw(request, limits)
         headers = {name.lower(): value for name, value in request.headers.items()}
+        is_signed = operation.permission is Permission.SIGNED
+        if is_signed:
+            raw = await self._read_signed(request, headers)
+        else:
+            raw = await read_raw(request, limits, bytes_max=limits.body_max)
         key = headers.get("idempotency-key")
         if key is not None and not (operation.takes_key and _KEY.fullmatch(key)):
             raise RequestError(
@@ -183,9 +214,29 @@ class Application:
                 why="it has 1 to 200 visible characters, and goes with starts, signals and events",
                 fix="leave it out, or use a UUID",
             )
-        is_signed = operation.permission is Permission.SIGNED
         body = None if is_signed else read_body(operation, raw, headers.get("content-type", ""), limits)
         return Call(self._services, caller, request_id, path, query, body, headers, raw)
+
+    async def _read_signed(self, request: Request, headers: Mapping[str, str]) -> bytes:
+        """The body of a message whose signature is yet to be checked: of all such together only so much is kept.
+
+        What can be refused without the body is refused before; the hook's name is not looked at, so that nobody learns
+        by the time of an answer which hooks there are.
+        """
+        services, held = self._services, 0
+        check_form(headers, services)
+
+        def taken(size: int) -> None:
+            nonlocal held
+            if services.unsigned_bytes + size > services.limits.hook_buffer_max:
+                raise Refused(503, StoreUnavailableError("too many messages at once"), {"connection": "close"})
+            held += size
+            services.unsigned_bytes += size
+
+        try:
+            return await read_raw(request, services.limits, bytes_max=services.limits.hook_body_max, taken=taken)
+        finally:
+            services.unsigned_bytes -= held
 
     async def _audited(self, operation: Operation, call: Call) -> Response:
         """Do an act between two lines of the audit: none is done that nobody could know of."""
@@ -247,13 +298,13 @@ def _respond(operation: Operation, reply: Reply | Response) -> Response:
     return Response(encode(reply.body), reply.status, dict(reply.headers), operation.media)
 
 
-def _problem(error: Exception, request_id: str) -> Response:
+def _problem(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
     error = readable(error)
     problem, headers = describe(error, request_id)
     if problem.status >= 500:
         cause = error if not isinstance(error, StepwellError) else None
         LOG.error("request %s: %s %.500s", request_id, problem.code, error, exc_info=cause)
-    return Response(encode(problem), problem.status, headers, PROBLEM_MEDIA)
+    return problem, headers
 
 
 def app(

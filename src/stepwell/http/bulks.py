@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from stepwell.engine.bulk_verbs import check_options
 from stepwell.engine.bulks import NAMED_MAX, BulkView
-from stepwell.http.operations import Call, Operation, Reply, look, steer
+from stepwell.http.operations import Call, FilterText, Operation, Reply, look, steer
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
-from stepwell.http.starting import KeyText, Text, reserve
+from stepwell.http.starting import KeyText, reserve
 from stepwell.ids import SystemIds
 
 _SAMPLE = 5
@@ -26,7 +26,7 @@ class BulkIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What to do, to the runs of a filter or to those that are named; `options` are those of the verb on one run."""
 
     verb: Verb
-    where: Text | None = None
+    where: FilterText | None = None
     runs: Annotated[list[KeyText], Meta(max_length=NAMED_MAX)] = []
     options: dict[str, Any] = {}
     dry_run: bool = False
@@ -89,6 +89,8 @@ async def start(call: Call) -> Reply:
     """Do something to many runs, once for each `Idempotency-Key`. A worker executes it."""
     body: BulkIn = call.body
     options = check_options(body.verb, body.options)
+    if body.where is not None:
+        call.filter(body.where, where="where")
     if body.dry_run:
         return Reply(await _plan(call, body))
     run_id, key = None, call.headers.get("idempotency-key")
@@ -99,7 +101,7 @@ async def start(call: Call) -> Reply:
         body.verb, body.where, runs=body.runs, by=call.caller.name, run_id=run_id, **options
     )
     call.after = f"{body.verb} {bulk.name}"
-    return Reply(_body(bulk), 202)
+    return Reply(_body(call, bulk), 202)
 
 
 async def _plan(call: Call, body: BulkIn) -> BulkBody:
@@ -114,12 +116,14 @@ async def _plan(call: Call, body: BulkIn) -> BulkBody:
 
 async def list_bulks(call: Call) -> Reply:
     """The latest acts on many runs."""
-    return Reply(BulkList([_body(one) for one in await call.services.engine.bulks.latest(limit=call.query.limit)]))
+    return Reply(
+        BulkList([_body(call, one) for one in await call.services.engine.bulks.latest(limit=call.query.limit)])
+    )
 
 
 async def show(call: Call) -> Reply:
     """One act on many runs."""
-    return Reply(_body(await call.services.engine.bulks.get(call.path["bulk"])))
+    return Reply(_body(call, await call.services.engine.bulks.get(call.path["bulk"])))
 
 
 async def list_items(call: Call) -> Reply:
@@ -137,16 +141,16 @@ async def abort(call: Call) -> Reply:
     await bulks.abort(name)
     bulk = await bulks.get(name)
     call.after = bulk.state
-    return Reply(_body(bulk))
+    return Reply(_body(call, bulk))
 
 
-def _body(bulk: BulkView) -> BulkBody:
+def _body(call: Call, bulk: BulkView) -> BulkBody:
     return BulkBody(
         bulk.name,
         bulk.run_id,
         bulk.verb,
         bulk.by,
-        bulk.where,
+        call.show_filter(bulk.where),
         bulk.state,  # type: ignore[arg-type]
         bulk.matched,
         bulk.done,

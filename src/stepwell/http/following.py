@@ -17,7 +17,7 @@ from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from stepwell.engine.views import entry_views, run_view
-from stepwell.errors import RequestError, TooManyRequestsError
+from stepwell.errors import NotAuthenticatedError, RequestError, TooManyRequestsError
 from stepwell.http.bodies import entry_body, run_body
 from stepwell.http.encoding import encode
 from stepwell.http.limits import STREAM_MAX_SECONDS
@@ -94,8 +94,10 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
     watching = call.services.engine.watch(run_id)
     try:
         async for run in watching:
+            call.confirm()
             if run is not None:
                 told, mark = await _news(call, run, mark)
+                call.confirm()
                 # In one piece: each is a call to the system here, and wakes its receiver.
                 if told:
                     yield b"".join(told)
@@ -106,12 +108,19 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
                 # A receiver that is gone is noticed by writing to it.
                 yield b": still here\n\n"
                 beat_at = loop.time() + _BEAT_SECONDS
+    except NotAuthenticatedError as error:
+        LOG.warning("request %s: its stream was ended, because the token of %s no longer counts", *_who(call))
+        yield _event("problem", mark, describe(error, call.request_id)[0])
     except Exception as error:  # noqa: BLE001  the answer has begun: what went wrong is told as its last event
         LOG.error("request %s broke off: %.500s", call.request_id, error)
         yield _event("problem", mark, describe(readable(error), call.request_id)[0])
     finally:
         call.services.followers -= 1
         await watching.aclose()
+
+
+def _who(call: Call) -> tuple[str, str]:
+    return call.request_id, call.caller.name
 
 
 async def _news(call: Call, run: Run, mark: Mark) -> tuple[list[bytes], Mark]:

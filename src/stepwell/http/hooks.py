@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from stepwell.clock import Duration, Instant, span
+from stepwell.clock import SECOND, Duration, Instant, span
 from stepwell.codec.base import Place
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.errors import InvalidInputError, InvalidOptionError, SignatureError
 from stepwell.http.operations import Call, Operation, Reply
 from stepwell.http.problems import Refused
 from stepwell.http.roles import Permission
+from stepwell.ids import random_bytes
 from stepwell.model.locations import check_name
 from stepwell.model.signals import Delivery
-from stepwell.sinks.signatures import keys_of, verify_signature
+from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, verify_signature
+
+if TYPE_CHECKING:
+    from stepwell.http.services import Services
 
 _ID_MAX: Final = 200
-_NOBODY: Final = "\x00 no hook has this secret"
+_TOLERANCE: Final = "5m"
+_SIGNATURES_MAX: Final = 10  # in one header: each is compared with each secret
+_SIGNATURE: Final = re.compile(r"v1[a-z]?,[A-Za-z0-9+/]{40,88}={0,2}")
+_NOBODY: Final = random_bytes(32).hex()  # of this process: nobody can sign for a hook that does not exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +77,49 @@ class TakenBody(msgspec.Struct):
     reached: int
 
 
+def check_form(headers: Mapping[str, str], services: Services) -> None:
+    """Raise `SignatureError` for a message that no hook could take, whatever its body is.
+
+    What it says is the same for every hook and for none.
+    """
+    missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not headers.get(name)]
+    if missing:
+        raise SignatureError(f"the message has no header {missing[0]}", fix="sign it as stepwell.Webhook does")
+    message_id, timestamp, signatures = headers[ID], headers[TIMESTAMP], headers[SIGNATURE].split(" ")
+    if len(message_id) > _ID_MAX or not message_id.isprintable():
+        raise SignatureError("the message has no usable id", fix="sign it with an id of 1 to 200 characters")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 12):
+        raise SignatureError(f"the header {TIMESTAMP} is not a number of seconds")
+    if len(signatures) > _SIGNATURES_MAX or not any(_SIGNATURE.fullmatch(each) for each in signatures):
+        raise SignatureError(
+            f"the header {SIGNATURE} is not one",
+            why=f"it has 1 to {_SIGNATURES_MAX} signatures, each `v1,` and base64, apart by blanks",
+        )
+    widest = max((span(each.tolerance) for each in services.hooks.values()), default=span(_TOLERANCE))
+    if abs(services.clock.now() - int(timestamp) * SECOND) > max(widest, span(_TOLERANCE)):
+        raise SignatureError(
+            "the message is too old, or from the future",
+            fix="set both clocks right; a message that is sent again is signed again",
+        )
+
+
+def _secrets(hook: Hook) -> tuple[str, ...]:
+    return (hook.secret,) if isinstance(hook.secret, str) else hook.secret
+
+
 async def take(call: Call) -> Reply:
     """Take a signed message. The signature is checked before anything in the body is looked at."""
     services = call.services
     hook = services.hooks.get(call.path["hook"])
-    # One that does not exist is refused like one that is signed wrongly: nobody learns which there are.
-    secret, tolerance = (_NOBODY, "5m") if hook is None else (hook.secret, hook.tolerance)
-    message_id = verify_signature(secret, call.headers, call.raw, tolerance=tolerance)
-    if hook is None or not 0 < len(message_id) <= _ID_MAX or not message_id.isprintable():
-        raise SignatureError("the message has no usable id", fix="sign it with an id of 1 to 200 characters")
+    # One that does not exist is refused like one that is signed wrongly, after the same work: nobody learns which
+    # there are. So every hook is checked with as many secrets as the one that has most.
+    secrets = (_NOBODY,) if hook is None else _secrets(hook)
+    tolerance = _TOLERANCE if hook is None else hook.tolerance
+    most = max((len(_secrets(each)) for each in services.hooks.values()), default=1)
+    padded = (*secrets, *[_NOBODY] * (most - len(secrets)))
+    message_id = verify_signature(padded, call.headers, call.raw, tolerance=tolerance)
+    if hook is None:
+        raise SignatureError("the signature does not fit the message")
     payload = _parse(call)
     # Twice the tolerance: a timestamp may lie ahead as well as behind.
     until = Instant(services.engine.now() + 2 * span(hook.tolerance) + 1)

@@ -26,6 +26,7 @@ _REASONS: Final = {
     401: "There is no token, or no signature, that counts.",
     403: "The caller may not do this.",
     404: "There is no such thing.",
+    408: "The body did not arrive in time.",
     409: "It is not possible in this state.",
     413: "It is too large.",
     415: "It is not JSON.",
@@ -102,13 +103,13 @@ def _needs_token(each: Operation) -> bool:
 def _refusals(each: Operation) -> list[int]:
     found = [400, 421, 503]
     if each.permission is not Permission.PUBLIC:
-        found += [401]
+        found += [401, 429]
     if _needs_token(each):
-        found += [403, 429]
+        found += [403]
     if "{" in each.path or each.name == "list_unread" or each.name == "start_run":
         found += [404]
     if each.acts:
-        found += [404, 409, 413, 415, 422]
+        found += [404, 408, 409, 413, 415, 422]
     return sorted({*found} - {*each.answers})
 
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from stepwell.errors import InvalidOptionError
+from stepwell.engine.filters import parse_filter
+from stepwell.errors import InvalidOptionError, NotAllowedError, StepwellError
 from stepwell.http.roles import PUBLIC_PATHS, Caller, Permission
+from stepwell.stores.base.filters import PAYLOAD_FIELDS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from stepwell.http.services import Services
+    from stepwell.stores.base.views import RunFilter
 
 HIDDEN = {"hidden": True}
+HIDDEN_TEXT = "(hidden)"
+
+
+FilterText = Annotated[str, Meta(max_length=1_024, extra={"is_filter": True})]
+"""A line of the filter language (docs/filters.md). A handler reads it with `Call.filter`, and nowhere else."""
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,10 +46,42 @@ class Call:
     raw: bytes = b""
     before: str = ""  # for the audit: what the object was
     after: str = ""
+    # Raises `NotAuthenticatedError` once the caller's token is over or taken back: for answers that take their time.
+    confirm: Callable[[], None] = field(default=lambda: None)
 
     def show(self, payload: Any) -> Any:
         """A payload as this caller may see it."""
         return payload if payload is None or self.caller.sees_payloads else HIDDEN
+
+    def filter(self, text: str, *, where: str) -> RunFilter:
+        """The runs that a filter names, if this caller may use it: every filter of a request is read here.
+
+        Raises `FilterError`, and `NotAllowedError` for a filter whose answer tells something of a payload.
+        """
+        found = parse_filter(text, self.services.engine.now())
+        if not self.caller.sees_payloads and looks_into_payloads(found):
+            raise NotAllowedError(
+                "this filter looks into payloads",
+                where=where,
+                why=f"{self.caller.name} may not see them, and could find them out by asking often enough",
+                fix="leave `input.` out, or ask with a token that sees payloads",
+            )
+        return found
+
+    def show_filter(self, text: str) -> str:
+        """The text of a filter that another caller used, as this one may see it."""
+        if self.caller.sees_payloads or not text:
+            return text
+        try:
+            is_hidden = looks_into_payloads(parse_filter(text, self.services.engine.now()))
+        except StepwellError:
+            is_hidden = True
+        return HIDDEN_TEXT if is_hidden else text
+
+
+def looks_into_payloads(where: RunFilter) -> bool:
+    """Whether a filter compares what only callers with payloads may see."""
+    return any(one.field in PAYLOAD_FIELDS for one in where.conditions)
 
 
 @dataclass(frozen=True, slots=True)

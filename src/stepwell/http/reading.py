@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -18,29 +20,44 @@ from stepwell.http.problems import Refused
 _JSON: Final = "application/json"
 _PLACE: Final = Place("", "", "the body")
 _PARTS_MAX: Final = 50
+_CLOSE: Final = {"connection": "close"}  # what is left of the body is not waited for
 
 
-async def read_raw(request: Request, limits: Limits) -> bytes:
-    """The body as it came, at most as long as it may be; one that says it is longer is not even received."""
+async def read_raw(
+    request: Request, limits: Limits, *, bytes_max: int, taken: Callable[[int], None] = lambda _: None
+) -> bytes:
+    """The body as it came, at most as long as it may be; one that says it is longer is not even received.
+
+    `taken` hears of each part before it is kept, and may refuse it. Raises `Refused` for a body that does not arrive in
+    time.
+    """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise _unsupported("a body that is compressed is not taken", "send it as it is")
     said = request.headers.get("content-length", "")
-    if said.isascii() and said.isdigit() and int(said[:20]) > limits.body_max:
-        raise _too_large(limits)
+    if said.isascii() and said.isdigit() and int(said[:20]) > bytes_max:
+        raise _too_large(bytes_max)
     parts, length = [], 0
-    async for chunk in request.stream():
-        length += len(chunk)
-        if length > limits.body_max:
-            raise _too_large(limits)
-        parts.append(chunk)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for chunk in request.stream():
+                length += len(chunk)
+                if length > bytes_max:
+                    raise _too_large(bytes_max)
+                taken(len(chunk))
+                parts.append(chunk)
+    except TimeoutError:
+        error = RequestError(
+            "the body did not arrive in time", why=f"it has {limits.body_seconds:g} s", fix="send it faster, or less"
+        )
+        raise Refused(408, error, _CLOSE) from None
     return b"".join(parts)
 
 
-def _too_large(limits: Limits) -> Refused:
+def _too_large(bytes_max: int) -> Refused:
     error = PayloadTooLargeError(
-        "the request is too large", why=f"at most {limits.body_max:,} bytes are taken", fix="send less at once"
+        "the request is too large", why=f"at most {bytes_max:,} bytes are taken", fix="send less at once"
     )
-    return Refused(413, error, {"connection": "close"})
+    return Refused(413, error, _CLOSE)
 
 
 def _unsupported(title: str, fix: str) -> Refused:

@@ -10,10 +10,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stepwell.engine.filters import parse_filter
 from stepwell.engine.views import EntryView, WaitView, entry_views, progress_views, run_view, wait_views
 from stepwell.errors import (
-    NotAllowedError,
     NotFoundError,
     RequestError,
     ResultTimeout,
@@ -40,9 +38,8 @@ from stepwell.http.bodies import (
     why_body,
 )
 from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
-from stepwell.http.operations import Call, Reply, look
+from stepwell.http.operations import Call, FilterText, Reply, look
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.stores.base.filters import Field
 
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -52,7 +49,7 @@ _CURSOR = "runs:"
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which runs: a line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
 
-    q: Annotated[str, Meta(max_length=1_024)] = ""
+    q: FilterText = ""
     limit: Limit = 50
     cursor: Cursor | None = None
 
@@ -108,14 +105,7 @@ async def list_runs(call: Call) -> Reply:
     """Runs, newest first, or as the filter says."""
     query: RunsQuery = call.query
     engine = call.services.engine
-    where = parse_filter(query.q, engine.now())
-    if not call.caller.sees_payloads and any(one.field is Field.INPUT for one in where.conditions):
-        raise NotAllowedError(
-            "this filter looks into payloads",
-            where="q",
-            why=f"{call.caller.name} may not see them, and could find them out by asking often enough",
-            fix="leave `input.` out, or ask with a token that sees payloads",
-        )
+    where = call.filter(query.q, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
     found = await engine.list_runs(where, limit=query.limit + 1, before=before)
     page = found[: query.limit]

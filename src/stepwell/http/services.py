@@ -26,4 +26,5 @@ class Services:
     hooks: Mapping[str, Hook]
     document: dict[str, Any] = field(default_factory=dict)  # the OpenAPI description
     followers: int = 0
+    unsigned_bytes: int = 0  # kept of messages whose signatures are not checked yet
     requests: dict[tuple[str, int], int] = field(default_factory=dict)  # answered, by operation and status

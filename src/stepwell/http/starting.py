@@ -43,11 +43,14 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class StartedBody(msgspec.Struct):
-    """The run that was started, or found; then `same_input` says whether it has the same input."""
+    """The run that was started, or found; then `same_input` says whether it has the same input.
+
+    That is null for a caller that sees no payloads: it could find one out by trying.
+    """
 
     run: RunBody
     is_new: bool
-    same_input: bool
+    same_input: bool | None
     replaced: str | None
 
 
@@ -95,7 +98,8 @@ async def start(call: Call) -> Reply:
     view = await handle.status()
     call.after = view.status
     location = {"location": f"runs/{view.run_id}"}
-    started = StartedBody(run_body(call, view), handle.is_new, handle.same_input, handle.replaced)
+    same_input = handle.same_input if handle.is_new or call.caller.sees_payloads else None
+    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced)
     return Reply(started, 201 if handle.is_new else 200, location)
 
 

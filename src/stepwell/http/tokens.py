@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import os
+import stat
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -22,11 +24,13 @@ SCHEME: Final = "swt"
 TOKEN_MAX: Final = 200
 _PREFIX_BYTES, _SECRET_BYTES = 6, 32
 _NO_DIGEST: Final = "0" * 64
-_RELOAD_SECONDS: Final = 1.0
+_TRIES_MAX: Final = 8  # names for a temporary file
+
+LOG = logging.getLogger("stepwell.http")
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a token: never the token itself."""
+class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is kept of a token: never the token itself. A field with a wrong name is refused, not ignored."""
 
     prefix: str
     digest: str  # SHA-256 of the whole token
@@ -88,14 +92,21 @@ class Tokens:
 
 
 class TokenFile(Tokens):
-    """Tokens in a file, a line of JSON each. A change of the file counts within a second or two."""
+    """Tokens in a file, a line of JSON each. Each request is held against the file as it is at that moment.
+
+    A file that is gone, that others may write to, or that has one bad line lets in no token at all until it is mended.
+    The cause goes to the log, once for each change of the file, and never to callers. The constructor raises
+    `InvalidOptionError` for a bad file.
+    """
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         super().__init__((), clock=clock)
         self._path = path
-        self._looked_at = float("-inf")
-        self._stamp: tuple[int, int, int] | None = None
-        self._refresh()
+        self._stamp: tuple[int, ...] | None = None
+        found = _stamp(path)
+        if found is not None:
+            self._known = _by_prefix(read_tokens(path))
+            self._stamp = found
 
     def find(self, text: str) -> Caller | None:
         """Whose token this is, as the file says now."""
@@ -103,52 +114,114 @@ class TokenFile(Tokens):
         return super().find(text)
 
     def _refresh(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._looked_at < _RELOAD_SECONDS:
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
             return
-        self._looked_at = now
+        # First nobody is let in: if reading fails in any way, it stays like that.
+        was, self._known, self._stamp = self._stamp, {}, stamp
+        if stamp is None:
+            LOG.error("the token file %s is gone: all its tokens are refused", self._path)
+            return
         try:
-            found = self._path.stat()
-        except OSError:
-            # A file that is gone takes all its tokens with it.
-            self._known, self._stamp = {}, None
+            self._known = _by_prefix(read_tokens(self._path))
+        except InvalidOptionError as error:
+            LOG.error("all tokens are refused until the token file is mended: %s", error)
             return
-        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-        if stamp != self._stamp:
-            self._known = {token.prefix: token for token in read_tokens(self._path)}
-            self._stamp = stamp
+        if was is None:
+            LOG.warning("the token file %s is there again", self._path)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever a file does; None if it cannot be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev, found.st_mode
+
+
+def _by_prefix(tokens: Iterable[Token]) -> dict[str, Token]:
+    return {token.prefix: token for token in tokens}
 
 
 def read_tokens(path: Path) -> list[Token]:
     """The tokens of a file. Raises `InvalidOptionError` for a file that others may write or that is not one of ours."""
     try:
-        if os.name == "posix" and path.stat().st_mode & 0o022:
-            raise InvalidOptionError(
-                f"others may write to the token file {path.name}",
-                why="whoever writes it decides who is let in",
-                fix=f"chmod 600 {path}",
-            )
-        return [_LINE.decode(line) for line in path.read_bytes().splitlines() if line.strip()]
+        with path.open("rb") as file:
+            # Of the open file: its name may mean another one a moment later.
+            mode = os.fstat(file.fileno()).st_mode
+            if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o022:
+                raise InvalidOptionError(
+                    f"others may write to the token file {path.name}",
+                    where=str(path),
+                    why="whoever writes it decides who is let in",
+                    fix=f"chmod 600 {path}",
+                )
+            lines = file.read().splitlines()
     except OSError as error:
         raise InvalidOptionError(
             f"the token file cannot be read: {error.strerror}", where=str(path), fix="stepwell token new NAME"
         ) from None
-    except msgspec.MsgspecError as error:
+    tokens: dict[str, Token] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            token = _read_line(line, f"{path}, line {number}")
+            if token.prefix in tokens:
+                raise InvalidOptionError(
+                    "the token file has a token twice",
+                    where=f"{path}, line {number}",
+                    why="one of the two lines may say that it was taken back",
+                    fix="remove one of the lines",
+                )
+            tokens[token.prefix] = token
+    return list(tokens.values())
+
+
+def _read_line(line: bytes, where: str) -> Token:
+    try:
+        return _LINE.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidOptionError(
-            f"the token file has a line that is no token: {error}", where=str(path), fix="remove that line"
+            f"the token file has a line that is no token: {error}", where=where, fix="remove that line"
         ) from None
 
 
 def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
-    """Replace a token file, whole or not at all; only its owner may read it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.writelines(msgspec.json.encode(token) + b"\n" for token in tokens)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    """Replace a token file, whole or not at all; only its owner may read it. Raises `InvalidOptionError`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = _open_beside(path)
+    except OSError as error:
+        raise InvalidOptionError(
+            f"the token file cannot be written: {error.strerror}", where=str(path), fix="name another: --tokens FILE"
+        ) from None
+    name, descriptor = beside
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(msgspec.json.encode(token) + b"\n" for token in tokens)
+            file.flush()
+            os.fsync(file.fileno())
+        name.replace(path)
+    except BaseException:
+        name.unlink(missing_ok=True)
+        raise
+
+
+def _open_beside(path: Path) -> tuple[Path, int]:
+    """A new file in the same folder. What lies there already, such as a link of another user, is not used."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    for attempt in range(_TRIES_MAX):
+        name = path.with_name(f".{path.name}.{random_bytes(8).hex()}")
+        try:
+            descriptor = os.open(name, flags, 0o600)
+        except FileExistsError:
+            if attempt == _TRIES_MAX - 1:
+                raise
+        else:
+            if os.name == "posix":
+                os.fchmod(descriptor, 0o600)  # whatever the umask says
+            return name, descriptor
+    raise AssertionError("unreachable")
 
 
 def revoke(path: Path, name: str) -> int:

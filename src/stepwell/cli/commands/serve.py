@@ -259,7 +259,7 @@ def listed(settings: Settings, tokens: str | None) -> None:
 @tokens_option
 @click.pass_obj
 def revoked(settings: Settings, name: str, tokens: str | None) -> None:
-    """Take back every token of a name; a running server knows within two seconds.
+    """Take back every token of a name; a running server refuses it from then on, and ends its streams.
 
     \b
     Example:

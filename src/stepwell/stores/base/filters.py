@@ -38,6 +38,9 @@ class Field(StrEnum):
     TOOK = "took"  # from its start, or else its creation, to its end
 
 
+PAYLOAD_FIELDS = frozenset({Field.INPUT})
+"""What tells something of a payload to a caller that may ask, and not see payloads."""
+
 NUMBERS = frozenset({Field.VERSION, Field.CREATED, Field.TOOK})
 
 
