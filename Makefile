@@ -20,7 +20,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers scale-sim storm api-campaign lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm api-campaign lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -71,6 +71,9 @@ bench: setup ## measure both stores, and print the figures beside the raw limit
 
 bench-peers: setup ## the same work through stepwell and its peers; PEERS=dbos,restate WORKLOADS=W1,W2 ROUNDS=3 narrow it
 	$(BIN)/python -m bench.peers --peers "$(PEERS)" --workloads "$(WORKLOADS)" --rounds $(ROUNDS) $(ARGS)
+
+performance: setup ## bench-peers in full, and its tables and picture into docs/performance.md: needs a quiet machine
+	$(BIN)/python -m bench.peers --rounds $(ROUNDS) --page docs/performance.md $(ARGS)
 
 scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service times that are measured first
 	$(BIN)/python -m bench.scale $(ARGS)

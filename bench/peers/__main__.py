@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.peers.catalogue import RESTATE_SERVER, Participant, choose, choose_workloads
+from bench.peers.catalogue import RESTATE_SERVER, Participant, choose, choose_workloads, in_turn
 from bench.peers.drive import RefusedError, measure
 from bench.peers.environments import BUILD, UnavailableError, python_of, restate_server, temporal_server, version_of
 from bench.peers.limits import measure_limits
@@ -80,16 +80,17 @@ def _postgres(participants: list[Participant]) -> Iterator[PostgresServer | None
 async def _measure(
     results: Results, participants: list[Participant], options: argparse.Namespace, postgres: PostgresServer | None
 ) -> None:
-    """Within a round everybody has a turn, one after the other. What is compared with the limits has them on both
-    sides of it: the machine is not as quick in one minute as in the next.
+    """Within a round each participant has a turn, and each round begins with another one. What is compared with the
+    limits has them on both sides of it: the machine is not as quick in one minute as in the next.
     """
     root = temporary_root(server_account())
-    bar, done = Bar(len(options.workloads) * options.rounds * len(participants), "measures"), 0
-    for workload in options.workloads:
-        first = results.next_round(workload, [one.name for one in participants])
+    taking = {workload: [one for one in participants if workload in one.only] for workload in options.workloads}
+    bar, done = Bar(options.rounds * sum(map(len, taking.values())), "measures"), 0
+    for workload, those in taking.items():
+        first = results.next_round(workload, [one.name for one in those])
         for number in range(first, first + options.rounds):
             results.samples.append(await _limits(workload, number, postgres))
-            for participant in participants:
+            for participant in in_turn(those, number):
                 bar.show(done, f"{workload} round {number}: {participant.title}")
                 results.samples.append(await _one(participant, workload, number, postgres, root))
                 if workload == "W1" and participant.name in OURS:

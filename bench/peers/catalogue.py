@@ -32,6 +32,7 @@ class Participant:
     package: str  # whose version is told
     requirements: str | None = None  # the file below `requirements`; None: what is installed for stepwell itself
     less: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what differs from WORKLOADS
+    only: tuple[str, ...] = tuple(WORKLOADS)  # the workloads that it takes part in
 
     def order(self, workload: str) -> dict[str, Any]:
         """What its driver is told to do."""
@@ -58,6 +59,25 @@ _EDDA: Mapping[str, Mapping[str, Any]] = {
 PARTICIPANTS: tuple[Participant, ...] = (
     Participant("stepwell-sqlite", "stepwell, SQLite", "stepwell", "sqlite", "stepwell"),
     Participant("stepwell-postgres", "stepwell, PostgreSQL", "stepwell", "postgres", "stepwell"),
+    # No peer has a call that starts many runs, so these stand beside the comparison and not in it.
+    Participant(
+        "stepwell-bulk-sqlite",
+        "stepwell, SQLite, start_many",
+        "stepwell",
+        "sqlite",
+        "stepwell",
+        less={"W2": {"bulk": True}},
+        only=("W2",),
+    ),
+    Participant(
+        "stepwell-bulk-postgres",
+        "stepwell, PostgreSQL, start_many",
+        "stepwell",
+        "postgres",
+        "stepwell",
+        less={"W2": {"bulk": True}},
+        only=("W2",),
+    ),
     Participant(
         "dbos-sqlite",
         "DBOS, SQLite",
@@ -141,3 +161,9 @@ def choose_workloads(words: str) -> list[str]:
         if one not in WORKLOADS:
             raise ValueError(f"there is no workload {one!r}; choose among {', '.join(WORKLOADS)}")
     return [one for one in WORKLOADS if not named or one in named]
+
+
+def in_turn(participants: list[Participant], number: int) -> list[Participant]:
+    """Their order in a round: each round begins with the next of them."""
+    first = (number - 1) % len(participants) if participants else 0
+    return participants[first:] + participants[:first]

@@ -7,10 +7,10 @@ from xml.sax.saxutils import escape
 
 from bench.peers.catalogue import PARTICIPANTS, WORKLOADS
 from bench.peers.results import FIGURES, TITLES, Results, spread
-from bench.peers.tables import OURS, number
+from bench.peers.tables import number
 
 _WIDTH = 760
-_LABEL = 170  # where bars begin
+_LABEL = 210  # where bars begin
 _ROOM = 460  # the longest bar
 _BAR = 16
 _STEP = 22
@@ -53,7 +53,7 @@ def _panel(results: Results, workload: str, top: int) -> tuple[list[str], int]:
     parts = [_text(10, top + 4, title, _INK, bold=True)]
     for row, (participant, value) in enumerate(medians):
         y = top + 16 + row * _STEP
-        length, fill = bar_length(value, lowest, highest), _OURS if participant.name in OURS else _PEER
+        length, fill = bar_length(value, lowest, highest), _OURS if participant.driver == "stepwell" else _PEER
         parts.append(_text(_LABEL - 8, y + 12, participant.title, _INK, anchor="end"))
         parts.append(f"<rect x='{_LABEL}' y='{y}' width='{length:.1f}' height='{_BAR}' rx='2' fill='{fill}'/>")
         parts.append(_text(_LABEL + length + 6, y + 12, number(value, kind.digits), _QUIET))

@@ -77,7 +77,8 @@ def workload_grid(results: Results, workload: str) -> Grid:
         median, low, high = (number(value, kinds[0].digits) for value in measured)
         others = [spread(results.values(name, workload, kind.key)) for kind in kinds[1:]]
         cells = [number(one.median, kind.digits) if one else _NONE for one, kind in zip(others, kinds[1:], strict=True)]
-        ahead = [times(results.ratio(workload, ours=ours, theirs=name)) if name not in OURS else "" for ours in OURS]
+        is_peer = participant.driver != "stepwell"
+        ahead = [times(results.ratio(workload, ours=ours, theirs=name)) if is_peer else "" for ours in OURS]
         grid.rows.append(
             [participant.title, f"{median} [{low}–{high}]", *cells, _ran(results, participant, workload), *ahead]
         )
@@ -106,7 +107,7 @@ def ratio_grid(results: Results) -> Grid:
     labels = [f"{one} {FIGURES[one][0].label}" for one in measured]
     grid = Grid("How many times stepwell is ahead: on SQLite / on PostgreSQL", ["", *labels])
     for participant in PARTICIPANTS:
-        if participant.name in OURS or participant.name in results.absent:
+        if participant.driver == "stepwell" or participant.name in results.absent:
             continue
         cells = []
         for workload in measured:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from bench.peers.catalogue import Participant, choose
 from bench.peers.drive import RefusedError, measure
+from bench.peers.drivers.workloads import STARTS_AT_ONCE, Adapter, start_each
 from bench.peers.places import Spot, spot_for
 
 
@@ -33,6 +35,35 @@ async def test_a_driver_tells_its_figures_and_is_looked_at_meanwhile(spot: Spot)
     assert figures["steps_per_s"] > 0
     assert figures["cpu_driver_s"] >= 0
     assert figures["cpu_servers_s"] == 0
+
+
+async def test_every_peer_is_asked_to_start_each_run_by_a_call_of_its_own_64_at_a_time() -> None:
+    under_way: set[str] = set()
+    most, started = 0, list[tuple[str, str, int]]()
+
+    class Peer:
+        async def start(self, kind: str, run: str, argument: int) -> None:
+            nonlocal most
+            under_way.add(run)
+            most = max(most, len(under_way))
+            await asyncio.sleep(0)
+            under_way.remove(run)
+            started.append((kind, run, argument))
+
+    runs = [f"run-{number}" for number in range(1_000)]
+
+    await start_each(cast("Adapter", Peer()), "sequence", runs, 10)
+
+    assert sorted(started) == sorted(("sequence", run, 10) for run in runs)
+    assert most == STARTS_AT_ONCE == 64
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+async def test_many_runs_are_started_one_by_one_or_by_one_call(spot: Spot, *, bulk: bool) -> None:
+    figures = await measure(given("W2", runs=5, steps=2, bulk=bulk), "W2", spot)
+
+    assert figures["units"] == 10
+    assert figures["steps_per_s"] == pytest.approx(2 * figures["runs_per_s"])
 
 
 async def test_waiting_runs_are_weighed(spot: Spot) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.peers.catalogue import PARTICIPANTS, WORKLOADS, choose, choose_workloads
+from bench.peers.catalogue import PARTICIPANTS, WORKLOADS, choose, choose_workloads, in_turn
 from bench.peers.results import FIGURES, Results, Sample, Spread, spread
 
 
@@ -87,6 +87,15 @@ def test_participants_are_chosen_by_name_or_by_its_beginning() -> None:
     assert choose("") == list(PARTICIPANTS)
     with pytest.raises(ValueError, match="nobody is called 'db'"):
         choose("db")
+
+
+def test_each_round_begins_with_the_next_participant() -> None:
+    three = list(PARTICIPANTS[:3])
+
+    assert in_turn(three, 1) == three
+    assert in_turn(three, 2) == [three[1], three[2], three[0]]
+    assert in_turn(three, 4) == three
+    assert in_turn([], 1) == []
 
 
 def test_workloads_are_chosen_in_their_order() -> None:

@@ -81,6 +81,20 @@ def test_a_limit_that_was_not_measured_beside_w1_has_no_part() -> None:
     ]
 
 
+def test_runs_that_one_call_starts_have_a_row_of_their_own_and_no_ratio() -> None:
+    bulk = Sample("stepwell-bulk-sqlite", "W2", 1, {"steps_per_s": 2_000}, order={"runs": 10, "steps": 2})
+    single = Sample("stepwell-sqlite", "W2", 1, {"steps_per_s": 1_000}, order={"runs": 10, "steps": 2})
+    peer = Sample("restate", "W2", 1, {"steps_per_s": 100}, order={"runs": 10, "steps": 2})
+    results = Results(samples=[bulk, single, peer])
+
+    assert workload_grid(results, "W2").rows == [
+        ["stepwell, SQLite", "1,000 [1,000–1,000]", "–", "10 × 2", "", ""],
+        ["stepwell, SQLite, start_many", "2,000 [2,000–2,000]", "–", "10 × 2", "", ""],
+        ["Restate", "100 [100–100]", "–", "10 × 2", "10.0 ×", "–"],
+    ]
+    assert not any("stepwell" in row[0] for row in ratio_grid(results).rows)
+
+
 def test_ratios_of_all_workloads_stand_in_one_table(results: Results) -> None:
     grid = ratio_grid(results)
 

@@ -90,6 +90,7 @@ class Dbos:
             "run_admin_server": False,
             **order.get("settings", {}),
         }
+        self._keeps_handles = order["workload"] != "W7"  # there the driver's memory would be taken for the peer's
         DBOS(config=config)
         DBOS.launch()
 
@@ -98,11 +99,13 @@ class Dbos:
 
     async def start(self, kind: str, run: str, argument: int) -> None:
         with SetWorkflowID(run):
-            self._handles[run] = await DBOS.start_workflow_async(WORKFLOWS[kind], argument)
+            handle = await DBOS.start_workflow_async(WORKFLOWS[kind], argument)
+        if self._keeps_handles:
+            self._handles[run] = handle
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
-        for run in runs:
-            await self.start(kind, run, argument)
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        with SetWorkflowID(run):
+            await WORKFLOWS[kind](argument)
 
     async def result(self, run: str) -> None:
         handle = self._handles.pop(run, None)

@@ -34,7 +34,6 @@ async def sequence(ctx: Any, run: str, n: int) -> dict[str, int]:
 async def waiting(ctx: Any, run: str, n: int) -> dict[str, int]:
     """Waits for a message on a channel of its own, then one step."""
     await subscribe(ctx, run)
-    NOTES.labels.setdefault(run, ctx.instance_id)
     NOTES.reaches(run)
     await receive(ctx, run)
     return {"number": await tick(ctx, n)}
@@ -70,10 +69,12 @@ class Edda:
     waits_at_once = 64
 
     def __init__(self) -> None:
-        self._starts: dict[str, asyncio.Task[str]] = {}
+        self._begun: dict[str, asyncio.Task[str]] = {}
+        self._instances: dict[str, str] = {}
 
     async def open(self, order: dict[str, Any]) -> None:
         logging.disable(logging.WARNING)
+        self._keeps_instances = order["workload"] != "W7"  # there the driver's memory would be taken for the peer's
         # Two at once on one SQLite file fail with errors of its constraints.
         self._room = asyncio.Semaphore(1 if order["url"].startswith("sqlite:") else _AT_ONCE)
         self._app = EddaApp(
@@ -90,25 +91,26 @@ class Edda:
     async def start(self, kind: str, run: str, argument: int) -> None:
         if kind == "noted":
             raise Told("looks for the runs of dead processes once a minute; this cannot be set")
-        self._starts[run] = asyncio.create_task(self._execute(kind, run, argument))
+        if kind not in self._begun:  # two first ones of a kind at once fail
+            self._begun[kind] = asyncio.create_task(self._execute(kind, run, argument))
+            instance = await self._begun[kind]
+        else:
+            await self._begun[kind]
+            instance = await self._execute(kind, run, argument)
+        if self._keeps_instances:
+            self._instances[run] = instance
 
     async def _execute(self, kind: str, run: str, argument: int) -> str:
         async with self._room:
             return str(await WORKFLOWS[kind].start(run=run, n=argument))
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
-        for run in runs:
-            await self.start(kind, run, argument)
-            if run == runs[0] and kind != "noted":  # two first ones of a kind at once fail
-                await self._starts[run]
-        if kind != "sequence":  # until each has come to its wait
-            await asyncio.gather(*(self._starts[run] for run in runs))
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        await self.start(kind, run, argument)
+        await self.result(run)
 
     async def result(self, run: str) -> None:
-        task = self._starts.pop(run, None)
-        if task is not None:
-            instance = await task
-        else:
+        instance = self._instances.pop(run, None)
+        if instance is None:
             [found] = (await self._app.storage.list_instances(workflow_name_filter=run))["instances"]
             instance = found["instance_id"]
         while (status := (await self._app.storage.get_instance(instance))["status"]) != "completed":

@@ -116,8 +116,8 @@ class Restate:
         self._kinds[run] = kind
         await self._post(f"{self._ingress}/bench/{kind}/send", {"run": run, "n": argument}, key=run)
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
-        await asyncio.gather(*(self.start(kind, run, argument) for run in runs))
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        await self._post(f"{self._ingress}/bench/{kind}", {"run": run, "n": argument}, key=run)
 
     async def result(self, run: str) -> None:
         kind = self._kinds.pop(run, "long" if run == "long" else "noted")

@@ -92,7 +92,12 @@ class Stepwell:
     async def start(self, kind: str, run: str, argument: int) -> None:
         await self._engine.start(WORKFLOWS[kind], argument, run_id=run)
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        await self.start(kind, run, argument)
+        await self.result(run)
+
+    async def start_many(self, kind: str, runs: list[str], argument: int) -> None:
+        """One call for all."""
         await self._engine.start_many(WORKFLOWS[kind], [Start(argument, run_id=run) for run in runs])
 
     async def result(self, run: str) -> None:

@@ -110,9 +110,6 @@ class Temporal:
 
     waits_at_once = 1 << 20
 
-    def __init__(self) -> None:
-        self._handles: dict[str, Any] = {}
-
     async def open(self, order: dict[str, Any]) -> None:
         self._client = await Client.connect(order["address"])
         self._worker = Worker(
@@ -129,20 +126,14 @@ class Temporal:
         await self._serving
 
     async def start(self, kind: str, run: str, argument: int) -> None:
-        self._handles[run] = await self._client.start_workflow(kind, argument, id=run, task_queue="bench")
+        await self._client.start_workflow(kind, argument, id=run, task_queue="bench")
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
-        room = asyncio.Semaphore(64)
-
-        async def one(run: str) -> None:
-            async with room:
-                await self.start(kind, run, argument)
-
-        await asyncio.gather(*(one(run) for run in runs))
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        await self.start(kind, run, argument)
+        await self.result(run)
 
     async def result(self, run: str) -> None:
-        handle = self._handles.pop(run, None) or self._client.get_workflow_handle(run)
-        await handle.result()
+        await self._client.get_workflow_handle(run).result()
 
     async def signal(self, run: str) -> None:
         await self._client.get_workflow_handle(run).signal("go")

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from bench.peers.drivers.notes import NOTES
 from bench.peers.drivers.talk import Talk
 
+STARTS_AT_ONCE = 64
+"""How many calls that start a run are under way at one time, for every peer."""
 _SETTLE_SECONDS = 1.5  # from a wait that the code has come to, to one that is durable
 
 
@@ -37,8 +39,8 @@ class Adapter(Protocol):
         """Start a run: it is durable when this returns, or as soon as the peer allows."""
         ...
 
-    async def start_all(self, kind: str, runs: list[str], argument: int) -> None:
-        """As fast as the peer can."""
+    async def run(self, kind: str, run: str, argument: int) -> None:
+        """Start a run and wait for its end, in the quickest way that the peer has for one run."""
         ...
 
     async def result(self, run: str) -> None:
@@ -50,6 +52,14 @@ class Adapter(Protocol):
         ...
 
 
+class Bulk(Protocol):
+    """A peer that starts many runs with one call."""
+
+    async def start_many(self, kind: str, runs: list[str], argument: int) -> None:
+        """Start them all with one call."""
+        ...
+
+
 class Told(Exception):  # noqa: N818  not an error: the peer cannot do this, and says why
     """Why there is no figure."""
 
@@ -58,6 +68,17 @@ def percentiles(seconds: Iterable[float]) -> dict[str, float]:
     """p50 and p99 in milliseconds."""
     ordered = sorted(seconds)
     return {"p50_ms": ordered[len(ordered) // 2] * 1_000, "p99_ms": ordered[len(ordered) * 99 // 100] * 1_000}
+
+
+async def start_each(peer: Adapter, kind: str, runs: list[str], argument: int) -> None:
+    """Start them with one call each, `STARTS_AT_ONCE` at a time."""
+    left = iter(runs)
+
+    async def caller() -> None:
+        for run in left:
+            await peer.start(kind, run, argument)
+
+    await asyncio.gather(*(caller() for _ in range(STARTS_AT_ONCE)))
 
 
 async def gather_results(peer: Adapter, runs: list[str]) -> None:
@@ -99,12 +120,15 @@ async def w1(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
 
 
 async def w2(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, float]:
-    """Many short runs."""
+    """Many short runs: each started by a call of its own, or all by one call if the order says `bulk`."""
     await _warm_up(peer)
     runs, steps = _names("crowd", order["runs"]), order["runs"] * order["steps"]
     talk.mark("begin")
     began = time.perf_counter()
-    await peer.start_all("sequence", runs, order["steps"])
+    if order.get("bulk"):
+        await cast("Bulk", peer).start_many("sequence", runs, order["steps"])
+    else:
+        await start_each(peer, "sequence", runs, order["steps"])
     await gather_results(peer, runs)
     took = time.perf_counter() - began
     talk.mark("end")
@@ -119,8 +143,7 @@ async def w3(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
     until = time.monotonic() + order["seconds"]
     for run in _names("short", order["runs"]):
         began = time.perf_counter()
-        await peer.start("sequence", run, 1)
-        await peer.result(run)
+        await peer.run("sequence", run, 1)
         times.append(time.perf_counter() - began)
         if time.monotonic() > until:
             break
@@ -129,16 +152,17 @@ async def w3(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
 
 
 async def w4(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, float]:
-    """Signal to result, one after the other, for as long as there is time."""
+    """Signal to result, one after the other, for as long as there is time. The result is asked for together with the
+    signal: a client that is far from its server needs one round trip for both.
+    """
     runs, times = _names("waits", order["runs"]), []
-    await peer.start_all("waiting", runs, 0)
+    await start_each(peer, "waiting", runs, 0)
     await _until_reached(len(runs))
     talk.mark("begin")
     until = time.monotonic() + order["seconds"]
     for run in runs:
         began = time.perf_counter()
-        await peer.signal(run)
-        await peer.result(run)
+        await asyncio.gather(peer.signal(run), peer.result(run))
         times.append(time.perf_counter() - began)
         if time.monotonic() > until:
             break
@@ -150,7 +174,7 @@ async def w5(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
     """How long after a sleep is over the code goes on; the sleep begins where the code calls it."""
     runs, seconds = _names("naps", order["runs"]), order["seconds"]
     talk.mark("begin")
-    await peer.start_all("sleeping", runs, seconds)
+    await start_each(peer, "sleeping", runs, seconds)
     while len(NOTES.woke_at) < len(runs):  # noqa: ASYNC110  nobody asks for results meanwhile: that is work, too
         await asyncio.sleep(0.1)
     talk.mark("end")
@@ -165,7 +189,7 @@ async def w6(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
     runs = _names("crash", order["runs"])
     if not order.get("recover"):
         talk.say(starting=True)
-        await peer.start_all("noted", runs, order["steps"])
+        await start_each(peer, "noted", runs, order["steps"])
         talk.say(started=True)
     await gather_results(peer, runs)
     return {"units": len(runs)}
@@ -175,11 +199,11 @@ async def w7(peer: Adapter, order: dict[str, Any], talk: Talk) -> dict[str, floa
     """Runs that only wait: what they hold in memory, and what they cost while nothing happens."""
     first, runs = _names("first", order["runs"] // 5), _names("waits", order["runs"])
     NOTES.expect(first + runs)
-    await peer.start_all("waiting", first, 0)
+    await start_each(peer, "waiting", first, 0)
     await _until_reached(len(first))
     talk.mark("before")
     began = time.perf_counter()
-    await peer.start_all("waiting", runs, 0)
+    await start_each(peer, "waiting", runs, 0)
     await _until_reached(len(first) + len(runs))
     took = time.perf_counter() - began - _SETTLE_SECONDS
     await asyncio.sleep(order["settle"])
