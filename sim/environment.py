@@ -84,14 +84,16 @@ class SimExecutor:
     def keep(self, task: asyncio.Task[Any]) -> None:
         """The loop holds on to all of them."""
 
-    def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
         """Run a call as a thread would: it begins later, and nothing stops it but the end of the process."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._loop.call_later(self._rng.choice((0.0, 0.001, 0.02)), self._run, call, future)
+        self._loop.call_later(self._rng.choice((0.0, 0.001, 0.02)), self._run, call, began, future)
         return future
 
-    def _run(self, call: Callable[[], T], future: asyncio.Future[T]) -> None:
+    def _run(self, call: Callable[[], T], began: Callable[[], None] | None, future: asyncio.Future[T]) -> None:
         try:
+            if began is not None:
+                began()
             value = call()
         except BaseException as error:
             if not future.done():

@@ -7,9 +7,11 @@ import gc
 import random
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock, SystemClock
@@ -163,8 +165,8 @@ class Executor(Protocol):
         """Hold on to a task until it has ended."""
         ...
 
-    def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a blocking call without blocking the loop."""
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
+        """Run a blocking call without blocking the loop; `began` is called on the loop when a thread takes it up."""
         ...
 
     def close(self) -> None:
@@ -177,7 +179,7 @@ class SystemExecutor:
 
     def __init__(self, threads_max: int = 32) -> None:
         self._threads_max = threads_max
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: ThreadPool | None = None
         self._calls = 0  # made so far
         self._running = 0  # of them, not ended
         self._rest: asyncio.TimerHandle | None = None
@@ -198,12 +200,15 @@ class SystemExecutor:
         self._live.add(task)
         task.add_done_callback(self._live.discard)
 
-    def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="stepwell-step")
+            self._pool = ThreadPool(self._threads_max)
         self._calls += 1
         self._running += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        loop = asyncio.get_running_loop()
+        if began is not None:
+            call = partial(_call_begun, loop, began, call)
+        future = asyncio.wrap_future(self._pool.submit(call), loop=loop)
         future.add_done_callback(self._ended)
         return future
 
@@ -231,8 +236,68 @@ class SystemExecutor:
 
     def _end_pool(self) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.close()
             self._pool = None
+
+
+def _call_begun(loop: asyncio.AbstractEventLoop, began: Callable[[], None], call: Callable[[], T]) -> T:
+    loop.call_soon_threadsafe(began)
+    return call()
+
+
+class ThreadPool:
+    """A bounded number of threads for blocking calls. They never keep their process alive: the standard pool waits at
+    the end of the process for calls that were given up long ago.
+    """
+
+    def __init__(self, threads_max: int) -> None:
+        self._threads_max = threads_max
+        self._threads = 0
+        self._idle = threading.Semaphore(0)
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Run a call in one of the threads, in the order of submission."""
+        future: Future[T] = Future()
+        self._calls.put((future, call))
+        if not self._idle.acquire(blocking=False) and self._threads < self._threads_max:
+            self._threads += 1
+            name = f"stepwell-step_{self._threads - 1}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """Let the threads end when they are free. Calls that have not begun never do."""
+        while True:
+            try:
+                waiting = self._calls.get_nowait()
+            except Empty:
+                break
+            if waiting is not None:
+                waiting[0].cancel()
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                work = self._calls.get_nowait()
+            except Empty:
+                self._idle.release()
+                work = self._calls.get()
+            if work is None:
+                return
+            future, call = work
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except StopIteration as error:  # no future of asyncio takes it
+                    raised = RuntimeError("a blocking call raised StopIteration")
+                    raised.__cause__ = error
+                    future.set_exception(raised)
+                except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+                    future.set_exception(error)
+            del work, future, call  # an idle thread holds on to nothing
 
 
 class LoopThread:

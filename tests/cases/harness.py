@@ -60,8 +60,10 @@ class InlineExecutor:
     def keep(self, task: asyncio.Task[Any]) -> None:
         pass  # all of them are kept
 
-    def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if began is not None:
+            began()
         try:
             future.set_result(call())
         except Exception as error:

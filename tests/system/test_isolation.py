@@ -59,6 +59,12 @@ class Late(OutOfStock):
     pass
 
 
+class OddClass(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+
 @step(isolate="process")
 def double(parcel: Parcel, *, times: Decimal = Decimal(2)) -> list[Parcel]:
     return [parcel, Parcel(parcel.label * 2, parcel.price * times, parcel.content[::-1])]
@@ -179,6 +185,12 @@ def fail(how: str, attempts: str) -> None:
             raise Fatal("never again")
         case "later" if len(pids_in(attempts)) < 2:
             raise RetryAfter(0.3)
+        case "StopIteration":
+            next(iter(()))
+        case "GeneratorExit":
+            raise GeneratorExit
+        case "OddClass":
+            raise OddClass("odd")
         case _:
             pass
 
@@ -531,6 +543,13 @@ async def test_an_exception_is_recorded_as_in_this_process(engine: Engine, tmp_p
     assert failed.failure.qualified == "builtins.UnicodeDecodeError"
     assert failed.failure.message == "'utf-8' codec can't decode byte 0xff in position 0: odd"
     assert 'raise UnicodeDecodeError("utf-8"' in failed.failure.trace
+
+
+@pytest.mark.parametrize("how", ["StopIteration", "GeneratorExit", "OddClass"])
+async def test_whatever_it_raises_is_a_failed_attempt_that_names_it(engine: Engine, tmp_path: Path, how: str) -> None:
+    failed = await failure_of(engine, failing, (how, str(tmp_path / "attempts")))
+
+    assert failed.failure.type == how
 
 
 async def test_failures_that_authors_plan_keep_their_meaning(engine: Engine, tmp_path: Path) -> None:

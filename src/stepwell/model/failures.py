@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from typing import cast
 
 import msgspec
 
@@ -66,7 +67,41 @@ def decode_failure(stored: bytes) -> FailureRecord:
 
 
 def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null") -> FailureRecord:
-    """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace."""
+    """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace. Raises nothing."""
+    try:
+        return _record(sound(error), path, data)
+    except Exception:  # noqa: BLE001  an exception whose own code raises is still a failure to record
+        kind = type(error)
+        return FailureRecord(_name_of(kind), words_of(error), f"{kind.__module__}.{kind.__qualname__}", path=path)
+
+
+def sound(error: BaseException) -> BaseException:
+    """The exception itself; in place of one that cannot say what it is, a plain one of the same name and words."""
+    try:
+        if error.__class__ is type(error):
+            return error
+    except BaseException:  # noqa: BLE001  `__class__` may be a property that raises anything
+        pass
+    kind = type(error)
+    base = Exception if issubclass(kind, Exception) else BaseException
+    parts = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    named = cast("type[BaseException]", type(_name_of(kind), (base,), parts))
+    return named(words_of(error)).with_traceback(error.__traceback__)
+
+
+def is_closing(error: BaseException) -> bool:
+    """Whether a coroutine that has just caught this is being closed. A `GeneratorExit` that was raised by what it
+    awaited has passed through more frames than its own.
+    """
+    trace = error.__traceback__
+    return type(error) is GeneratorExit and (trace is None or trace.tb_next is None)
+
+
+def _name_of(kind: type) -> str:
+    return type.__dict__["__name__"].__get__(kind)  # type: ignore[no-any-return]  # a metaclass cannot change it
+
+
+def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
     if isinstance(error, RecordedError):
         return error.failure
     if isinstance(error, Failure):
@@ -76,7 +111,7 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
     if not isinstance(error, StepwellError):
         return FailureRecord(
             kind.__name__,
-            _clean(_words(error)),
+            words_of(error),
             f"{kind.__module__}.{kind.__qualname__}",
             path=path,
             trace=trace,
@@ -134,9 +169,10 @@ def _describe(error: StepwellError) -> FailureRecord:
             return FailureRecord(type(error).__name__, "")
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """The text of an exception, fit to be stored."""
     try:
-        return str(error)
+        return _clean(str(error))
     except Exception:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
         return "(its text cannot be printed)"
 

@@ -37,7 +37,7 @@ class Retry:
         span(self.initial, what="initial")
         span(self.max_delay, what="max_delay")
 
-    def may_retry(self, error: Exception) -> bool:
+    def may_retry(self, error: Exception | GeneratorExit) -> bool:
         """Whether this kind of error is worth another attempt."""
         if isinstance(error, (Fatal, Failure, Rollback)):
             return False
@@ -49,13 +49,13 @@ class Retry:
             return True
         if isinstance(self.retry_on, tuple):
             return isinstance(error, self.retry_on)
-        return self.retry_on(error)
+        return isinstance(error, Exception) and self.retry_on(error)
 
-    def wait_after(self, attempt: int, error: Exception, chance: float) -> Span:
+    def wait_after(self, attempt: int, error: Exception | GeneratorExit, chance: float) -> Span:
         """How long to wait after failed attempt number `attempt`; `chance` in [0, 1) spreads the jitter."""
         if isinstance(error, RetryAfter):
             return span(error.delay, what="RetryAfter")
-        if self.delay is not None:
+        if self.delay is not None and isinstance(error, Exception):
             return span(self.delay(attempt, error), what="delay")
         first = span(self.initial)
         # A first wait that is longer than the cap was asked for in so many words.

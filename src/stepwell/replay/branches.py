@@ -9,11 +9,11 @@ from typing import Any
 
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, ReplayError
-from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.model.failures import FailureRecord, is_closing, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.replay.recorded import decode_value, settle_value
 from stepwell.replay.scopes import Scope
-from stepwell.replay.suspend import ContinueAsNew
+from stepwell.replay.suspend import ContinueAsNew, Suspend
 
 Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
 
@@ -54,7 +54,7 @@ class Branches:
             self.tasks[name] = self._turn.loop.create_task(self._settle(name, branch, inner))
 
     async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
-        """Run one branch to its end; its failure is its result. Suspension and cancellation pass through."""
+        """Run one branch to its end; its failure is its result. The end of the turn or of the join passes through."""
         try:
             value = await branch(self._turn.context(inner))
             self._settled.append(Finished(name, self._encode(branch, value, inner)))
@@ -64,7 +64,9 @@ class Branches:
             raise
         except ContinueAsNew as request:
             self._request = request
-        except Exception as error:  # noqa: BLE001  the branch's failure is its result
+        except BaseException as error:
+            if not is_failure(error, inner):
+                raise
             self._settled.append(Broken(name, record_failure(error)))
             inner.abandoned()
         if not self._arrived.done():
@@ -101,6 +103,17 @@ class Branches:
                 self.scopes[name].is_closed = True
                 self.scopes[name].abandoned()
                 task.cancel()
+
+
+def is_failure(error: BaseException, inner: Scope) -> bool:
+    """Whether what left the code of a branch or item is its own failure. It is not if the code around it has stopped
+    it, if the turn is torn down, or if the process is being interrupted.
+    """
+    if isinstance(error, Exception):
+        return True
+    if isinstance(error, (Suspend, KeyboardInterrupt)) or is_closing(error):
+        return False
+    return inner.is_open and not inner.turn.is_closed
 
 
 def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:

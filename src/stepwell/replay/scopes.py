@@ -47,11 +47,18 @@ class Scope:
     def check_open(self) -> None:
         """Refuse operations of a branch that has lost."""
         self.turn.check_open()
+        if not self.is_open:
+            raise asyncio.CancelledError
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither its own branch nor one around it has lost."""
         scope: Scope | None = self
         while scope is not None:
             if scope.is_closed:
-                raise asyncio.CancelledError
+                return False
             scope = scope.parent
+        return True
 
     def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
         """Fix the path of an operation that the code calls now, and look up what is recorded there."""

@@ -23,7 +23,7 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import Holder, Strands
 from stepwell.errors import ReplayError, StuckError
 from stepwell.model.entries import Entry
-from stepwell.model.failures import record_failure
+from stepwell.model.failures import record_failure, sound
 from stepwell.model.locations import Location
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
@@ -187,7 +187,10 @@ class Turn(Arrivals):
     def error(self) -> BaseException | None:
         """What the code raised, once it has ended."""
         assert self._root is not None
-        return asyncio.CancelledError() if self._root.cancelled() else self._root.exception()
+        if self._root.cancelled():
+            return asyncio.CancelledError()
+        error = self._root.exception()
+        return None if error is None else sound(error)
 
     @property
     def value(self) -> Any:

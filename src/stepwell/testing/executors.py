@@ -102,8 +102,10 @@ class LaneExecutor:
     def keep(self, task: asyncio.Task[Any]) -> None:
         """The lane holds on to all of its tasks."""
 
-    def call_blocking(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
         future: asyncio.Future[T]
+        if began is not None:
+            began()  # there are threads enough
         if self._loop.virtual is None or _needs_loop(call):
             future = self._loop.run_in_executor(self._threads.many, call)
             return future

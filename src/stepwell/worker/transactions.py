@@ -11,6 +11,7 @@ from typing import Any
 from stepwell.clock import Instant
 from stepwell.errors import StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit
+from stepwell.model.failures import sound, words_of
 from stepwell.replay.bodies import Body, Recorded
 from stepwell.stores.base.transactions import Performed, Transaction, TransactionStore
 from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
@@ -63,10 +64,15 @@ def _call(body: Body, tx: Transaction) -> Any:
     try:
         result = body.fn(tx, *body.args, **body.kwargs)
         return _run_through(result, body) if inspect.isawaitable(result) else result
-    except (Exception, KeyboardInterrupt):
-        raise
+    except Exception as error:
+        plain = sound(error)
+        if plain is error:
+            raise
+        raise plain from None
     except BaseException as error:
-        raise RuntimeError(f"a transactional body raised {type(error).__name__}") from error
+        if type(error) is KeyboardInterrupt and body.is_async:
+            raise
+        raise RuntimeError(f"a transactional body raised {type(error).__name__}: {words_of(error)}") from error
 
 
 def _run_through(awaitable: Awaitable[Any], body: Body) -> Any:

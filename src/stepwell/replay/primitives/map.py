@@ -12,6 +12,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.branches import is_failure
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.recorded import decode_recorded, settle_value
@@ -117,7 +118,11 @@ async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
         status = EntryStatus.DONE
     except ReplayError as problem:
         raise turn.diverge(problem) from None
-    except Exception as error:  # noqa: BLE001  the item's failure is its result
+    except ContinueAsNew:
+        raise
+    except BaseException as error:
+        if not is_failure(error, inner):
+            raise
         stored, status = encode_failure(record_failure(error)), EntryStatus.FAILED
     inner.check_open()
     await turn.after_replay()

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -29,6 +29,8 @@ from stepwell.replay.turn import Turn
 
 # By name here: looking up a member of an enum costs as much as a call.
 _STEP, _DONE = EntryKind.STEP, EntryStatus.DONE
+# Nobody raises `GeneratorExit` on purpose: it comes from a broken generator, as `StopIteration` does.
+_RETRIABLE: Final = (Exception, GeneratorExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,11 @@ def decide(
                 error.add_note(output)
             may_retry = policy.on_timeout
         case Raised(error):
-            may_retry = isinstance(error, Exception) and policy.may_retry(error)
+            may_retry = isinstance(error, _RETRIABLE) and policy.may_retry(error)
         case _:
             assert_never(attempted)
     failure = record_failure(error, data=data)
-    if not may_retry or attempt >= policy.max_attempts or not isinstance(error, Exception):
+    if not may_retry or attempt >= policy.max_attempts or not isinstance(error, _RETRIABLE):
         return GiveUp(failure)
     return RetryAt(Instant(now + policy.wait_after(attempt, error, chance)), failure)
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from stepwell.codec.signatures import decode_call, hints_of
 from stepwell.environment import start_watcher
+from stepwell.model.failures import sound
 from stepwell.replay.step_context import StepContext
 from stepwell.worker.isolation.failures import describe
 from stepwell.worker.isolation.frames import CODEC, Answer, Order, Returned, frame_of, read_order, write_all
@@ -89,7 +90,7 @@ def _perform(order: Order) -> Answer:
         raise
     except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
         _limit_memory(None)  # what it held is held by its traceback, and there must be room for an answer
-        return describe(error, order, loaded_as(order))
+        return describe(sound(error), order, loaded_as(order))
 
 
 async def _wait_for(result: Awaitable[Any]) -> Any:
