@@ -51,6 +51,15 @@ class SimClock:
         """Seconds since this process' own origin."""
         return self._loop.time() + self._origin
 
+    def uptime(self) -> int:
+        """Microseconds since the host was booted."""
+        return round(self._loop.time() * 1_000_000)
+
+    @property
+    def boot(self) -> str:
+        """The host is never booted again."""
+        return "simulated"
+
 
 class SimIds:
     """Version 7 UUIDs from the clock and the seed."""

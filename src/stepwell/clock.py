@@ -6,10 +6,12 @@ microseconds. Integers compare exactly, cost eight bytes, and mean the same on e
 
 from __future__ import annotations
 
+import platform
 import re
 import time
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import NewType, Protocol
 
 from stepwell.errors import InvalidOptionError
@@ -35,7 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Wall time for what is stored, monotonic time for leases."""
+    """Wall time for what is stored, monotonic time for leases, and the time since the machine was booted."""
 
     def now(self) -> Instant:
         """Wall time. May jump either way."""
@@ -43,6 +45,15 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back; only differences mean anything."""
+        ...
+
+    def uptime(self) -> int:
+        """Microseconds that never go back, by a clock that all processes of this boot share."""
+        ...
+
+    @property
+    def boot(self) -> str:
+        """Which boot of which machine `uptime` counts from; never empty."""
         ...
 
 
@@ -53,6 +64,27 @@ class SystemClock:
         return Instant(time.time_ns() // 1_000)
 
     monotonic = staticmethod(time.monotonic)
+
+    def uptime(self) -> int:
+        return time.monotonic_ns() // 1_000
+
+    @property
+    def boot(self) -> str:
+        return _boot()
+
+
+@cache
+def _boot() -> str:
+    """The id of this boot. A name space of its own for time has a clock of its own, so it counts as another boot."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        # Elsewhere a reading that is lower than a stored one tells that the machine was booted since.
+        return f"{platform.system()} {platform.node()}"
+    try:
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return boot
 
 
 def span(duration: Duration, *, what: str = "duration") -> Span:

@@ -120,7 +120,7 @@ ACTS: dict[str, Callable[[Scene, dict[str, Any]], Awaitable[object]]] = {
 
 def whole(database: MemoryDatabase) -> dict[str, Any]:
     """Every table and index, without the empty places that merely looking leaves behind."""
-    names = [name for name in database.__slots__ if name not in ("hubs", "ready", "signals_sent")]
+    names = [name for name in database.__slots__ if name not in ("hubs", "ready", "signals_sent", "times")]
     tables = {name: deepcopy(getattr(database, name)) for name in names}
     return {
         name: {key: value for key, value in table.items() if value != {}} if isinstance(table, dict) else table

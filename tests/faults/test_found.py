@@ -190,6 +190,11 @@ class HandClock:
     def monotonic(self) -> float:
         return self.instant / SECOND
 
+    def uptime(self) -> int:
+        return self.instant
+
+    boot = "by hand"
+
 
 @pytest.mark.parametrize("store_of", [MemoryStore, lambda environment: SqliteStore(environment, ":memory:")])
 async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed(store_of: Any) -> None:

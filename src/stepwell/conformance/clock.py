@@ -13,12 +13,16 @@ class ManualClock:
     def __init__(self, start: Instant = _START) -> None:
         self._now = int(start)
         self._monotonic = 0
+        self.boot = "by hand"
 
     def now(self) -> Instant:
         return Instant(self._now)
 
     def monotonic(self) -> float:
         return self._monotonic / 1_000_000
+
+    def uptime(self) -> int:
+        return self._monotonic
 
     def advance(self, duration: Duration) -> Instant:
         """Let time pass; the wall clock's new reading."""

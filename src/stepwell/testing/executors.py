@@ -32,6 +32,13 @@ class SkewedClock:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
+    def uptime(self) -> int:
+        return self._clock.uptime()
+
+    @property
+    def boot(self) -> str:
+        return self._clock.boot
+
 
 class CountedIds:
     """Time-sorted ids that are the same in every execution of a test."""

@@ -47,6 +47,13 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._passed / 1_000_000
 
+    def uptime(self) -> int:
+        return self._passed
+
+    @property
+    def boot(self) -> str:
+        return "virtual"
+
     def go_to(self, seconds: float) -> None:
         """Let time pass up to this reading of `monotonic`: rounded up, so that no timer is a hair too early."""
         self._passed = max(self._passed, math.ceil(seconds * 1_000_000 - 0.001))

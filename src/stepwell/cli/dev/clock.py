@@ -31,6 +31,13 @@ class SkippedClock:
     def monotonic(self) -> float:
         return self._machine.monotonic()
 
+    def uptime(self) -> int:
+        return self._machine.uptime()
+
+    @property
+    def boot(self) -> str:
+        return self._machine.boot
+
     def skip_to(self, skipped: Span) -> None:
         """Be so far ahead of the machine's clock from now on, if it is not further."""
         self._skipped = max(self._skipped, skipped)

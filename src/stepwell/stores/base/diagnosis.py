@@ -149,15 +149,16 @@ def judge_served(unserved: Sequence[str], *, has_workers: bool) -> Finding:
     )
 
 
-def judge_clock(ahead: Span) -> Finding:
-    """By how far the time in a file is ahead of this machine's."""
+def judge_clock(ahead: Span, *, is_slowed: bool) -> Finding:
+    """By how far the time in a file is ahead of this machine's, and whether it runs at half speed."""
     if ahead <= SECOND:
         return fine("clock", "this machine's clock is not behind the times in the file")
+    speed = "half speed until the clock has caught up" if is_slowed else "full speed, as far ahead as it is"
     return warning(
         "clock",
         f"this machine's clock is {ahead / SECOND:,.0f} s behind the times in the file",
-        why="it was put back, or the file was written on another machine: the store's time stands still until then, "
-        "and what is due waits",
+        why="it was set back, or the file was written on another machine; the store's time never goes back: it goes on "
+        f"at {speed}",
         fix="let the machine ask a time server; nothing is lost",
     )
 

@@ -20,11 +20,10 @@ from stepwell.model.signals import Reply, Signal
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
+from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import Seal
 from stepwell.stores.base.views import Audit, HeldSignal, UnreadSignal
 from stepwell.stores.base.wakeups import Hub
-
-_BEGINNING = Instant(0)
 
 Lane = tuple[str, int]  # a definition and a priority
 Mailbox = tuple[str, str]  # ("run", run id), or ("key", key) while the signals are held
@@ -251,14 +250,9 @@ class MemoryDatabase:
     events_published: int = 0
     receipts_given: int = 0
     waits_opened: int = 0
-    floor: Instant = _BEGINNING  # the latest instant ever shown
+    times: Timeline = field(default_factory=Timeline)
     seal: Seal | None = None  # while it is closed
     hubs: list[Hub] = field(default_factory=list)
-
-    def show(self, now: Instant) -> Instant:
-        """The store's time, given what a clock says: it never goes back."""
-        self.floor = max(self.floor, now)
-        return self.floor
 
     def first_due(self, definition: str, priority: int) -> tuple[Instant, RunId] | None:
         """The run of a definition and priority that is due first, and when."""
@@ -337,7 +331,7 @@ class MemoryDatabase:
             }
             for run_id in sorted(self.runs, reverse=True)
         }
-        kept = [row for topic in self.topics.values() for row in topic.values() if row.is_kept(self.floor)]
+        kept = [row for topic in self.topics.values() for row in topic.values() if row.is_kept(self.times.shown)]
         outbox = [self.outbox[number].owed for number in sorted(self.outbox)]
         return {
             "runs": runs,

@@ -66,7 +66,7 @@ class MemoryStore:
 
     def now(self) -> Instant:
         """The store's clock: never behind any instant that any handle has shown."""
-        return self.database.show(self._clock.now())
+        return self.database.times.now(self._clock)
 
     async def open(self) -> None:
         """Begin to hear hints."""

@@ -47,7 +47,7 @@ from stepwell.stores.memory.rescues import rescue
 from stepwell.stores.memory.transaction import Transaction
 
 T = TypeVar("T")
-_KEPT = frozenset({"seal", "floor", "hubs"})
+_KEPT = frozenset({"seal", "times", "hubs"})
 
 
 def seal(tx: Transaction, transfer_id: str, kind: SealKind, peer: str, since: Instant | None = None) -> Seal:
@@ -64,7 +64,7 @@ def seal(tx: Transaction, transfer_id: str, kind: SealKind, peer: str, since: In
         raise not_empty(manifest(db))
     rescue(tx, sys.maxsize)
     db.seal = Seal(transfer_id, kind, peer, tx.now)
-    db.show(since or tx.now)
+    db.times.shown = max(db.times.shown, since or tx.now)
     return db.seal
 
 

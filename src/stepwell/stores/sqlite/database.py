@@ -11,6 +11,7 @@ import apsw
 from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import RunId
+from stepwell.stores.base.timeline import Anchor, Timeline
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.blobs import NewBlobs
@@ -29,11 +30,8 @@ Query = Callable[[apsw.Connection], T]
 Tell = Callable[[Hint], None]
 
 _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
-_HEED, _RAISE_FLOOR = SQL["meta.heed"], SQL["meta.raise_floor"]
+_HEED, _SET_CLOCK = SQL["meta.heed"], SQL["meta.set_clock"]
 
-# How far the stored floor may lag behind the instants that were shown. Writing it costs a page of the log, so it is
-# not written with every commit. Time skips as much where a clock was set back.
-FLOOR_LAG = 10_000
 _PAUSE_SECONDS_MIN = 0.000_1
 _PAUSE_SECONDS_MAX = 0.001
 
@@ -72,16 +70,15 @@ class SqliteDatabase:
         self.handles: list[Tell] = []
         self._synchronous: Synchronous = synchronous
         self._connection: apsw.Connection | None = None
-        self._floor = Instant(0)
-        self._stored = Instant(0)  # the floor that is stored, as of this version of the data
-        self._stored_version = -1
+        self._times = Timeline()
+        self._stored = Anchor()
+        self._heeded_version = -1  # the version of the data whose clock and seal are known
         # As of the same version: others who seal the database change that, and whoever does it here sets this.
         self.seal: Seal | None = None
         self._left: dict[RunId, Left] = {}
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
-        self._version_heeded = -1
         self._guard: Guard | None = None
         self._file: FileId | None = None
 
@@ -91,15 +88,14 @@ class SqliteDatabase:
         """Open the file, and create or migrate the schema. Blocks while another process does that."""
         if self._connection is not None:
             return
+        self._clock = clock
         with translated(self.path):
             self._connection = open_writer(self.path, self._synchronous)
             self._enter()
             # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
             self._connection.set_wal_hook(self._note_log_pages)
-            stored = self._stored_floor()
-            if clock.now() < stored:
-                self._heed_others(stored)
-            self._version_seen = self._version_heeded = self._connection.pragma("data_version")
+            self._heed(clock)
+            self._version_seen = self._connection.pragma("data_version")
 
     def open_reader(self, *, busy_seconds: float) -> apsw.Connection:
         """A second connection, for reads; in memory there is only the one."""
@@ -146,63 +142,42 @@ class SqliteDatabase:
     # --- time ------------------------------------------------------------------------------
 
     def now(self, clock: Clock) -> Instant:
-        """The clock, but never behind what was shown."""
-        now = clock.now()
-        if now > self._floor:
-            self._floor = now
-        return self._floor
-
-    def _stored_floor(self) -> Instant:
-        """The stored floor; whether the database is sealed is known after that."""
-        floor, self.seal = _read_heed(self.connection)
-        return floor
-
-    def _heed_others(self, stored: Instant) -> None:
-        """The clock is behind the stored floor: it was set back. Go on above whatever others may have shown.
-
-        Nothing that was ever written is more than `FLOOR_LAG` above the stored floor. What this process has shown it
-        knows exactly, so only what others wrote makes it skip the lag.
-        """
-        version = self.connection.pragma("data_version")
-        if version != self._version_heeded:
-            self._version_heeded = version
-            self._floor = max(self._floor, Instant(stored + FLOOR_LAG))
+        """The store's time, which is the clock's unless that was set back; never behind what was shown."""
+        return self._times.now(clock)
 
     def _show_now(self, connection: apsw.Connection, clock: Clock) -> Instant:
         """The instant of a transaction. The lock is held: every earlier transaction's is known, or below the clock."""
-        if connection.data_version() != self._stored_version:
-            self._heed()
-        now = clock.now()
-        if now < self._stored:
-            self._heed_others(self._stored)
-        if now > self._floor:
-            self._floor = now
-        else:
-            now = self._floor
-        if now > self._stored + FLOOR_LAG and self.seal is None:
-            connection.execute(_RAISE_FLOOR, (now,))
-            self._stored = now
+        others_wrote = connection.data_version() != self._heeded_version
+        if others_wrote:
+            self._heed(clock)
+            self._heeded_version = connection.data_version()
+        times = self._times
+        now = times.now(clock, others_wrote=others_wrote)
+        if times.anchor is not self._stored and self.seal is None:
+            connection.execute(_SET_CLOCK, times.anchor)
+            self._stored = times.anchor
         return now
 
-    def _heed(self) -> None:
-        """Know the floor and the seal, which stay as they are while nobody else writes. The lock is held."""
-        self._stored, self._stored_version = self._stored_floor(), self.connection.data_version()
+    def _heed(self, clock: Clock) -> None:
+        """Know the clock and the seal that are stored; they stay as they are while nobody else writes."""
+        self._stored, self.seal = read_heed(self.connection)
+        self._times.adopt(self._stored, clock)
 
     def lift_floor(self, floor: Instant) -> None:
-        """Show no earlier instant than this from now on; the caller stores it."""
-        self._floor = max(self._floor, floor)
-        self._stored = max(self._stored, floor)
+        """Show no earlier instant than this from now on, and store it. Within a transaction."""
+        self._times.lift(floor, self._clock)
+        self._stored = self._times.anchor
+        self.connection.execute(_SET_CLOCK, self._stored)
 
     def show_now_to(self, connection: Any, clock: Clock) -> Instant:
         """The instant of a transaction that is written through another connection."""
-        stored, seal = _read_heed(connection)
+        anchor, seal = read_heed(connection)
         if seal is not None:
             raise sealed(seal)
-        now = self.now(clock)
-        if now <= stored:
-            now = self._floor = Instant(stored + FLOOR_LAG)
-        if now > stored + FLOOR_LAG:
-            connection.execute(SQL["meta.raise_floor"], (now,))
+        self._times.adopt(anchor, clock)
+        now = self._times.now(clock, others_wrote=True)
+        if self._times.anchor is not anchor:
+            connection.execute(_SET_CLOCK, self._times.anchor)
         return now
 
     # --- transactions ----------------------------------------------------------------------
@@ -263,12 +238,12 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def write_blobs(self, now: Instant) -> None:
+    def write_blobs(self, clock: Clock) -> None:
         """Begin the transaction's work with the large payloads alone, for a thread that may take its time."""
         with translated(self.path):
-            self._heed()
+            self._heed(clock)
             if self.seal is None:
-                self.blobs.write(self.connection, now)
+                self.blobs.write(self.connection, self._times.now(clock))
 
     def commit(self) -> None:
         """Make the transaction durable; what is committed survives a loss of power."""
@@ -279,13 +254,13 @@ class SqliteDatabase:
             raise translate(error, self.path) from error
         self.commits += 1
         # Whoever finds another version later knows that others have written.
-        self._stored_version = connection.data_version()
+        self._heeded_version = connection.data_version()
         if self.blobs.is_written:
             self.blobs.committed()
 
     def rollback(self) -> None:
         """Undo the transaction, if SQLite has not done so by itself."""
-        self._stored_version = -1
+        self._heeded_version = -1
         self.blobs.rolled_back()
         with translated(self.path):
             if self.connection.in_transaction:
@@ -349,13 +324,13 @@ class SqliteDatabase:
         except (apsw.Error, OSError):
             pass  # somebody else writes, or the disk is full: then it grows with the commits
 
-    def has_changed(self) -> bool:
+    def has_changed(self, clock: Clock) -> bool:
         """Whether another connection has written since this was asked last."""
         version = self.connection.pragma("data_version")
         if version == self._version_seen:
             return False
         self._version_seen = version
-        self._floor = max(self._floor, self._stored_floor())
+        self._heed(clock)
         return True
 
     def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
@@ -365,9 +340,11 @@ class SqliteDatabase:
         return apsw.SQLITE_OK
 
 
-def _read_heed(connection: Any) -> tuple[Instant, Seal | None]:
+def read_heed(connection: Any) -> tuple[Anchor, Seal | None]:
+    """The clock and the seal that are stored."""
     row = connection.execute(_HEED).fetchone()
     if row is None:
-        return Instant(0), None
-    floor, transfer_id, kind, peer, at = row
-    return Instant(floor), None if kind is None else Seal(transfer_id, SealKind(kind), peer, Instant(at))
+        return Anchor(), None
+    floor, uptime, boot, divisor, transfer_id, kind, peer, at = row
+    seal = None if kind is None else Seal(transfer_id, SealKind(kind), peer, Instant(at))
+    return Anchor(Instant(floor), uptime, boot, divisor), seal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ from stepwell.stores.base.diagnosis import (
     met,
     warning,
 )
-from stepwell.stores.base.transfers import Seal, SealKind, sealed
+from stepwell.stores.base.timeline import Timeline
+from stepwell.stores.base.transfers import sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, open_reader
+from stepwell.stores.sqlite.database import read_heed
 from stepwell.stores.sqlite.faults import translated
 from stepwell.stores.sqlite.texts import MIGRATIONS
 from stepwell.stores.sqlite.transaction import row_of, rows_of
@@ -53,12 +55,14 @@ class Patient:
     file: Path
     connection: apsw.Connection
     clock: Clock
+    times: Timeline = field(default_factory=Timeline)
 
     @property
     def now(self) -> Instant:
         """The store's clock."""
-        floor = row_of(self.connection, "meta.heed")
-        return Instant(max(self.clock.now(), floor[0] if floor else 0))
+        anchor, _ = read_heed(self.connection)
+        self.times.adopt(anchor, self.clock)
+        return self.times.now(self.clock)
 
 
 class SqliteDiagnosis:
@@ -201,11 +205,8 @@ def check_integrity(patient: Patient) -> Finding:
 
 def check_seal(patient: Patient) -> Finding:
     """Whether it takes writes: one that was moved does not."""
-    row = row_of(patient.connection, "meta.heed")
-    if row is None or row[1] is None:
-        return fine("seal", "it is open for writes")
-    _, transfer_id, kind, peer, at = row
-    return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+    _, seal = read_heed(patient.connection)
+    return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
 
 
 def check_workers(patient: Patient) -> Finding:
@@ -243,7 +244,8 @@ def check_served(patient: Patient) -> Finding:
 
 def check_clock(patient: Patient) -> Finding:
     """Whether the time goes on."""
-    return judge_clock(Span(patient.now - patient.clock.now()))
+    ahead = Span(patient.now - patient.clock.now())
+    return judge_clock(ahead, is_slowed=patient.times.anchor.divisor > 1)
 
 
 def check_size(patient: Patient) -> Finding:

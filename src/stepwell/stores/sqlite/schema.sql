@@ -1,12 +1,24 @@
 -- The whole schema, as all migrations together make it (a test compares). For reading; the migrations are what is run.
 
--- The clock's floor, and whatever else is one number.
+-- Whatever is one number.
 create table stepwell_meta (
     name text not null primary key,
     value integer not null
 ) without rowid, strict;
 
-insert into stepwell_meta (name, value) values ('floor', 0), ('armed', 0), ('receipts', 0);
+insert into stepwell_meta (name, value) values ('armed', 0), ('receipts', 0);
+
+-- The store's time: an instant that was reached, and what the clock of a boot showed then, in microseconds. `divisor` is 2 while
+-- time runs at half speed, because it is far ahead of the wall clock.
+create table stepwell_clock (
+    id integer primary key check (id = 1),
+    floor integer not null,
+    uptime integer not null,
+    boot text not null,
+    divisor integer not null check (divisor = 1 or divisor = 2)
+) strict;
+
+insert into stepwell_clock (id, floor, uptime, boot, divisor) values (1, 0, 0, '', 1);
 
 -- A row here closes the database: what it holds is being moved, or was (`kind`), to or from another database (`peer`).
 create table stepwell_seals (

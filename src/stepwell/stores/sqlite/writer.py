@@ -223,7 +223,7 @@ class Writer:
         if self._is_lent or self._reader is None:
             return False
         with translated(self.database.path):
-            return self.database.has_changed()
+            return self.database.has_changed(self._clock)
 
     # --- writes ----------------------------------------------------------------------------
 
@@ -328,8 +328,7 @@ class Writer:
     def _prepare(self) -> None:
         """Large payloads are written beside, before the operations that refer to them."""
         if self.database.blobs.is_large:
-            now = self.database.now(self._clock)
-            self._use_thread(partial(self.database.write_blobs, now), self._prepared)
+            self._use_thread(partial(self.database.write_blobs, self._clock), self._prepared)
         else:
             self._perform()
 

@@ -196,13 +196,15 @@ async def test_runs_that_no_live_worker_knows_are_found(environment: Environment
     assert both.verdict is Verdict.OK
 
 
-def test_a_clock_behind_the_file_is_a_warning(environment: Environment, path: Path) -> None:
+@pytest.mark.parametrize(("divisor", "speed"), [(1, "at full speed"), (2, "at half speed until")])
+def test_a_clock_behind_the_file_is_a_warning(environment: Environment, path: Path, divisor: int, speed: str) -> None:
     ahead = environment.clock.now() + 90 * SECOND
-    execute(path, f"update stepwell_meta set value = {ahead} where name = 'floor'")
+    execute(path, f"update stepwell_clock set floor = {ahead}, divisor = {divisor}")
     found = examine(environment, path)["clock"]
 
     assert found.verdict is Verdict.WARN
     assert found.found.startswith("this machine's clock is 90 s behind")
+    assert speed in found.why
 
 
 async def test_growth_is_told_and_a_disk_that_will_soon_be_full_is_a_warning(

@@ -6,14 +6,14 @@ select
     (select user_version from pragma_user_version) as version;
 
 -- name: heed
--- The floor and, if the database is closed, its seal: what others may have written that every transaction must know.
-select m.value, s.transfer_id, s.kind, s.peer, s.at
-from stepwell_meta as m
+-- The clock and, if the database is closed, its seal: what others may have written that every transaction must know.
+select c.floor, c.uptime, c.boot, c.divisor, s.transfer_id, s.kind, s.peer, s.at
+from stepwell_clock as c
 left join stepwell_seals as s on s.id = 1
-where m.name = 'floor';
+where c.id = 1;
 
--- name: raise_floor
-update stepwell_meta set value = :floor where name = 'floor';
+-- name: set_clock
+update stepwell_clock set floor = :floor, uptime = :uptime, boot = :boot, divisor = :divisor where id = 1;
 
 -- name: pass
 -- Numbers that came from elsewhere are not given again.

@@ -72,7 +72,6 @@ def seal(
     at = tx.now
     if since is not None and since > at:
         at = since
-    tx.run("meta.raise_floor", floor=at)
     database.lift_floor(at)
     new = Seal(transfer_id, kind, peer, at)
     tx.run("transfers.seal", **new._asdict())

@@ -1,0 +1,85 @@
+"""The time of a store that has only the machine's clocks: it never goes back and never stands still.
+
+It is the wall clock as long as that runs. Once the wall clock is set back, time goes on from where it was, by the clock
+that counts since the machine was booted. All processes of a boot share that clock, so an *anchor* (an instant, and what
+the clock of the boot showed then) gives all of them the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from stepwell.clock import SECOND, Clock, Instant, Span
+
+# How old an anchor may become, in microseconds. Storing one costs a page of the log, so it is not stored with every
+# commit. After a boot, time goes on above what may have been shown since.
+FLOOR_LAG: Final = 10_000
+# How far instants that were shown may be above the line of the stored anchor.
+EXCESS: Final = 1_000
+# Further ahead of the wall clock, time runs at half speed until the wall clock has caught up.
+AHEAD_MAX: Final = Span(300 * SECOND)
+
+
+class Anchor(NamedTuple):
+    """An instant, and the reading of a boot's clock at that instant. `divisor` is 2 while time runs at half speed."""
+
+    floor: Instant = Instant(0)
+    uptime: int = 0
+    boot: str = ""
+    divisor: int = 1
+
+    def at(self, uptime: int) -> Instant:
+        """The instant at another reading of the same clock."""
+        return Instant(self.floor + max(0, uptime - self.uptime) // self.divisor)
+
+
+class Timeline:
+    """What one process knows of the store's time."""
+
+    __slots__ = ("anchor", "shown")
+
+    def __init__(self) -> None:
+        self.anchor = Anchor()
+        self.shown = Instant(0)  # no earlier instant is shown again
+
+    def adopt(self, stored: Anchor, clock: Clock) -> None:
+        """Follow the anchor that is stored. One of another boot, or of another machine, is only a lower limit."""
+        uptime = clock.uptime()
+        if stored.boot == clock.boot and stored.uptime <= uptime:
+            self.anchor = stored
+            return
+        floor = stored.floor
+        if clock.now() < floor:
+            floor = Instant(floor + FLOOR_LAG + EXCESS)
+        if self.anchor.boot == clock.boot:
+            floor = max(floor, self.anchor.at(uptime))
+        self.anchor = Anchor(floor, uptime, "", stored.divisor)
+
+    def now(self, clock: Clock, *, others_wrote: bool = False) -> Instant:
+        """The time. If this changes the anchor, the next transaction stores it.
+
+        `others_wrote`: other processes may have written since the last time here, so the result is above everything
+        that they may have shown.
+        """
+        wall, uptime = clock.now(), clock.uptime()
+        anchor = self.anchor
+        due = anchor.at(uptime)
+        now = max(wall, due, self.shown)
+        if others_wrote and wall < due - EXCESS:
+            now = max(now, Instant(due + EXCESS))
+        self.shown = now
+        divisor = anchor.divisor
+        if now - wall > AHEAD_MAX:
+            divisor = 2
+        elif now == wall:
+            divisor = 1
+        if divisor != anchor.divisor or now > due + EXCESS or anchor.boot != clock.boot:
+            self.anchor = Anchor(now, uptime, clock.boot, divisor)
+        elif uptime - anchor.uptime > FLOOR_LAG:
+            self.anchor = Anchor(due, uptime, anchor.boot, divisor)  # the same line, from a later point
+        return now
+
+    def lift(self, floor: Instant, clock: Clock) -> None:
+        """Show no earlier instant than this from now on; the caller stores the anchor."""
+        self.shown = max(self.shown, floor)
+        self.anchor = Anchor(self.shown, clock.uptime(), clock.boot, self.anchor.divisor)
