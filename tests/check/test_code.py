@@ -82,6 +82,14 @@ def test_an_operation_that_is_never_awaited(bad: str, good: str):
             flow("for x in range(3):", "    await ctx.step('a', act)"),
             flow("for x in range(3):", "    await ctx.step(step(act, repeat=True))"),
         ),
+        (  # the keywords of ctx.step are the function's
+            flow("for x in range(3):", "    await ctx.step('a', act, repeat=True)"),
+            flow("for x in range(3):", "    await ctx.step('a', step(act, repeat=True), x)"),
+        ),
+        (
+            flow("await ctx.step(act, name='a')", "await ctx.step(act, name='b')"),
+            flow("await ctx.step(act, name='a')", "await ctx.step(other, name='a')"),
+        ),
         (
             flow("for x in range(3):", "    await ctx.step('a', act)", "    continue"),
             flow("for x in range(3):", "    if x:", "        await ctx.step('a', act)", "        break"),

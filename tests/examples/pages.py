@@ -20,7 +20,7 @@ class Said(NamedTuple):
 
 
 def run_example(page: str, folder: Path) -> Said:
-    """Run the one whole program of a page, by itself in an empty folder; a warning is an error."""
+    """Run the one whole program of a page, by itself in a folder; a warning is an error."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     (code,) = [block for block in blocks if "import " in block]
     (folder / "example.py").write_text(code, encoding="utf-8")

@@ -49,6 +49,33 @@ async def test_a_second_use_of_a_name_names_both_operations(harness: Harness, le
     assert ledger.lines == ["first"]
 
 
+async def test_the_advice_for_a_second_use_of_a_step_works(harness: Harness, ledger: Ledger):
+    @step
+    async def known(word: str) -> None:
+        ledger.lines.append(word)
+
+    async def plain(word: str) -> None:
+        ledger.lines.append(word)
+
+    @workflow
+    async def twice(ctx: Context) -> None:
+        await ctx.step(known, "one")
+        await ctx.step(known, "two")
+
+    @workflow
+    async def mended(ctx: Context) -> None:
+        for word in ("one", "two"):
+            await ctx.step(known.options(repeat=True), word)
+            await ctx.step("plain", step(plain, repeat=True), word)
+
+    advice = (await paused(harness, twice)).fix
+    assert "step(f, repeat=True) or f.options(repeat=True) as the function" in advice
+    ledger.lines.clear()
+    worker = await harness.worker(mended)
+    await harness.result(await worker.start(mended))
+    assert ledger.lines == ["one", "one", "two", "two"]
+
+
 async def test_a_second_use_that_is_only_created_runs_neither(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> None:

@@ -33,11 +33,14 @@ def find_duplicates(scope: Scope) -> Iterator[Finding]:
 def name_of(scope: Scope, call: ast.Call) -> str | None:
     """The name that a call gives its operation; None if it cannot be told, or if uses of it are numbered."""
     operation = scope.operation(call)
-    if not operation or is_true(keyword(call, "repeat")):
+    if not operation:
         return None
-    named = keyword(call, "name")
-    if named is not None:
-        return text_of(named)
+    if operation not in {"step", "try_step"}:  # the keywords of a step belong to its function
+        if is_true(keyword(call, "repeat")):
+            return None
+        named = keyword(call, "name")
+        if named is not None:
+            return text_of(named)
     first = call.args[0] if call.args else None
     match operation:
         case "receive" | "receive_many":
@@ -210,7 +213,10 @@ class _Reader:
             return
         if first is None:
             message = f'"{name}" is called again and again in a loop, under one name'
-            fix = f'number the uses with repeat=True, or loop with ctx.loop("{name}", ...)'
+            fix = (
+                "number the uses with repeat=True (of a step: step(f, repeat=True) or f.options(repeat=True) as the "
+                f'function), or loop with ctx.loop("{name}", ...)'
+            )
         else:
             message = f'two operations at the same place are both called "{name}"'
             fix = "give one another name; a name may repeat only on different paths"

@@ -81,7 +81,8 @@ class Context(Receiving, Awaiting, Showing):
     nothing.
 
     Names are unique within a scope (the workflow, a branch, an iteration of a loop); `repeat=True` numbers the uses
-    of one.
+    of one. It is an option of the operation, and for `step` and `try_step`, whose keywords belong to the function, an
+    option of the step.
     """
 
     __slots__ = ()

@@ -72,11 +72,13 @@ def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]]
 def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
     """Two operations in one place share a name."""
     name = path.rpartition("/")[2]
+    # The keywords of ctx.step belong to the function: a step has the option itself.
+    numbered = "step(f, repeat=True) or f.options(repeat=True) as the function" if second == "step" else "repeat=True"
     return DuplicateLocationError(
         f'two operations in one place share the name "{name}"',
         where=f"path {path}",
         why=f"recorded: {first} {path} · now: {second} {path}; two results cannot live under one path",
-        fix=f'rename one, loop with ctx.loop("{name}", ...), or number the uses with repeat=True',
+        fix=f'rename one, loop with ctx.loop("{name}", ...), or number the uses with {numbered}',
     )
 
 

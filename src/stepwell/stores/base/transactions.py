@@ -23,7 +23,7 @@ class Transaction(Protocol):
     """
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Execute statements, and give the rows of all of them.
+        """Execute a statement, and give its rows. On SQLite the text may have several statements.
 
         Raises `sqlite3.IntegrityError` for a constraint, `sqlite3.OperationalError` for SQL that is wrong, and
         `TransactionError` for what would break the transaction.
