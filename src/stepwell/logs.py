@@ -12,9 +12,13 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
+from stepwell.printable import escape_json, escape_lines
 from stepwell.redaction import FILTER, redact
 
 LogFormat = Literal["text", "json"]
+
+_KINDS_MAX: Final = 1_000
+_KIND_CHARS: Final = 200
 
 FIELDS: Final = ("run", "workflow", "path", "attempt")
 
@@ -48,10 +52,15 @@ PLACES: Final = PlaceFilter()
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people, with the place at its end."""
+    """One line for people, with the place at its end. What a record quotes cannot steer a terminal: control characters
+    are spelled, and further lines are indented.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_lines(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
         place = [f"{name}={value}" for name in FIELDS if (value := getattr(record, name, None)) is not None]
@@ -75,13 +84,43 @@ class JsonFormatter(logging.Formatter):
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
         if trace:
             facts["error"] = redact(trace)
-        return json.dumps(facts, ensure_ascii=False, default=str)
+        return escape_json(json.dumps(facts, ensure_ascii=False, default=str))
 
 
-def configure(form: LogFormat, *, level: int = logging.WARNING) -> None:
-    """Let the root logger write to stderr in this form, and to nowhere else that it wrote to before."""
+class Bounded(logging.Filter):
+    """Lets so many records of one kind pass in each window, and says with the next one how many it left out.
+
+    For loggers that others can make write: a full disk stops more than a lost line hides.
+    """
+
+    def __init__(self, *, lines_max: int = 20, window_seconds: float = 60.0) -> None:
+        super().__init__()
+        self._lines_max, self._window_seconds = lines_max, window_seconds
+        self._seen: dict[tuple[str, int, str], list[float]] = {}  # → when its window began, passed, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = (record.name, record.levelno, str(record.msg)[:_KIND_CHARS])
+        if kind not in self._seen and len(self._seen) >= _KINDS_MAX:
+            kind = (record.name, record.levelno, "")  # all others together
+        window = self._seen.setdefault(kind, [record.created, 0, 0])
+        if not 0 <= record.created - window[0] < self._window_seconds:
+            window[0], window[1] = record.created, 0
+        if window[1] >= self._lines_max:
+            window[2] += 1
+            return False
+        window[1] += 1
+        if window[2]:
+            record.msg, record.args = f"{record.getMessage()} ({int(window[2])} more like this were left out)", ()
+            window[2] = 0
+        return True
+
+
+def configure(form: LogFormat, *, level: int = logging.WARNING, force: bool = True) -> None:
+    """Let the root logger write to stderr in this form, and to nowhere else that it wrote to before; without `force`
+    only if it wrote to nowhere before.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     handler.addFilter(FILTER)
     handler.addFilter(PLACES)
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler], force=force)

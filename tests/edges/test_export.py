@@ -72,3 +72,20 @@ def test_a_place_that_cannot_be_written_is_named(cli: Cli, db: Shop, tmp_path: P
 
 def test_an_unknown_run_is_not_found(cli: Cli, db: Shop) -> None:
     assert cli("export", "nobody", "--db", db.url).code == 4
+
+
+def test_what_a_run_recorded_cannot_steer_the_terminal_it_is_printed_on(cli: Cli, tmp_path: Path) -> None:
+    """And it is the same value when the file is read again."""
+    odd = "\x1b]0;x\x07 \x9b2J \x7f \x85 \u2028 \u202e \ufeff end"
+    url = f"sqlite:///{tmp_path}/odd.db"
+    with SyncEngine(url, workflows=[shop.checkout]) as engine:
+        engine.start(shop.checkout, shop.Order(odd, 1), key="odd").result()
+
+    printed = cli("export", "odd", "--db", url)
+    written = tmp_path / "odd.json"
+    assert cli("export", "odd", "--db", url, "-o", str(written)).code == 0
+
+    for text in (printed.out, written.read_text(encoding="utf-8")):
+        assert [char for char in text if not char.isprintable() and char != "\n"] == []
+        recording = histories.load(text.encode())
+        assert json.loads(recording.run.input.removeprefix(b"j"))["customer"] == odd

@@ -104,3 +104,20 @@ def test_configure_takes_the_place_of_what_was_set_up_before(capsys: pytest.Capt
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+def test_what_a_record_quotes_can_neither_steer_a_terminal_nor_look_like_another_record() -> None:
+    odd = "a\x1b]0;x\x07b\x9b2Jc\rd\x85e\u2028f\u202eg\ud800h\ti\n2026-11-18 00:00:00,000 ERROR shop: forged"
+    record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 1, "it said %s", (odd,), None)
+    try:
+        raise ValueError(odd)
+    except ValueError as error:
+        record.exc_info = (type(error), error, error.__traceback__)
+
+    text, told = TextFormatter().format(record), JsonFormatter().format(record)
+
+    assert [char for char in text if not char.isprintable() and char not in "\n\t"] == []
+    assert [line for line in text.split("\n")[1:] if not line.startswith("    ")] == []
+    assert r"a\x1b]0;x\x07b\x9b2Jc\x0dd\x85e\u2028f\u202eg\ud800h" in text
+    assert [char for char in told if not char.isprintable()] == []
+    assert json.loads(told)["message"] == f"it said {odd}"

@@ -15,9 +15,11 @@ import pytest
 from stepwell.cli.main import main
 from stepwell.http import Role
 from stepwell.http.application import OPERATIONS
+from stepwell.http.tokens import write_tokens
 from tests.http.campaign import attack
-from tests.http.desk import TEXTS
+from tests.http.desk import TEXTS, TOKENS
 from tests.http.server import ROOT, command, environment, serving
+from tests.http.test_connections import make_certificate, trusting
 
 ADMIN = {"authorization": f"Bearer {TEXTS[Role.ADMIN]}"}
 
@@ -42,6 +44,39 @@ def test_an_open_door_without_tokens_is_not_opened(tmp_path: Path, host: str, to
     assert done.stderr.startswith("SW103")
     assert "stepwell token new" in done.stderr
     assert done.stdout == ""
+
+
+def test_tokens_and_payloads_do_not_go_over_a_network_in_the_clear_unless_that_is_wanted(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    write_tokens(tokens, TOKENS)
+    words = ["--host", "192.0.2.1", "--port", "0", "--tokens", str(tokens)]
+    plain, wanted, half = (
+        subprocess.run(
+            command(f"sqlite:///{tmp_path / 'a.db'}", *words, *more),
+            capture_output=True,
+            env=environment(),
+            cwd=ROOT,
+            timeout=60,
+            text=True,
+        )
+        for more in ([], ["--allow-http"], ["--tls-cert", "chain.pem"])
+    )
+
+    assert plain.returncode == 2
+    assert "there is no TLS" in plain.stderr
+    assert "--allow-http" in plain.stderr
+    assert "WITHOUT TLS" in wanted.stderr
+    assert "cannot listen on 192.0.2.1" in wanted.stderr  # which is nobody's
+    assert "give both" in half.stderr
+
+
+def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
+    chain, key = make_certificate(tmp_path)
+    with serving(tmp_path, words=["--tls-cert", str(chain), "--tls-key", str(key)]) as server:
+        answer = httpx.get(f"{server.url}/runs", headers=ADMIN, verify=trusting(chain))
+
+    assert server.url.startswith("https://127.0.0.1:")
+    assert answer.status_code == 200
 
 
 def test_on_loopback_it_serves_without_tokens_and_says_so(tmp_path: Path) -> None:

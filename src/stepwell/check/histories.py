@@ -26,6 +26,7 @@ from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import History, Inbox, Parent, Previous, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
+from stepwell.printable import escape_json
 
 KIND: Final = "stepwell.history-file"
 FORMAT: Final = 1
@@ -170,7 +171,8 @@ def dump(recording: Recording) -> bytes:
             for one in history.progress
         ],
     )
-    return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
+    return escape_json(text).encode() + b"\n"  # it is printed, too
 
 
 def _dump_run(run: Run) -> _Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from stepwell.errors import NotFoundError, RequestError
@@ -20,6 +21,7 @@ _SHORTCUTS = {
 }
 _SHOWN_MAX = 5
 _COMPLETED_MAX = 50
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@%+-]*")
 
 
 async def get_run_id(client: Client, target: str) -> RunId:
@@ -62,14 +64,23 @@ def _id(run_id: str) -> RunId:
     return RunId(run_id)
 
 
+def is_plain_word(text: str) -> bool:
+    """Whether no shell finds anything in a text but a word: no quotes, blanks, expansions, options or newlines."""
+    return _PLAIN_WORD.fullmatch(text) is not None
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the shortcuts, and the ids and keys of the newest runs; nothing if they cannot be read."""
+    """For shells: the shortcuts, and the ids and keys of the newest runs; nothing if they cannot be read.
+
+    A shell puts the word on its line as it is, and some then obey what is in it. So a key that has anything but
+    harmless characters is left out: its run is offered by its id.
+    """
     from stepwell.cli.client import ask
     from stepwell.cli.settings import Settings
 
     async def newest(client: Client) -> list[str]:
         runs = await client.list_runs(limit=_COMPLETED_MAX)
-        return [name for run in runs for name in (run.key, run.run_id) if name is not None]
+        return [name for run in runs for name in (run.key, run.run_id) if name is not None and is_plain_word(name)]
 
     settings = ctx.find_object(Settings) or Settings.from_environment()
     try:

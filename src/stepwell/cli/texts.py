@@ -7,6 +7,8 @@ import re
 from datetime import datetime
 from typing import Any
 
+from stepwell.printable import escape_json
+
 # Escape sequences as a whole (CSI, then OSC and the other strings up to their end, then two-byte ones).
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -16,7 +18,6 @@ _ESCAPES = re.compile(
 _BREAKS = re.compile(r"\s*[\n\r\t\v\f\x85\u2028\u2029]\s*")
 # Control characters, half surrogates, and marks that reorder what follows them.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_JSON_ESCAPED = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean(text: str) -> str:
@@ -30,7 +31,7 @@ def dump_json(value: Any, *, is_compact: bool = False) -> str:
     """JSON that keeps every character, the harmful ones as escapes."""
     separators = (",", ":") if is_compact else None
     text = json.dumps(value, ensure_ascii=False, separators=separators, indent=None if is_compact else 2, default=str)
-    return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return escape_json(text)
 
 
 def brief(value: Any, limit: int = 60, *, gap: str = "…") -> str:

@@ -35,14 +35,14 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
       stepwell dev orders.py --fresh
     """
     import asyncio
-    import logging
 
     from stepwell.cli.dev.lines import Printer
     from stepwell.cli.dev.places import Place
     from stepwell.cli.dev.supervisor import Supervisor, Wanted
     from stepwell.errors import NotFoundError
+    from stepwell.logs import configure
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure("text", force=False)
     app = module or settings.app or "app.py"
     if app.endswith(".py") and not Path(app).is_file():
         raise NotFoundError(

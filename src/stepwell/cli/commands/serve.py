@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,11 +15,11 @@ from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Sequence
 
     from stepwell.http import Application, Authenticator, Hook, Tokens
     from stepwell.replay.definition import Workflow
-    from stepwell.wiring import Engine
 
 _TOKENS = "stepwell.tokens"
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
@@ -43,6 +43,10 @@ tokens_option = click.option(
 @click.option(
     "--hook", "hooks", multiple=True, metavar="SPEC", help="NAME=event:TOPIC or NAME=signal:NAME@PLACE.IN.BODY."
 )
+@click.option("--tls-cert", metavar="FILE", type=click.Path(dir_okay=False), help="Serve HTTPS: the chain, as PEM.")
+@click.option("--tls-key", metavar="FILE", type=click.Path(dir_okay=False), help="The key of that certificate, as PEM.")
+@click.option("--allow-http", is_flag=True, help="On another address than a loopback one, serve without TLS.")
+@click.option("--connections-max", metavar="N", type=click.IntRange(1, 100_000), help="How many are open at once.")
 @click.option("--embedded", is_flag=True, help="Execute the workflows of MODULE here, too.")
 def serve(
     settings: Settings,
@@ -52,32 +56,40 @@ def serve(
     tokens: str | None,
     names: Sequence[str],
     hooks: Sequence[str],
+    tls_cert: str | None,
+    tls_key: str | None,
+    allow_http: bool,
+    connections_max: int | None,
     embedded: bool,
 ) -> None:
     """Serve the HTTP API. With MODULE it knows the types of your workflows.
 
-    On another address than a loopback one it takes tokens. The secret of a hook is in the environment:
+    On another address than a loopback one it takes tokens, and a certificate or --allow-http, for a proxy in front of
+    it that speaks TLS. The secret of a hook is in the environment:
     STEPWELL_HOOK_NAME; two, apart by a blank, while it is being changed.
 
     \b
     Example:
       stepwell --db sqlite:///shop.db serve orders.py --port 7878
       stepwell token new ci --role operator --tokens stepwell.tokens
-      stepwell serve --host 0.0.0.0 --allow-host api.example.com --tokens stepwell.tokens
+      stepwell serve --host 0.0.0.0 --allow-host api.example.com --tokens stepwell.tokens \\
+        --tls-cert chain.pem --tls-key key.pem
     """
     import asyncio
-    import logging
 
     from stepwell.cli.loading import load_workflows
+    from stepwell.logs import configure
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure("text", force=False)
     access = _access(host, tokens)
+    tls = _tls(host, tls_cert, tls_key, allow_http)
     module = module or settings.app
     workflows = load_workflows(module) if module else []
     ways_in = [_hook(spec) for spec in hooks]
     listener = _listen(host, port)
     with listener:
-        asyncio.run(_serve(settings, workflows, access, listener, names, ways_in, is_worker=embedded))
+        how = _How(access, tls, names, ways_in, connections_max, is_worker=embedded)
+        asyncio.run(_serve(settings, workflows, listener, how))
 
 
 def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
@@ -133,49 +145,74 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-async def _serve(
-    settings: Settings,
-    workflows: list[Workflow[Any, Any]],
-    access: Tokens | Authenticator,
-    listener: socket.socket,
-    names: Sequence[str],
-    ways_in: list[Hook],
-    *,
-    is_worker: bool,
-) -> None:
-    import uvicorn
+def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) -> ssl.SSLContext | None:
+    """TLS, or None for plain HTTP. Refuses to send tokens and payloads in the clear unless that is wanted."""
+    import logging
 
+    from stepwell.errors import InvalidOptionError
+    from stepwell.http.access import is_loopback
+    from stepwell.http.serving import tls_context
+
+    if (certificate is None) != (key is None):
+        raise InvalidOptionError(
+            "TLS takes a certificate and its key",
+            where="--tls-cert" if certificate is None else "--tls-key",
+            fix="give both: --tls-cert CHAIN.pem --tls-key KEY.pem",
+        )
+    if certificate is not None and key is not None:
+        return tls_context(Path(certificate), Path(key))
+    if not is_loopback(host):
+        if not allow_http:
+            raise InvalidOptionError(
+                f"{host} is open to others, and there is no TLS",
+                where="--host",
+                why="everybody on the way could read tokens and payloads",
+                fix="--tls-cert CHAIN.pem --tls-key KEY.pem; or --allow-http, if a proxy in front of it speaks TLS",
+            )
+        logging.getLogger("stepwell.http").warning(
+            "serving %s WITHOUT TLS: whatever is between this server and its callers can read tokens and payloads", host
+        )
+    return None
+
+
+class _How(NamedTuple):
+    """How the API is served."""
+
+    access: Tokens | Authenticator
+    tls: ssl.SSLContext | None
+    names: Sequence[str]
+    hooks: list[Hook]
+    connections_max: int | None
+    is_worker: bool
+
+
+async def _serve(settings: Settings, workflows: list[Workflow[Any, Any]], listener: socket.socket, how: _How) -> None:
     from stepwell.cli.dev.clock import environment_of
-    from stepwell.cli.servers import configure
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
+    from stepwell.http.serving import ServerLimits, make_server
     from stepwell.wiring import Engine
     from stepwell.worker.metering import Metrics
 
-    observers, environment = [Metrics()] if is_worker else [], environment_of(settings.db)
+    observers, environment = [Metrics()] if how.is_worker else [], environment_of(settings.db)
+    limits = ServerLimits() if how.connections_max is None else ServerLimits(connections=how.connections_max)
     async with Engine(
-        settings.db, workflows=workflows, worker=is_worker, environment=environment, observers=observers
+        settings.db, workflows=workflows, worker=how.is_worker, environment=environment, observers=observers
     ) as engine:
-        hosts = [*LOOPBACK_HOSTS, *names]
-        application: Application = app(engine, access=access, hosts=hosts, hooks=ways_in)
-        config = configure(application, grace_seconds=5)
-        _banner(settings, engine, listener, access, workflows)
-        await uvicorn.Server(config).serve(sockets=[listener])
+        hosts = [*LOOPBACK_HOSTS, *how.names]
+        application: Application = app(engine, access=how.access, hosts=hosts, hooks=how.hooks)
+        server = make_server(application, grace_seconds=5, limits=limits, tls=how.tls)
+        _banner(settings, listener, how, workflows)
+        await server.serve(sockets=[listener])
 
 
-def _banner(
-    settings: Settings,
-    engine: Engine,
-    listener: socket.socket,
-    access: Tokens | Authenticator,
-    workflows: list[Workflow[Any, Any]],
-) -> None:
+def _banner(settings: Settings, listener: socket.socket, how: _How, workflows: list[Workflow[Any, Any]]) -> None:
     from stepwell.addresses import spell_url
     from stepwell.http import LoopbackAccess
 
     host, port = listener.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    who = "everybody on this machine" if isinstance(access, LoopbackAccess) else "who has a token"
+    url = f"{'http' if how.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+    who = "everybody on this machine" if isinstance(how.access, LoopbackAccess) else "who has a token"
     served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
     body = {"url": url, "pid": os.getpid(), "db": spell_url(settings.db), "access": who, "workflows": served}
     out = Output(settings)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from stepwell.cli.servers import configure, open_listener
+from stepwell.cli.servers import open_listener
 from stepwell.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -41,17 +39,12 @@ class Api:
     """Serves the API of one engine until it is stopped."""
 
     def __init__(self, engine: Engine, listener: socket.socket) -> None:
-        import uvicorn
-
         from stepwell.http import LoopbackAccess, app
-
-        class Server(uvicorn.Server):
-            @contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                yield  # the supervisor decides what Ctrl-C means
+        from stepwell.http.serving import make_server
 
         self._listener = listener
-        self._server = Server(configure(app(engine, access=LoopbackAccess()), grace_seconds=1))
+        # The supervisor decides what Ctrl-C means.
+        self._server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1, takes_signals=False)
 
     @property
     def url(self) -> str:
