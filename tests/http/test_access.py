@@ -262,7 +262,7 @@ async def test_a_token_that_is_over_is_nobody() -> None:
     assert Tokens([token]).find(text) is None
 
 
-class Hands:
+class Hands(SystemClock):
     """A clock that is moved by hand."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from stepwell.http.tokens import revoke, write_tokens
 from tests.http.desk import WORKFLOWS
 
 
-class Hands:
+class Hands(SystemClock):
     """A clock that is moved by hand, and goes on by itself between."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from tests.http.test_hooks import send, signed
 LOGGER = "stepwell.http.refused"
 
 
-class Hands:
+class Hands(SystemClock):
     """A clock that is moved by hand."""
 
     def __init__(self) -> None:
