@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, SystemClock
 from stepwell.ids import SystemIds
 
 
-class Ticking:
+class Ticking(SystemClock):
     """A clock that goes on by a microsecond whenever it is read."""
 
     def __init__(self) -> None:
