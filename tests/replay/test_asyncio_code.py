@@ -349,3 +349,135 @@ async def test_leaving_the_interpreter_fails_the_run_and_not_the_worker(harness:
     view = await harness.status(runs[0])
     assert (view.status, view.failure.summary) == ("failed", "SystemExit: 3")
     assert await harness.result(runs[1]) == "still there"
+
+
+# --- sets of tasks ---
+
+
+def handler(handled: list[int]) -> Any:
+    """A step body that notes what it was given."""
+
+    async def handle(value: int) -> int:
+        handled.append(value)
+        return value
+
+    return handle
+
+
+async def test_a_set_of_tasks_is_gone_through_in_the_same_order_after_a_replay(harness: Harness, ledger: Ledger):
+    handled: list[int] = []
+    handle = handler(handled)
+
+    def flow_of() -> Workflow[Any, Any]:
+        @workflow(name="sets")
+        async def sets(ctx: Context) -> list[int]:
+            tasks = [asyncio.create_task(ctx.step(f"load{n}", ledger.body(f"load{n}", n))) for n in range(30)]
+            done, _ = await asyncio.wait(tasks)
+            out = []
+            for number, task in enumerate(done):
+                out.append(await ctx.step(f"handle{number}", handle, task.result()))
+                if number == 10:
+                    await ctx.receive("go")
+            return [task.result() for task in done]
+
+        return sets
+
+    flow = flow_of()
+    worker = await harness.worker(flow)
+    client = await harness.client()
+    run = await worker.start(flow)
+    await harness.drain()
+    occupied = [asyncio.get_running_loop().create_future() for _ in range(97)]  # other addresses for the next tasks
+    await harness.takeover(worker, flow_of())
+    await client.signal(run.run_id, "go")
+    await harness.drain()
+    found = await harness.result(run)
+
+    assert sorted(found) == list(range(30))
+    assert sorted(handled) == list(range(30))
+    assert len(occupied) == 97
+
+
+async def test_futures_tasks_and_operations_hash_by_their_number_in_the_turn(harness: Harness, ledger: Ledger):
+    hashes: list[list[int]] = []
+
+    @workflow
+    async def flow(ctx: Context) -> int:
+        loop = asyncio.get_running_loop()
+        operations = [ctx.step(f"s{n}", ledger.body(f"s{n}", n)) for n in range(3)]
+        tasks = [asyncio.create_task(operation) for operation in operations]
+        futures = [loop.create_future() for _ in range(3)]
+        hashes.append([hash(each) for each in (*operations, *tasks, *futures)])
+        total = 0
+        for first in asyncio.as_completed([*tasks, asyncio.create_task(ctx.sleep("nap", "1h"))]):
+            total += int(isinstance(await first, int))
+        return total
+
+    assert await outcome(harness, flow) == 3
+    assert len({tuple(each) for each in hashes}) == 1
+    assert len(set(hashes[0][3:])) == 6
+
+
+async def test_operations_in_as_completed_are_begun_in_the_same_order(harness: Harness, ledger: Ledger):
+    handled: list[int] = []
+    handle = handler(handled)
+
+    @workflow
+    async def flow(ctx: Context) -> list[int]:
+        found = []
+        for first in asyncio.as_completed([ctx.step(f"s{n}", ledger.body(f"s{n}", n)) for n in range(20)]):
+            found.append(await first)
+            await ctx.step(f"then{len(found)}", handle, found[-1])
+        await ctx.sleep("nap", "1h")
+        return sorted(found)
+
+    assert await outcome(harness, flow) == list(range(20))
+    assert sorted(handled) == list(range(20))
+
+
+async def test_coroutines_in_as_completed_are_refused(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        async def work(number: int) -> int:
+            return await ctx.step(f"s{number}", ledger.body(f"s{number}", number))
+
+        for first in asyncio.as_completed([work(1)]):
+            await first
+
+    failure = await paused(harness, flow)
+    assert failure.code == "SW121"
+    assert "asyncio.create_task(each)" in failure.fix
+
+
+async def test_an_aborted_task_group_cancels_in_the_same_order(harness: Harness, ledger: Ledger):
+    handled: list[int] = []
+    handle = handler(handled)
+
+    @workflow
+    async def flow(ctx: Context) -> list[int]:
+        cancelled: list[int] = []
+
+        async def waits(number: int) -> None:
+            try:
+                await ctx.receive(f"never{number}")
+            finally:
+                cancelled.append(number)
+
+        async def fails() -> None:
+            await ctx.step("begin", ledger.body("begin"))
+            raise ValueError("no")
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(12):
+                    group.create_task(waits(number))
+                group.create_task(fails())
+        except* ValueError:
+            pass
+        for place, number in enumerate(cancelled):
+            await ctx.step(f"after{place}", handle, number)
+        await ctx.sleep("nap", "1h")
+        return sorted(cancelled)
+
+    assert await outcome(harness, flow) == list(range(12))
+    assert sorted(handled) == list(range(12))

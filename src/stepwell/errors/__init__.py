@@ -18,6 +18,7 @@
     │   ├── StuckError                  SW123
     │   ├── ReplyOwedError              SW124
     │   ├── ReplyTwiceError             SW125
+    │   ├── LostChangeError             SW127
     │   ├── HistoryDivergedError        SW201
     │   └── PoisonError                 SW202
     ├── RunError                        how a run or a part of it ended; an author may catch it
@@ -94,6 +95,7 @@ from stepwell.errors.authoring import (
     HistoryDivergedError,
     InvalidNameError,
     InvalidOptionError,
+    LostChangeError,
     NonDeterministicError,
     OutsideStepError,
     PoisonError,
@@ -191,6 +193,7 @@ __all__ = [
     "JoinError",
     "KeyReusedError",
     "LeaseLostError",
+    "LostChangeError",
     "NonDeterministicError",
     "NotAllowedError",
     "NotAuthenticatedError",

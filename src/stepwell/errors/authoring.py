@@ -118,6 +118,12 @@ class ReplyTwiceError(ReplayError):
     code = "SW125"
 
 
+class LostChangeError(ReplayError):
+    """Code that a replay does not run again changed a variable or container outside of itself."""
+
+    code = "SW127"
+
+
 class HistoryDivergedError(ReplayError):
     """This code took another path than the run recorded."""
 

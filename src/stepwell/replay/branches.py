@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.codec.signatures import hints_of
-from stepwell.errors import InvalidOptionError, ReplayError
+from stepwell.errors import HistoryDivergedError, InvalidOptionError, ReplayError
+from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, is_closing, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
+from stepwell.model.states import EntryStatus
+from stepwell.replay.captures import WATCHED, Body, Watch, watch_of
 from stepwell.replay.recorded import decode_value, settle_value
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew, Suspend
+from stepwell.replay.turn import Turn
 
 Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
 
@@ -38,14 +42,24 @@ Settled = Finished | Broken
 
 
 class Branches:
-    """The running branches of one join or race."""
+    """The running branches of one join or race. `is_recorded` if they only pass what is recorded of all of them."""
 
-    def __init__(self, scope: Scope, location: Location, branches: Mapping[str, Branch]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        location: Location,
+        branches: Mapping[str, Branch],
+        guard: Guard | None = None,
+        *,
+        is_recorded: bool = False,
+    ) -> None:
         self._scope = scope
         self._turn = scope.turn
+        self._guard = guard
+        self._is_recorded = is_recorded
         self._settled: list[Settled] = []
         self._request: ContinueAsNew | None = None
-        self._arrived = scope.turn.loop.create_future()
+        self._arrived = scope.turn.loop.own_future()
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.scopes: dict[str, Scope] = {}
         for name, branch in branches.items():
@@ -55,6 +69,8 @@ class Branches:
 
     async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
         """Run one branch to its end; its failure is its result. The end of the turn or of the join passes through."""
+        if self._guard is not None:
+            self._guard.enter()
         try:
             value = await branch(self._turn.context(inner))
             self._settled.append(Finished(name, self._encode(branch, value, inner)))
@@ -68,7 +84,7 @@ class Branches:
             if not is_failure(error, inner):
                 raise
             self._settled.append(Broken(name, record_failure(error)))
-            inner.abandoned()
+            inner.abandoned(is_recorded=self._is_recorded)
         if not self._arrived.done():
             self._arrived.set_result(None)
 
@@ -83,7 +99,7 @@ class Branches:
         while not self._settled:
             if self._request is not None:
                 raise self._request  # it ends the whole run, wherever in it the code asked for that
-            self._arrived = self._turn.loop.create_future()
+            self._arrived = self._turn.loop.own_future()
             await self._arrived
         return self._settled.pop(0)
 
@@ -92,6 +108,8 @@ class Branches:
         self.close()
         # One pass for the cancellation to reach them; a branch that refuses to stop can do nothing any more.
         await asyncio.sleep(0)
+        if self._guard is not None:
+            self._guard.check()  # before anything is forgotten
         for inner in self.scopes.values():
             if inner.is_closed:
                 self._turn.journal.trim(*subtree(inner.location))
@@ -114,6 +132,80 @@ def is_failure(error: BaseException, inner: Scope) -> bool:
     if isinstance(error, (Suspend, KeyboardInterrupt)) or is_closing(error):
         return False
     return inner.is_open and not inner.turn.is_closed
+
+
+class Guard:
+    """Stops the turn if the bodies of an operation, which a replay does not run again, change anything outside."""
+
+    __slots__ = ("_kind", "_operation", "_path", "_turn", "_watch")
+
+    def __init__(self, watch: Watch, turn: Turn, location: Location, kind: Body, operation: str) -> None:
+        self._watch = watch
+        self._turn = turn
+        self._kind: Body = kind
+        self._operation = operation
+        self._path = turn.journal.names.text(location)
+
+    def enter(self) -> None:
+        """The task that calls this runs a body from now on."""
+        WATCHED.set(self._watch)
+        self._watch.begin()
+
+    def leave(self) -> None:
+        """The task that calls this runs a body no longer."""
+        self._watch.compare()
+        WATCHED.set(self._watch.parent)
+
+    def check_now(self) -> None:
+        """Stop the turn if a body has changed something; the task that calls this runs one."""
+        self._watch.compare()
+        self.check()
+
+    def check(self) -> None:
+        """Stop the turn if a body has changed something."""
+        problem = self._watch.problem(self._kind, self._operation, self._path)
+        if problem is not None:
+            raise self._turn.diverge(problem)
+
+    def __enter__(self) -> None:
+        self._turn.loop.watches += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.loop.watches -= 1
+
+
+def guard_of(
+    scope: Scope, location: Location, kind: Body, operation: str, bodies: Iterable[Callable[..., Any]]
+) -> Guard | None:
+    """A guard over what the bodies capture; None if they capture nothing."""
+    watch = watch_of(bodies, scope.turn.code)
+    return None if watch is None else Guard(watch, scope.turn, location, kind, operation)
+
+
+def mark_plain(branch: Branch) -> Branch:
+    """Mark a plain function in the form of a branch."""
+    branch._stepwell_is_plain = True  # type: ignore[attr-defined]
+    return branch
+
+
+def is_plain(branch: Callable[..., Any]) -> bool:
+    """Whether a branch is a plain function. It may lose its thread at any wait and run again from its beginning."""
+    return getattr(branch, "_stepwell_is_plain", False) is True
+
+
+def check_repeated(turn: Turn, entry: Entry, is_failed: bool) -> None:
+    """Stop the turn if code that was run again has ended in another way than is recorded."""
+    if is_failed != (entry.status is EntryStatus.FAILED):
+        path, word = turn.journal.names.text(entry.location), entry.kind.word
+        raise turn.diverge(
+            HistoryDivergedError(
+                f"run again, the code inside of {word} {path} ended in another way",
+                where=path,
+                recorded=f"{word} {path} {'returned' if is_failed else 'failed'}",
+                now=f"{word} {path} {'fails' if is_failed else 'returns'}",
+                fix="put clocks, randomness, I/O and global state into steps; guard what is new with ctx.version",
+            )
+        )
 
 
 def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:

@@ -43,6 +43,7 @@ def begin_forward(
 ) -> Turn:
     """A turn that runs the workflow's function from its beginning, over what is recorded."""
     turn = Turn(run, journal, inbox, codec, Context, strands)
+    turn.code = workflow.fn
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
 
     def arguments() -> tuple[Any, ...]:

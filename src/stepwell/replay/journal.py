@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from stepwell.clock import Instant
@@ -85,6 +86,7 @@ class Journal:
         self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
+        self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
         self.pending = Pending()
 
     # --- reading ---
@@ -108,6 +110,15 @@ class Journal:
             if location not in self.visited:
                 self.visited[location] = None
                 self.unvisited -= 1
+
+    @contextmanager
+    def repeating(self, entry: Entry) -> Iterator[None]:
+        """The inner code of a recorded operation is run again: all that it comes to is recorded."""
+        self.repeated[entry.location] = entry
+        try:
+            yield
+        finally:
+            del self.repeated[entry.location]
 
     def leave_only(self, scopes: Iterable[Location]) -> None:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
@@ -146,6 +157,7 @@ class Journal:
         older than an operator's retry, which may have set the code on another way; and waits.
         """
         entries = [one for one in self.missing() if since is None or one.at > since] if self.unvisited > 0 else []
+        entries += self.repeated.values()
         reached = {at for at in self.awaited if at in self.visited and at not in self.entries}
         return entries, [self.waits[at] for at in sorted(self.awaited - reached) if at in self.waits]
 

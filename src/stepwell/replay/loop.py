@@ -14,9 +14,11 @@ from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from types import CoroutineType
 from typing import Any, NoReturn
 
 from stepwell.errors import NonDeterministicError
+from stepwell.replay.captures import WATCHED
 
 # Since Python 3.14 a thread has one current task, and not one for each loop: who drives this one steps out of its own.
 _HAS_ONE_TASK = sys.version_info >= (3, 14)
@@ -40,11 +42,60 @@ class _Call:
         return self.is_cancelled
 
 
+class TurnFuture(asyncio.Future[Any]):
+    """A future whose hash is its number in the turn: a set of futures has the same order on every replay."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class TurnTask(asyncio.Task[Any]):
+    """A task whose hash is its number in the turn, so `asyncio.wait` and task groups go through it in the same order
+    on every replay.
+    """
+
+    __slots__ = ("number",)
+    number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self.number
+        except AttributeError:
+            # While it is being made. asyncio keeps it then in a set of all tasks of the process, where the tasks of
+            # many turns would share one number.
+            return object.__hash__(self)
+
+
+_ENSURE = {fn.__code__ for name in ("ensure_future", "_ensure_future") if (fn := getattr(tasks, name, None))}
+_AS_COMPLETED = {tasks.as_completed.__code__} | {
+    cls.__init__.__code__ for name in ("_AsCompletedIterator",) if (cls := getattr(tasks, name, None))
+}
+
+
+def _is_of_a_set() -> bool:
+    """Whether `asyncio.as_completed` asks for a task. It goes through a set of what it was given."""
+    frame = sys._getframe(2)
+    if frame.f_code not in _ENSURE:
+        return False
+    for _ in range(4):
+        if frame.f_code in _AS_COMPLETED:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
+
+
 class TurnLoop(asyncio.AbstractEventLoop):
     """Runs the coroutines of one workflow until all of them wait."""
 
     def __init__(self) -> None:
         self.ready: deque[_Call] = deque()
+        self.watches = 0  # bodies under way whose captured variables are compared
+        self._numbers = 0
         self.problem: BaseException | None = None
         # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
         self._around = events._get_running_loop()
@@ -60,14 +111,18 @@ class TurnLoop(asyncio.AbstractEventLoop):
                 call = ready.popleft()
                 if call.is_cancelled:
                     continue
+                if self.watches and (watch := call.context.get(WATCHED)) is not None:
+                    watch.enter()
                 try:
                     call.context.run(call.callback, *call.args)
                 except SystemExit:
-                    continue  # kept by the task that raised it: it ends that run, not the worker
+                    pass  # kept by the task that raised it: it ends that run, not the worker
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # noqa: BLE001  of a plain callback: kept, as asyncio does it
                     self.call_exception_handler({"exception": error})
+                if self.watches and (watch := call.context.get(WATCHED)) is not None:
+                    watch.leave()
         finally:
             events._set_running_loop(around)
             if outer is not None:
@@ -83,12 +138,28 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return call
 
     def create_future(self) -> asyncio.Future[Any]:
+        future = TurnFuture(loop=self)
+        self._numbers = future.number = self._numbers + 1
+        return future
+
+    def own_future(self) -> asyncio.Future[Any]:
+        """A future that workflow code never gets to see. asyncio awaits its own class faster than any other."""
         return asyncio.Future(loop=self)
 
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None, **_: Any
     ) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        if isinstance(coro, CoroutineType) and _is_of_a_set():
+            self.problem = NonDeterministicError(
+                "workflow code gave coroutines to asyncio.as_completed",
+                why="it puts them into a set and begins them in another order after each recovery",
+                fix="begin them yourself: asyncio.as_completed([asyncio.create_task(each) for each in coroutines])",
+            )
+            coro.close()
+            raise self.problem
+        task = TurnTask(coro, loop=self, name=name, context=context)
+        self._numbers = task.number = self._numbers + 1
+        return task
 
     def get_debug(self) -> bool:
         return False

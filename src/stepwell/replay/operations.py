@@ -35,24 +35,29 @@ class Operation(Coroutine[Any, Any, T]):
     It is a coroutine to asyncio, so `gather`, `create_task` and task groups take it as it is.
     """
 
-    __slots__ = ("_begin", "_inner", "_turn", "location")
+    __slots__ = ("_begin", "_inner", "_turn", "location", "number")
 
     def __init__(self, turn: Turn, location: Location, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.location = location
         self._turn = turn
         self._begin = begin
         self._inner: Coroutine[Any, Any, T] | None = None
-        turn.unawaited[self] = None
+        # Also its hash: a set of operations has the same order on every replay.
+        turn.operations = self.number = turn.operations + 1
+        turn.unawaited[self.number] = self
+
+    def __hash__(self) -> int:
+        return self.number
 
     def _coroutine(self) -> Coroutine[Any, Any, T]:
         if self._inner is None:
-            self._turn.unawaited.pop(self, None)
+            self._turn.unawaited.pop(self.number, None)
             self._inner = self._begin()
         return self._inner
 
     def __await__(self) -> Generator[Any, Any, T]:
         if self._inner is None:
-            self._turn.unawaited.pop(self, None)
+            self._turn.unawaited.pop(self.number, None)
             self._inner = self._begin()
         return self._inner.__await__()
 
@@ -67,7 +72,7 @@ class Operation(Coroutine[Any, Any, T]):
 
     def close(self) -> None:
         """As a coroutine's: an operation that is closed before it began never begins."""
-        self._turn.unawaited.pop(self, None)
+        self._turn.unawaited.pop(self.number, None)
         if self._inner is not None:
             self._inner.close()
 

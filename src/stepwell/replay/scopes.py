@@ -121,13 +121,15 @@ class Scope:
             for asked in self.turn.owed:
                 asked.pass_to(self.parent.location, within=self.location)
 
-    def abandoned(self) -> None:
-        """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused."""
+    def abandoned(self, *, is_recorded: bool = False) -> None:
+        """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused. Not
+        if that is recorded: then they were told.
+        """
         if self.turn.observations is not None:
             self.turn.observations.abandoned(self.location)
         if self.turn.owed and not self.turn.is_closed:
             for asked in tuple(self.turn.owed):
-                asked.give_up(within=self.location)
+                asked.give_up(within=self.location, is_told=is_recorded)
 
     def draw(self, size: int = 8) -> bytes:
         """The next pseudo-random bytes of this scope:

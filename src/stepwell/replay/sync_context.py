@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 from stepwell.clock import Duration
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.replay.branches import mark_plain
 from stepwell.replay.context import SILENT, Context, Previous, Tried
 from stepwell.replay.definition import Step, Workflow, is_async
 from stepwell.replay.operations import Operation, Outcome
@@ -52,7 +53,7 @@ def plain_branch(fn: Any) -> Callable[..., Awaitable[Any]]:
         first, kept = [args], untouched(args)
         return await run_plain(context, fn, lambda: first.pop() if first else untouched(kept))
 
-    return branch
+    return mark_plain(branch)
 
 
 class SyncContext(SyncMessages):

@@ -60,11 +60,13 @@ class Turn(Arrivals):
         "_tokens",
         "bodies",
         "closed_streams",
+        "code",
         "codec",
         "context",
         "epoch",
         "is_astray",
         "loop",
+        "operations",
         "owed",
         "plain",
         "problem",
@@ -89,12 +91,14 @@ class Turn(Arrivals):
         self.plain: dict[Holder, None] = {}  # plain functions that have begun and not ended
         self.context = context  # makes the author's surface for a scope
         self.codec = codec
+        self.code: Callable[..., Any] | None = None  # the function of the workflow, if this is its turn
         self.loop = TurnLoop()  # type: ignore[abstract]
         self.epoch = run.epoch
         self.bodies: list[Body] = []  # asked for, and not taken yet
         self.transactions: list[Body] = []  # bodies asked for that run inside the commit of their result
         self.unwanted: list[Body] = []  # taken, and nobody waits for them any more
-        self.unawaited: dict[Operation[Any], None] = {}
+        self.operations = 0  # how many the code has made
+        self.unawaited: dict[int, Operation[Any]] = {}  # by number
         self.problem: ReplayError | None = None
         self.is_astray = False  # the problem came before the code had passed all that is recorded
         self._is_passing = journal.unvisited > 0 or bool(journal.awaited)
@@ -228,7 +232,8 @@ class Turn(Arrivals):
     @property
     def is_replaying(self) -> bool:
         """Whether the code is still passing what it did before."""
-        return self.journal.unvisited > 0 or bool(self.journal.ahead) or self._is_rehearsal
+        journal = self.journal
+        return journal.unvisited > 0 or bool(journal.ahead or journal.repeated) or self._is_rehearsal
 
     @property
     def has_new_waits(self) -> bool:
@@ -313,7 +318,7 @@ class Turn(Arrivals):
         replays = self._replays
         # Nothing else is ready and nothing earlier is waiting: this result would be the next one anyway.
         if self.loop.ready or (replays and replays[0][0] <= entry.seq):
-            future: asyncio.Future[None] = self.loop.create_future()
+            future: asyncio.Future[None] = self.loop.own_future()
             heapq.heappush(replays, (entry.seq, 0, future))
             await future
         if entry.seq > self.journal.position:
@@ -322,12 +327,12 @@ class Turn(Arrivals):
     async def after_replay(self) -> None:
         """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""
         if self._replays or self.journal.unvisited > 0:
-            future: asyncio.Future[None] = self.loop.create_future()
+            future: asyncio.Future[None] = self.loop.own_future()
             self._tokens += 1
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
         if self._is_rehearsal and not any(self.journal.unpassed(self.run.retried_at)):
-            self._held.append(self.loop.create_future())
+            self._held.append(self.loop.own_future())
             await self._held[-1]
 
     def begin_transaction(self, body: Body, record: Callable[[Any, Instant], tuple[Entry, Any]]) -> None:
@@ -366,7 +371,7 @@ class Turn(Arrivals):
             self._tokens += 1
             limit = self._limit(due_at)
             wait = Wait(location, kind, self.epoch << 20 | self._tokens, due_at, names, where, since, limit)
-        armed = Armed(wait, self.loop.create_future())
+        armed = Armed(wait, self.loop.own_future())
         self._armed[location] = armed
         if due_at is not None:
             self._tokens += 1
@@ -379,7 +384,7 @@ class Turn(Arrivals):
 
     async def pass_turn(self, location: Location) -> None:
         """Wait until others have had their turn."""
-        future: asyncio.Future[None] = self.loop.create_future()
+        future: asyncio.Future[None] = self.loop.own_future()
         self.yielded[future] = location
         try:
             await future
@@ -475,12 +480,12 @@ class Turn(Arrivals):
                 )
             )
         elif self.unawaited and self.is_idle and self.loop.problem is not None:
-            self.diverge(divergence.unawaited([path(op.location) for op in self.unawaited]))
+            self.diverge(divergence.unawaited([path(op.location) for op in self.unawaited.values()]))
 
     def _check_ended(self) -> None:
         path = self.journal.names.text
         if self.unawaited or self.bodies or self._in_flight or self._armed or self.yielded:
-            lost = [op.location for op in self.unawaited]
+            lost = [op.location for op in self.unawaited.values()]
             lost += [body.location for body in (*self.bodies, *self._in_flight)]
             lost += [*self._armed, *self.yielded.values()]
             self.diverge(divergence.unawaited([path(location) for location in lost]))

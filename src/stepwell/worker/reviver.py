@@ -10,6 +10,7 @@ from stepwell.clock import SECOND, Instant, span
 from stepwell.errors import (
     DuplicateLocationError,
     HistoryDivergedError,
+    LostChangeError,
     NonDeterministicError,
     ReplayError,
     ReplyOwedError,
@@ -46,6 +47,7 @@ _MENDABLE: Final = frozenset(
         StuckError,
         ReplyOwedError,
         ReplyTwiceError,
+        LostChangeError,
         HistoryDivergedError,
     )
 )

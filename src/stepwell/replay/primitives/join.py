@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from stepwell.errors import JoinError
@@ -10,7 +11,16 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.branches import Branch, Branches, Broken, decode_branch
+from stepwell.replay.branches import (
+    Branch,
+    Branches,
+    Broken,
+    check_repeated,
+    decode_branch,
+    guard_of,
+    is_plain,
+)
+from stepwell.replay.captures import Body
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
@@ -21,11 +31,15 @@ OnError = Literal["wait_all", "fail_fast"]
 async def run_join(
     scope: Scope, location: Location, entry: Entry | None, branches: Mapping[str, Branch], on_error: OnError
 ) -> dict[str, Any]:
-    """The branches' results by name. Raises `JoinError` with the failing ones."""
-    turn = scope.turn
+    """The branches' results by name. Raises `JoinError` with the failing ones.
+
+    A replay runs the branches again up to the recorded result, so what they do to variables outside is done again. Not
+    those of `fail_fast`, whose history may be gone, nor plain ones, whose function may run again at any time.
+    """
+    turn, is_kept = scope.turn, on_error == "wait_all" and not any(map(is_plain, branches.values()))
     if entry is None:
         started_at = scope.time
-        values, failures = await _gather(scope, location, branches, on_error)
+        values, failures = await _gather(scope, location, branches, on_error, is_kept=is_kept)
         took = turn.now - started_at
         if failures:
             errors: dict[str, Exception] = {name: revive(failure) for name, failure in failures.items()}
@@ -35,6 +49,11 @@ async def run_join(
             header = [[name, len(values[name])] for name in branches]
             value = pack(header, b"".join(values[name] for name in branches))
             entry = turn.journal.record(location, EntryKind.JOIN, EntryStatus.DONE, value, turn.now, took)
+    elif is_kept:
+        with turn.journal.repeating(entry):
+            _, failures = await _gather(scope, location, branches, on_error, is_kept=True, is_recorded=True)
+        check_repeated(turn, entry, bool(failures))
+        await turn.in_order(entry)
     else:
         turn.journal.skip_below(location)
         await turn.in_order(entry)
@@ -45,13 +64,28 @@ async def run_join(
 
 
 async def _gather(
-    scope: Scope, location: Location, branches: Mapping[str, Branch], on_error: OnError
+    scope: Scope,
+    location: Location,
+    branches: Mapping[str, Branch],
+    on_error: OnError,
+    *,
+    is_kept: bool,
+    is_recorded: bool = False,
 ) -> tuple[dict[str, bytes], dict[str, FailureRecord]]:
-    running = Branches(scope, location, branches)
+    kind: Body = "fail_fast" if on_error == "fail_fast" else "plain"
+    guard = None if is_kept else guard_of(scope, location, kind, "join", branches.values())
+    with guard or nullcontext():
+        ended = await _run(Branches(scope, location, branches, guard, is_recorded=is_recorded), len(branches), on_error)
+        if guard is not None:
+            guard.check()
+    return ended
+
+
+async def _run(running: Branches, count: int, on_error: OnError) -> tuple[dict[str, bytes], dict[str, FailureRecord]]:
     values: dict[str, bytes] = {}
     failures: dict[str, FailureRecord] = {}
     try:
-        for _ in branches:
+        for _ in range(count):
             settled = await running.next()
             if isinstance(settled, Broken):
                 failures[settled.name] = settled.failure

@@ -11,6 +11,7 @@ from stepwell.errors import InvalidOptionError, NonDeterministicError
 from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, iteration, iterations
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.branches import Guard, guard_of
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import decode_recorded, decode_value, settle_value
 from stepwell.replay.scopes import Scope
@@ -76,9 +77,13 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         (time,), stored = unpack(cursor.state)
         scope.time = max(scope.time, time)
     state = decode_value(turn, location, stored, hint, "the loop's state", field="state")
+    guard = guard_of(scope, location, "loop", "loop", (body,))
     while True:
         inner = scope.below(iteration(location, number))
-        outcome = await body(turn.context(inner), state)
+        if guard is None:
+            outcome = await body(turn.context(inner), state)
+        else:
+            outcome = await _run_guarded(guard, body(turn.context(inner), state))
         scope.time = max(scope.time, inner.time)
         inner.ended()
         number += 1
@@ -102,6 +107,18 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         # What is trimmed can't be replayed, so the cursor must be beyond it in the same commit.
         if trimmed != before or number % options.commit_every == 0:
             journal.move_cursor(Cursor(location, number, trimmed, pack([scope.time], stored)))
+
+
+async def _run_guarded(guard: Guard, iteration: Awaitable[Any]) -> Any:
+    """One iteration, which must change nothing outside of it."""
+    with guard:
+        guard.enter()
+        try:
+            outcome = await iteration
+        finally:
+            guard.leave()
+    guard.check()
+    return outcome
 
 
 def _trim(scope: Scope, location: Location, trimmed: int, end: int) -> int:

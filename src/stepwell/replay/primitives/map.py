@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, JoinError, ReplayError
@@ -12,7 +13,8 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.branches import is_failure
+from stepwell.replay.branches import Guard, check_repeated, guard_of, is_failure, is_plain
+from stepwell.replay.captures import Body
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.recorded import decode_recorded, settle_value
@@ -21,6 +23,15 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 
 ItemFunction = Callable[[Any, Any], Awaitable[Any]]  # takes the item's Context and the item
+
+
+class _Items(NamedTuple):
+    """What is run over what."""
+
+    function: ItemFunction
+    items: Sequence[Any]
+    guard: Guard | None
+    is_kept: bool  # recorded items are run again by a replay, which takes every result inside of them from the record
 
 
 def check_map(limit: int) -> None:
@@ -40,9 +51,10 @@ async def run_map(
 ) -> list[Any]:
     """The results in the order of the items. Raises `JoinError` with the failing items by number."""
     turn, journal = scope.turn, scope.turn.journal
+    is_kept = on_error == "wait_all" and not is_plain(function)
     if entry is None:
         started_at = scope.time
-        failed = await _run_items(scope, location, function, items, limit, on_error)
+        failed = await _guard_items(scope, location, function, items, limit, on_error, is_kept=is_kept)
         took = turn.now - started_at
         if failed:
             errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
@@ -50,6 +62,11 @@ async def run_map(
             entry = journal.record(location, EntryKind.MAP, EntryStatus.FAILED, failure, turn.now, took)
         else:
             entry = journal.record(location, EntryKind.MAP, EntryStatus.DONE, pack([len(items)], b""), turn.now, took)
+    elif is_kept:
+        with journal.repeating(entry):
+            failed = await _guard_items(scope, location, function, items, limit, on_error, is_kept=True)
+        check_repeated(turn, entry, bool(failed))
+        await turn.in_order(entry)
     else:
         journal.skip_below(location)
         await turn.in_order(entry)
@@ -61,21 +78,45 @@ async def run_map(
     return [decode_recorded(turn, journal.entries[iteration(location, number)], hint) for number in range(count)]
 
 
+async def _guard_items(
+    scope: Scope,
+    location: Location,
+    function: ItemFunction,
+    items: Sequence[Any],
+    limit: int,
+    on_error: OnError,
+    *,
+    is_kept: bool,
+) -> list[tuple[int, Entry]]:
+    """Run every item. Those of a map that is not `is_kept` are not run again on a replay, and must change nothing."""
+    kind: Body = "fail_fast" if on_error == "fail_fast" else "plain"
+    guard = None if is_kept else guard_of(scope, location, kind, "map", (function,))
+    runner = _Items(function, items, guard, is_kept)
+    with guard or nullcontext():
+        failed = await _run_items(scope, location, runner, limit, on_error)
+        if guard is not None:
+            guard.check()
+    return failed
+
+
 async def _run_items(
-    scope: Scope, location: Location, function: ItemFunction, items: Sequence[Any], limit: int, on_error: OnError
+    scope: Scope, location: Location, runner: _Items, limit: int, on_error: OnError
 ) -> list[tuple[int, Entry]]:
     """Run every item, at most `limit` at once; the entries of those that failed, by number."""
-    numbers, failed = iter(range(len(items))), []
+    count = len(runner.items)
+    numbers, failed = iter(range(count)), []
     running: dict[int, Scope] = {}
-    over: asyncio.Future[None] = scope.turn.loop.create_future()
-    left = min(limit, len(items))
+    over: asyncio.Future[None] = scope.turn.loop.own_future()
+    left = min(limit, count)
 
     async def lane() -> None:
         nonlocal left
+        if runner.guard is not None:
+            runner.guard.enter()
         for number in numbers:
             inner = running[number] = scope.below(iteration(location, number))
             try:
-                entry = await _run_item(inner, function, items[number])
+                entry = await _run_item(inner, runner, runner.items[number])
             except ContinueAsNew as request:
                 if not over.done():
                     over.set_exception(request)
@@ -100,22 +141,42 @@ async def _run_items(
     return sorted(failed)
 
 
-async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
+async def _run_item(inner: Scope, runner: _Items, item: Any) -> Entry:
     """One item to its end; its outcome is recorded at the item's own place, whichever it is."""
     turn, journal, location = inner.turn, inner.turn.journal, inner.location
     inner.check_open()
     journal.visited[location] = None
     entry = journal.recall(location)
-    if entry is not None:
+    if entry is not None and not runner.is_kept:
         journal.skip_below(location)
         await turn.in_order(entry)
         return entry
-    started_at = inner.time
+    if entry is not None:
+        with journal.repeating(entry):
+            _, status = await _outcome_of(inner, runner.function, item)
+        check_repeated(turn, entry, status is EntryStatus.FAILED)
+        await turn.in_order(entry)
+    else:
+        started_at = inner.time
+        stored, status = await _outcome_of(inner, runner.function, item)
+        inner.check_open()
+        if runner.guard is not None:
+            runner.guard.check_now()
+        await turn.after_replay()
+        entry = journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
+    if status is EntryStatus.DONE:
+        inner.ended()
+    else:
+        inner.abandoned(is_recorded=entry.seq <= journal.loaded_seq)
+    return entry
+
+
+async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[bytes, EntryStatus]:
+    """What one item gives, or how it failed, as it is stored."""
+    turn, hint = inner.turn, hints_of(function).returns
     try:
         value = await function(turn.context(inner), item)
-        hint = hints_of(function).returns
-        stored, _ = settle_value(turn, value, hint, lambda: turn.place(location, "the result"))
-        status = EntryStatus.DONE
+        stored, _ = settle_value(turn, value, hint, lambda: turn.place(inner.location, "the result"))
     except ReplayError as problem:
         raise turn.diverge(problem) from None
     except ContinueAsNew:
@@ -123,15 +184,8 @@ async def _run_item(inner: Scope, function: ItemFunction, item: Any) -> Entry:
     except BaseException as error:
         if not is_failure(error, inner):
             raise
-        stored, status = encode_failure(record_failure(error)), EntryStatus.FAILED
-    inner.check_open()
-    await turn.after_replay()
-    entry = journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
-    if status is EntryStatus.DONE:
-        inner.ended()
-    else:
-        inner.abandoned()
-    return entry
+        return encode_failure(record_failure(error)), EntryStatus.FAILED
+    return stored, EntryStatus.DONE
 
 
 def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 from stepwell.errors import RaceError
@@ -10,7 +11,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location, subtree
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.branches import Branch, Branches, Finished, decode_branch
+from stepwell.replay.branches import Branch, Branches, Finished, Guard, decode_branch, guard_of
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
@@ -32,7 +33,11 @@ async def run_race(
     turn = scope.turn
     if entry is None:
         started_at = scope.time
-        outcome = await _compete(scope, location, branches, first)
+        guard = guard_of(scope, location, "race", "race", branches.values())
+        with guard or nullcontext():
+            outcome = await _compete(scope, location, branches, first, guard)
+            if guard is not None:
+                guard.check()
         took = turn.now - started_at
         if isinstance(outcome, Finished):
             value = pack([outcome.name], outcome.value)
@@ -52,9 +57,9 @@ async def run_race(
 
 
 async def _compete(
-    scope: Scope, location: Location, branches: Mapping[str, Branch], first: First
+    scope: Scope, location: Location, branches: Mapping[str, Branch], first: First, guard: Guard | None
 ) -> Finished | FailureRecord:
-    running = Branches(scope, location, branches)
+    running = Branches(scope, location, branches, guard)
     failures: dict[str, FailureRecord] = {}
     try:
         for _ in branches:

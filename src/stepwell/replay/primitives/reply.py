@@ -51,12 +51,13 @@ class Asked:
         if is_below(self.owes, within):
             self.owes = scope
 
-    def give_up(self, *, within: Location) -> None:
+    def give_up(self, *, within: Location, is_told: bool = False) -> None:
         """The code that received it, if that is `within` here, has lost or failed: its sender need not wait."""
         turn = self.scope.turn
         if is_below(self.owes, within):
             reason = f"it was received at {self.path}, which failed or lost before it replied"
-            turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
+            if not is_told:
+                turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
             turn.owed.remove(self)
             self._is_answered = True
 

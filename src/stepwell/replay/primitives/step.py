@@ -130,7 +130,7 @@ async def perform(
             options.timeout,
             number,
             counted >= options.retry.max_attempts,
-            turn.loop.create_future(),
+            turn.loop.own_future(),
         )
         body.is_announced = options.at_most_once
         if step.takes_context:

@@ -108,7 +108,7 @@ async def run_wait_any(
         check_answered(scope)
     for each in awaited.values():
         if isinstance(each, ChildAwaited) and isinstance(each.child, ChildOperation):
-            turn.unawaited.pop(each.child, None)
+            turn.unawaited.pop(each.child.number, None)
     takes = takes or Wanted()
     if entry is None:
         label, arrival = await _first(scope, location, awaited)
@@ -132,7 +132,7 @@ def _wanted_of(awaited: Mapping[str, Awaited]) -> Wanted | None:
 
 async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited]) -> tuple[str, Arrival]:
     turn = scope.turn
-    arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.create_future()
+    arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.own_future()
 
     async def wait(label: str, each: Awaited) -> None:
         try:
