@@ -57,6 +57,14 @@ class LeaseSuite(StoreCase):
         [worker] = await scene.store.views.list_workers()
         assert worker.lease_until == renewed.lease_until
 
+    async def test_a_renewal_tells_how_many_runs_the_worker_owns(self, scene: Scene) -> None:
+        await scene.begin("r1")
+        await scene.begin("r2")
+
+        assert (await scene.store.workers.renew(_W1, LEASE)).owned == 2
+        await scene.store.runs.relinquish(_W1, [RunId("r1")])
+        assert (await scene.store.workers.renew(_W1, LEASE)).owned == 1
+
     async def test_a_lease_that_is_over_is_never_revived(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         scene.clock.advance(10)

@@ -41,7 +41,6 @@ from stepwell.errors import (
     InvalidInputError,
     NotFoundError,
     StoreError,
-    StoreUnavailableError,
 )
 from stepwell.ids import RunId
 from stepwell.model.events import Deliver
@@ -54,6 +53,7 @@ from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import Detail, RunFilter, StepProgress
@@ -471,14 +471,14 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
             self._local.adopt(claimed)
 
     async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T:
-        """Ask until the store answers, a bounded number of times:
-        requests carry their own ids, so repeating is safe.
+        """Ask until the store answers with something final, a bounded number of times: requests carry their own ids,
+        so repeating is safe.
         """
         for tries in range(TRIES_MAX):
             try:
                 return await ask(tries > 0)
-            except StoreUnavailableError:
-                if tries == TRIES_MAX - 1:
+            except StoreError as error:
+                if tries == TRIES_MAX - 1 or is_final(error):
                     raise
                 await asyncio.sleep(PAUSE * (tries + 1))
         raise AssertionError("unreachable")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
 
 from stepwell.codec.base import ANY, Codec
 from stepwell.engine.news import Changed, News
-from stepwell.errors import InvalidOptionError, StoreUnavailableError
+from stepwell.errors import InvalidOptionError, StoreError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
 from stepwell.model.runs import Run
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.step_streams import chunk_place
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import HintKind
 
@@ -119,7 +120,9 @@ class StreamReader:
 async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
     try:
         return await store.views.read_stream(run_id, name, after=after, limit=PAGE)
-    except StoreUnavailableError:
+    except StoreError as error:
+        if is_final(error):
+            raise
         return Page((), False)
 
 

@@ -16,7 +16,7 @@ from stepwell.errors import (
     RunCancelled,
     RunFailed,
     RunPaused,
-    StoreUnavailableError,
+    StoreError,
     Unanswered,
 )
 from stepwell.ids import RunId, SignalId
@@ -25,6 +25,7 @@ from stepwell.model.locations import undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Reply
 from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import HintKind
@@ -62,7 +63,9 @@ class Answers:
                 changed.clear()
                 try:
                     question = await self._store.views.find_question(signal_id)
-                except StoreUnavailableError:
+                except StoreError as error:
+                    if is_final(error):
+                        raise
                     await asyncio.sleep(PAUSE)
                     continue
                 if question is None or question.reply is not None:
@@ -180,7 +183,9 @@ class Results:
     async def _look(self, run_id: RunId, views: ViewStore | Together | Finder) -> Run | None:
         try:
             run = await views.find(run_id)
-        except StoreUnavailableError:
+        except StoreError as error:
+            if is_final(error):
+                raise
             return None
         if run is None:
             raise NotFoundError("run", run_id)

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 
 from stepwell.engine.finding import Finder
 from stepwell.engine.news import Changed, News
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import StoreError
 from stepwell.model.runs import Run
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 
 LOOKS_PER_SECOND = 100  # of all watchers of a process; each may read a whole history
@@ -66,5 +67,7 @@ class Watching:
     async def _look(self, known: Run) -> Run:
         try:
             return await self._finder.find(known.run_id) or known
-        except StoreUnavailableError:
+        except StoreError as error:
+            if is_final(error):
+                raise
             return known

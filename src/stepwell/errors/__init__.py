@@ -69,6 +69,7 @@
         ├── ForeignFileError            SW612
         ├── StoreNotWritableError       SW613
         ├── StoreAccessError            SW614
+        ├── StoreRefusedError           SW615
         ├── CorruptRecordError          SW620
         ├── StoreSealedError            SW630
         ├── StoreInUseError             SW631
@@ -164,6 +165,7 @@ from stepwell.errors.stores import (
     StoreFullError,
     StoreInUseError,
     StoreNotWritableError,
+    StoreRefusedError,
     StoreSealedError,
     StoreUnavailableError,
     TransferError,
@@ -229,6 +231,7 @@ __all__ = [
     "StoreFullError",
     "StoreInUseError",
     "StoreNotWritableError",
+    "StoreRefusedError",
     "StoreSealedError",
     "StoreUnavailableError",
     "StreamClosedError",

@@ -61,6 +61,12 @@ class StoreAccessError(StoreError):
     code = "SW614"
 
 
+class StoreRefusedError(StoreError):
+    """The store refuses what it was asked, and would refuse it again. Nothing was written."""
+
+    code = "SW615"
+
+
 class CorruptRecordError(StoreError):
     """A stored value cannot be read back."""
 

@@ -173,7 +173,7 @@ def words_of(error: BaseException) -> str:
     """The text of an exception, fit to be stored."""
     try:
         return _clean(str(error))
-    except Exception:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
+    except BaseException:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
         return "(its text cannot be printed)"
 
 

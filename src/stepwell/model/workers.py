@@ -49,3 +49,4 @@ class Renewed(NamedTuple):
     lease_until: Instant
     cancelling: tuple[RunId, ...] = ()
     held: tuple[RunId, ...] = ()  # to be given up between two steps: they, or their workflow, were paused
+    owned: int = 0  # how many runs it owns

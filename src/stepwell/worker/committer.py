@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stepwell.environment import Environment
-from stepwell.errors import ReplayError, StepwellError, StoreUnavailableError
+from stepwell.errors import ReplayError, StepwellError
 from stepwell.model.commits import Applied, Commit, Pause, Verdict
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
+from stepwell.stores.base.faults import Fate, fate_of
 from stepwell.stores.base.runs import RunStore
 from stepwell.worker.outstanding import Outstanding
 from stepwell.worker.teller import Answer, Answered, Teller, Work
@@ -18,6 +19,7 @@ from stepwell.worker.teller import Answer, Answered, Teller, Work
 _LOG = logging.getLogger("stepwell.worker")
 
 BACKOFF_FIRST, BACKOFF_MAX = 0.01, 1.0
+REFUSALS_MAX = 3  # of a batch before its commits are tried one by one
 GATHERED_MAX = 500  # commits that wait for more to join them: some ten milliseconds of work
 
 
@@ -36,6 +38,7 @@ class Committer:
         on_doubt: Callable[[], None],
         spawn_body: Callable[[Work], asyncio.Task[None]],
         on_written: Callable[[list[Commit], float], None] | None = None,
+        tend: Callable[..., None] | None = None,
     ) -> None:
         self._environment = environment
         self._runs = runs
@@ -44,10 +47,13 @@ class Committer:
         self._on_doubt = on_doubt  # an acknowledgement was lost: the store may have done more than we know
         self.teller = Teller(spawn_body, on_doubt)
         self._on_written = on_written  # told of every batch, and of the seconds that it took
+        self._tend = tend  # starts the loop that writes, and starts it again if it fails
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
         self._is_asking = False
+        self._is_held: asyncio.Event | None = None  # nothing is written until it is set
+        self._pause = BACKOFF_FIRST  # before the store is asked again
         # Whoever set it calls `write_now` before it gives the loop back.
         self.is_attended = False
 
@@ -65,7 +71,10 @@ class Committer:
     def _begin(self) -> None:
         self._is_busy = True
         # It begins in the next round of the loop: whoever submits in this one shares the batch.
-        self._environment.executor.spawn(self._write(), name="stepwell-commit")
+        if self._tend is None:
+            self._environment.executor.spawn(self._write(), name="stepwell-commit")
+        else:
+            self._tend("commit", self._write, may_return=True)
 
     async def write_now(self) -> None:
         """Write what was submitted while this was attended, unless somebody is writing: then it goes with the next."""
@@ -80,8 +89,19 @@ class Committer:
             if self._queue and not self._is_closed:
                 self._begin()
 
+    def hold(self) -> None:
+        """Begin no batch until it is let go. What was asked before is answered."""
+        self._is_held = self._is_held or asyncio.Event()
+
+    def let_go(self) -> None:
+        """Write again."""
+        if self._is_held is not None:
+            self._is_held.set()
+            self._is_held = None
+
     def close(self) -> None:
         """Write nothing more; whoever waits for an answer gets none."""
+        self.let_go()
         self._is_closed = True
         self._queue.clear()
         self.teller.close()
@@ -113,6 +133,8 @@ class Committer:
         return bool(self._queue) and not self._is_over()
 
     async def _write_batch(self) -> list[Answered]:
+        if self._is_held is not None:
+            await self._is_held.wait()
         batch, self._queue = self._queue, []
         began = 0.0 if self._on_written is None else self._environment.clock.monotonic()
         try:
@@ -123,40 +145,87 @@ class Committer:
             raise
         if self._on_written is not None:
             self._on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
-        return [] if self._is_over() else list(zip(batch, answers, strict=True))
+        if self._is_over():
+            return []
+        # What the store did not take alone, either, goes again behind everything else.
+        self._queue += [item for item, applied in zip(batch, answers, strict=True) if applied is None]
+        return [(item, applied) for item, applied in zip(batch, answers, strict=True) if applied is not None]
 
-    async def _apply(self, commits: list[Commit]) -> list[Applied]:
-        """Apply until the store has answered; numbers make repeating safe."""
-        pause = BACKOFF_FIRST
+    async def _apply(self, commits: list[Commit]) -> Sequence[Applied | None]:
+        """Apply until the store has answered; numbers make repeating safe. None for each that is to be asked again."""
+        refusals = 0
         while not self._is_closed:
             try:
-                # Only children that begin here can be claimed by a commit.
-                offer = self._offer() if any([commit.children for commit in commits]) else None
-                if offer is None:
-                    self._is_asking = True
-                    return await self._runs.apply(commits)
-                with self._awaiting:
-                    return await self._runs.apply(commits, offer)
-            except StoreUnavailableError as error:
-                _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), error.title)
-                self._on_doubt()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, BACKOFF_MAX)
-            except Exception as error:  # noqa: BLE001  refused: a defect, which must not hurt other runs
-                if len(commits) > 1:
-                    return [(await self._apply([commit]))[0] for commit in commits]
-                return [await self._set_aside(commits[0], error)]
-            finally:
-                self._is_asking = False
+                answers = await self._ask(commits)
+            except Exception as error:  # noqa: BLE001  whatever it is, it must not hurt other runs
+                fate = fate_of(error)
+                if fate is Fate.FINAL:
+                    return await self._apply_each(commits, error)
+                await self._back_off(commits, error)
+                refusals += fate is Fate.RETRIED
+                if refusals >= REFUSALS_MAX and len(commits) > 1:
+                    return await self._try_each(commits)
+            else:
+                self._pause = BACKOFF_FIRST
+                return answers
         return [Applied(Verdict.FENCED)] * len(commits)
+
+    async def _ask(self, commits: list[Commit]) -> list[Applied]:
+        try:
+            # Only children that begin here can be claimed by a commit.
+            offer = self._offer() if any([commit.children for commit in commits]) else None
+            if offer is None:
+                self._is_asking = True
+                return await self._runs.apply(commits)
+            with self._awaiting:
+                return await self._runs.apply(commits, offer)
+        finally:
+            self._is_asking = False
+
+    async def _back_off(self, commits: list[Commit], error: Exception) -> None:
+        title = error.title if isinstance(error, StepwellError) else repr(error)
+        _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), title)
+        self._on_doubt()
+        pause, self._pause = self._pause, min(self._pause * 2, BACKOFF_MAX)
+        await asyncio.sleep(pause)
+
+    async def _apply_each(self, commits: list[Commit], error: Exception) -> Sequence[Applied | None]:
+        """One of them is refused for good: it is found, and the others are applied."""
+        if len(commits) == 1:
+            return [await self._set_aside(commits[0], error)]
+        return [(await self._apply([commit]))[0] for commit in commits]
+
+    async def _try_each(self, commits: list[Commit]) -> list[Applied | None]:
+        """The store refuses them together, again and again: if that is because of one of them, the others go on."""
+        answers: list[Applied | None] = []
+        refusals = 0
+        for commit in commits:
+            if self._is_closed or refusals >= REFUSALS_MAX:
+                answers.append(None)
+                continue
+            try:
+                answers += await self._ask([commit])
+                refusals = 0
+            except Exception as error:  # noqa: BLE001  as above
+                if fate_of(error) is Fate.FINAL:
+                    answers.append(await self._set_aside(commit, error))
+                else:
+                    refusals += 1
+                    answers.append(None)
+        return answers
 
     async def _set_aside(self, commit: Commit, error: Exception) -> Applied:
         """A commit that the store refuses would be refused again for ever: the run is paused with the reason."""
         _LOG.error("commit of run %s was refused", commit.run_id, exc_info=error)
         problem = ReplayError(f"the store refused what this run did: {type(error).__name__}: {error}")
         pause = Commit(commit.run_id, commit.fence, commit.number, move=Pause(encode_failure(record_failure(problem))))
-        try:
-            await self._runs.apply([pause])
-        except StepwellError:
-            self._on_doubt()
+        while not self._is_closed:
+            try:
+                await self._runs.apply([pause])
+                break
+            except Exception as refused:  # noqa: BLE001  as above
+                if fate_of(refused) is Fate.FINAL:
+                    self._on_doubt()
+                    break
+                await self._back_off([pause], refused)
         return Applied(Verdict.FENCED)

@@ -10,18 +10,20 @@ from functools import partial
 from typing import Any, assert_never
 
 from stepwell.clock import SECOND, Instant, Span
-from stepwell.errors import ReplayError, StoreUnavailableError
+from stepwell.errors import ReplayError, StoreError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
-from stepwell.model.failures import FailureRecord
+from stepwell.model.failures import FailureRecord, encode_failure, record_failure, words_of
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.turn import Turn
+from stepwell.stores.base.faults import is_final
 from stepwell.worker.bodies import run_body
 from stepwell.worker.observing import Observers, outcome_of, woken_at
+from stepwell.worker.owning import contained
 from stepwell.worker.transacting import Transacting
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -37,6 +39,7 @@ class Execution(Transacting):
 
     # --- driven by the worker ---
 
+    @contained
     def begin(self) -> None:
         """Start or resume the code under a new claim."""
         if self._host.observers is not None:
@@ -51,6 +54,7 @@ class Execution(Transacting):
             self._turn = self._new_turn(self._inbox)
         self.pump()
 
+    @contained
     def reclaim(self, claimed: Claimed) -> None:
         """The parked run was claimed again here, and nothing happened to it in between: go on in place."""
         self.run = claimed.run
@@ -70,18 +74,21 @@ class Execution(Transacting):
             self._turn.go_on()
         self.begin()
 
+    @contained
     def receive(self, inbox: Inbox, epoch: int) -> None:
         """Messages came while the run is owned, by this very claim."""
         if epoch == self.run.epoch and not self._is_over and self._turn is not None and not self._is_stopping:
             self._turn.receive(inbox)
             self.pump()
 
+    @contained
     def cancel(self) -> None:
         """A cancel was recorded: stop the code, let running bodies end, then undo."""
         if self._is_over or self._is_stopping or self.run.status is RunStatus.COMPENSATING:
             return
         self._stop()
 
+    @contained
     def renewed(self) -> None:
         """The lease lasts longer now: bodies that were held back may start."""
         if self._is_over:
@@ -90,6 +97,7 @@ class Execution(Transacting):
         if self._due and self._sent is None:
             self._commit_or_start()
 
+    @contained
     def leave(self) -> None:
         """Give the run back, without losing anything, as soon as no body of it is running."""
         self._is_leaving = True
@@ -103,23 +111,23 @@ class Execution(Transacting):
         self._is_over = True
         self._stop_timer()
         self._tell_over(None)
-        for body, task in self._running.items():
-            body.is_unwanted = True
-            self._host.environment.executor.keep(task)
-            task.cancel()
-        self._running.clear()
-        self._held.clear()
-        self._due.clear()
+        self._abandon_bodies()
         self.close()
 
     def close(self) -> None:
         """Tear the code down."""
-        if self._turn is not None:
-            self._turn.close()
-            self._turn = None
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            try:
+                turn.close()
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001  the code's own clean-up failed, and nothing depends on it
+                _LOG.warning("the code of run %s raised while it was torn down", self.run.run_id, exc_info=True)
 
     # --- the heart ---
 
+    @contained
     def pump(self) -> None:
         """Let the code go as far as it can, and commit or start what that asks for."""
         if self._is_over or self._is_stopping or self._turn is None or self._transacting is not None:
@@ -153,9 +161,11 @@ class Execution(Transacting):
     def _advance(self, turn: Turn) -> None:
         try:
             turn.advance(self._host.now())
-        except Exception as error:  # noqa: BLE001  a defect stops this run and no other
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  a defect stops this run and no other
             _LOG.exception("run %s stopped by a defect", self.run.run_id)
-            turn.diverge(ReplayError(f"stepwell itself failed on this run: {type(error).__name__}: {error}"))
+            turn.diverge(_defect(error))
         if turn.unwanted:
             for body in turn.unwanted:
                 task = self._running.get(body)
@@ -192,7 +202,7 @@ class Execution(Transacting):
             if self._running:
                 self._stop_bodies()
                 return None
-            return Release() if _is_interrupted(turn.problem) else conclude(turn, self.workflow)
+            return Release() if _is_interrupted(turn.problem) else self._conclude(turn)
         if self._running:
             return None
         if self._is_leaving:
@@ -205,6 +215,16 @@ class Execution(Transacting):
             now = self._host.now()
             return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
         return None if self._is_due_soon(turn, deadline) else Park(deadline)
+
+    def _conclude(self, turn: Turn) -> Move:
+        try:
+            return conclude(turn, self.workflow)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  what the code returned or raised cannot be recorded
+            _LOG.exception("run %s stopped by a defect", self.run.run_id)
+            turn.diverge(_defect(error))
+            return conclude(turn, self.workflow)
 
     def _is_due_soon(self, turn: Turn, deadline: Instant | None) -> bool:
         """Whether it is not worth while to give the run up."""
@@ -227,6 +247,7 @@ class Execution(Transacting):
         self._sent = commit
         self._host.committer.submit(commit, self._answered)
 
+    @contained
     def _answered(self, applied: Applied) -> None:
         commit, self._sent = self._sent, None
         verdict, is_cancelling, _, _, claimed, is_held = applied
@@ -239,6 +260,9 @@ class Execution(Transacting):
         if verdict is _APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
             self._acknowledge()
             self._commit_or_start()
+            return
+        if self._broken is not None and verdict is not Verdict.FENCED:
+            self._answered_broken(commit, applied)
             return
         match verdict:
             case Verdict.FENCED:
@@ -261,6 +285,62 @@ class Execution(Transacting):
                 self._applied(commit.move, applied)
             case _:
                 assert_never(verdict)
+
+    def _break(self, error: BaseException) -> None:
+        """Something failed that the run's code cannot handle. The run is paused with the reason; the others go on."""
+        if self._is_over:
+            _LOG.error("run %s met a defect after it was given up: %s", self.run.run_id, type(error).__name__)
+            return
+        is_first = self._broken is None
+        _LOG.error("run %s stopped by a defect: %s: %s", self.run.run_id, type(error).__name__, words_of(error))
+        try:
+            self._broken = Pause(encode_failure(record_failure(_defect(error))))
+            self._is_stopping = True
+            self._stop_timer()
+            self._abandon_bodies()
+            if self._transacting is not None:
+                self._transacting = self._sent = None
+            self.close()
+            if not is_first:
+                raise RuntimeError("it cannot be paused, either")
+            if self._sent is None:
+                self._send_broken()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  given back like a claim that nobody heard of
+            _LOG.exception("run %s could not be paused", self.run.run_id)
+            self._is_over = True
+            self._host.left(self)
+            self._host.doubt()
+
+    def _send_broken(self) -> None:
+        self._number += 1
+        self._sent = Commit(self.run.run_id, self._fence, self._number, move=self._broken)
+        self._host.committer.submit(self._sent, self._answered)
+
+    def _answered_broken(self, commit: Commit, applied: Applied) -> None:
+        """The answer to the last commit before the defect, or to the pause."""
+        if applied.verdict is _APPLIED and commit.move is None:
+            self._send_broken()
+        elif applied.verdict is _APPLIED:
+            self._give_up(commit.move or Release())
+            self._host.left(self, is_parked=isinstance(commit.move, Pause))
+        else:
+            # It was cancelled, or its time is over, which counts more.
+            failure = None if applied.verdict is Verdict.CANCELLING else self._deadline_exceeded()
+            move = honour_cancel(self._journal) if failure is None else expire(self._journal, failure)
+            self._broken, self._late = None, failure
+            self._send(commit._replace(move=move, waits=None))
+
+    def _abandon_bodies(self) -> None:
+        """Stop every body at once; nobody waits for what it gives."""
+        for body, task in self._running.items():
+            body.is_unwanted = True
+            self._host.environment.executor.keep(task)
+            task.cancel()
+        self._running.clear()
+        self._held.clear()
+        self._due.clear()
 
     def _applied(self, move: Move | None, applied: Applied) -> None:
         self._acknowledge()
@@ -377,6 +457,7 @@ class Execution(Transacting):
         attempt = run_body(body, host.environment.executor, host.lease.is_live)
         return attempt if host.observers is None else host.observers.watch(body, attempt)
 
+    @contained
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
         was_running = self._running.pop(body, None)
@@ -468,6 +549,7 @@ class Execution(Transacting):
 
     # --- who looks on ---
 
+    @contained
     def _on_time(self, due: Instant) -> None:
         """The run was here when its time came."""
         if self._host.observers is not None and not self._is_over:
@@ -482,6 +564,10 @@ class Execution(Transacting):
             observers.resumed(self.run, Span(max(0, now - woken)))
 
 
+def _defect(error: BaseException) -> ReplayError:
+    return ReplayError(f"stepwell itself failed on this run: {type(error).__name__}: {words_of(error)}")
+
+
 def _is_interrupted(problem: ReplayError | None) -> bool:
     """Whether the code was stopped because the store is away, and with it a payload that is kept apart in it.
 
@@ -489,4 +575,4 @@ def _is_interrupted(problem: ReplayError | None) -> bool:
     person.
     """
     cause = None if problem is None else problem.__cause__
-    return isinstance(cause, StoreUnavailableError) and not isinstance(cause.__cause__, OSError)
+    return isinstance(cause, StoreError) and not is_final(cause) and not isinstance(cause.__cause__, OSError)

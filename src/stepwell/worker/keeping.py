@@ -9,7 +9,7 @@ from stepwell.model.live import Append
 from stepwell.replay.bodies import Attempted, Body
 from stepwell.worker.links import AttemptLink
 from stepwell.worker.outlet import BodyOutlet
-from stepwell.worker.owning import Owning
+from stepwell.worker.owning import Owning, contained
 
 
 class Keeping(Owning):
@@ -48,6 +48,7 @@ class Keeping(Owning):
         if progress is not None and not self._is_over:
             self._journal.keep_progress(progress)
 
+    @contained
     def keep(self, progress: Progress) -> None:
         """Write how far a body has come, with the next commit."""
         if self._is_over:

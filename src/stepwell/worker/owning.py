@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
-from stepwell.model.commits import Applied, Commit, End, Move
+from stepwell.model.commits import Applied, Commit, End, Move, Pause
 from stepwell.model.deadlines import deadline_exceeded
 from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Run
@@ -33,6 +34,27 @@ from stepwell.worker.receipts import Receipts
 
 if TYPE_CHECKING:
     from stepwell.worker.execution import Execution
+
+
+P = ParamSpec("P")
+Self_ = TypeVar("Self_", bound="Owning")
+
+
+def contained(
+    method: Callable[Concatenate[Self_, P], None],
+) -> Callable[Concatenate[Self_, P], None]:
+    """For every way into an execution: what one run raises stays with that run, and ends no loop of the worker."""
+
+    @functools.wraps(method)
+    def call(self: Self_, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  see above
+            self._break(error)
+
+    return call
 
 
 class Host(Protocol):
@@ -72,6 +94,7 @@ class Owning:
         def _answered(self, applied: Applied) -> None: ...
         def _begin_stop(self) -> None: ...
         def _body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
+        def _break(self, error: BaseException) -> None: ...
 
     def __init__(self, host: Host, workflow: Workflow[Any, Any], claimed: Claimed, history: History) -> None:
         self._host = host
@@ -94,6 +117,7 @@ class Owning:
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
         self._late: FailureRecord | None = None  # why it stops, if its time is over
+        self._broken: Pause | None = None  # what is committed next and last: the run met a defect
         self._is_over = False
         self._is_leaving = False
         self._inbox = claimed.inbox
@@ -146,6 +170,7 @@ class Owning:
             self._awaited = pending
             self._host.receipts.wait(partial(self._record_now, pending))
 
+    @contained
     def _record_now(self, pending: Pending) -> None:
         if self._journal.pending is pending and not self._is_over:
             pending.is_urgent = True

@@ -7,16 +7,18 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.environment import Environment
-from stepwell.errors import Fatal, StepwellError, StoreUnavailableError
+from stepwell.errors import Fatal, StepwellError, StoreError
 from stepwell.model.failures import record_failure
 from stepwell.model.outbox import OWN_PREFIX, Owed, Settled, Unsent
 from stepwell.sinks.base import EmittedEvent, Sink
 from stepwell.sinks.handlers import is_async
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Store
 from stepwell.worker.lease import Lease
@@ -29,7 +31,7 @@ BATCHES_MAX = 16  # that a sink works on at once, each of another run
 BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
 BATCH_MAX = 10  # events of one run that are taken at once
 FAILURE_MAX = 500  # characters that are kept of a failure
-PAUSE = 0.05  # after a store that did not answer
+PAUSE, PAUSE_MAX = 0.05, 1.0  # after a store that did not answer
 
 
 class Host(Protocol):
@@ -59,10 +61,6 @@ class Relay:
 
     # --- life ---
 
-    def start(self) -> None:
-        """Begin to serve."""
-        self._spawn(self._serve())
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._host.environment.executor.spawn(work, name="stepwell-relay")
         self._tasks.add(task)
@@ -87,8 +85,11 @@ class Relay:
 
     # --- the loop ---
 
-    async def _serve(self) -> None:
-        while not self._is_stopping:
+    async def serve(self) -> None:
+        """Hand over what is owed, until this is cancelled."""
+        while True:
+            if self._is_stopping:
+                await asyncio.Event().wait()
             self._wake.clear()
             pause = await self._host.guarded(self.serve_once(), otherwise=None)
             if pause is None:
@@ -110,6 +111,8 @@ class Relay:
             if wait > 0:
                 return wait
         for batch in await self._take(lease, free):
+            if self._is_stopping:
+                break  # they are freed when the worker leaves
             self._busy[batch[0].number] = lease
             self._spawn(self._relay(batch, lease))
         return 0.0
@@ -226,12 +229,16 @@ class Relay:
         return Unsent(owed.number, failure, retry_in)
 
     async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        pause = PAUSE
         while True:
             try:
                 return await ask()
-            except StoreUnavailableError as error:
+            except StoreError as error:
+                if is_final(error):
+                    raise
                 _LOG.warning("store did not answer: %s", error.title)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_MAX)
 
 
 class _Blocking:
@@ -274,7 +281,7 @@ def read_payload(codec: Codec, owed: Owed) -> Any:
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), None if seconds == float("inf") else seconds)
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+        async with asyncio.timeout(None if seconds == float("inf") else seconds):
+            await event.wait()

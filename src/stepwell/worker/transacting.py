@@ -8,6 +8,7 @@ from stepwell.replay.bodies import Body, Raised, Recorded
 from stepwell.replay.turn import Turn
 from stepwell.stores.base.transactions import Performed
 from stepwell.worker.keeping import Keeping
+from stepwell.worker.owning import contained
 from stepwell.worker.transactions import transact
 
 
@@ -45,6 +46,7 @@ class Transacting(Keeping):
                 observers.body_ended(body, marks, came)
             DOING.reset(doing)
 
+    @contained
     def _transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
         applied = performed.applied
         if applied is None:

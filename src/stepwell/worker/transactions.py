@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.clock import Instant
-from stepwell.errors import StoreUnavailableError, TransactionError
+from stepwell.errors import StoreError, StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit
 from stepwell.model.failures import sound, words_of
 from stepwell.replay.bodies import Body, Recorded
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.transactions import Performed, Transaction, TransactionStore
 from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
 
@@ -49,12 +50,12 @@ async def transact(
             performed = await store.perform(commit, work, is_blocking=not body.is_async)
             if not isinstance(performed.error, StoreUnavailableError):
                 return performed, work.recorded
-            problem = performed.error
-        except StoreUnavailableError as error:
+            problem: StoreError = performed.error
+        except Exception as error:  # noqa: BLE001  also what the codec raises
+            if not isinstance(error, StoreError) or is_final(error):
+                return Performed(error=error), None  # refused: nothing was written
             problem = error
             doubt()
-        except Exception as error:  # noqa: BLE001  refused: nothing was written
-            return Performed(error=error), None
         _LOG.warning("transaction of %r not acknowledged, repeating: %s", work, problem.title)
         await asyncio.sleep(pause)
         pause = min(pause * 2, BACKOFF_MAX)

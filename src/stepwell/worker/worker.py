@@ -14,14 +14,17 @@ from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment, SystemExecutor
-from stepwell.errors import LeaseLostError, StepwellError, StoreSealedError, StoreUnavailableError
+from stepwell.errors import LeaseLostError, ReplayError, StepwellError, StoreError, StoreSealedError
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.commits import Applied, Commit, Pause
+from stepwell.model.failures import encode_failure, record_failure, words_of
 from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.runs import Claimed, History, Run
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.model.workers import Claimant, NewWorker
+from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.definition import Registry
 from stepwell.sinks.routes import Routes
+from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.worker import garbage
@@ -34,14 +37,16 @@ from stepwell.worker.parking import Parking
 from stepwell.worker.receipts import Receipts
 from stepwell.worker.relay import Relay
 from stepwell.worker.reviver import Reviver
+from stepwell.worker.supervisor import Supervisor
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger("stepwell.worker")
 
 CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
-PAUSE = 0.05  # after a store that did not answer
+PAUSE, PAUSE_MAX = 0.05, 1.0  # after a store that did not answer
 PAUSE_REFUSED = 1.0  # after one that refuses what only a person can mend
+LAST_WORD_SECONDS = 1.0  # for saying goodbye to the store when the grace time is over
 _AT_ONCE, _NEVER = Instant(0), Instant(1 << 62)
 
 
@@ -73,6 +78,7 @@ class Worker:
         self._later: dict[RunId, Claimed] = {}  # claimed again before the earlier claim was over here
         self.lease, self.receipts = self._new_lease(), Receipts()
         self.awaiting = Outstanding(self.doubt)  # answers that may claim runs for us
+        self._supervisor = Supervisor(environment, self._give_up)
         self.committer = self._new_committer()
         self._wake = asyncio.Event()
         self._room_wanted = 0  # free slots that the claimer waits for, if it lacks any
@@ -80,7 +86,9 @@ class Worker:
         self._is_draining = False
         self._in_doubt = False
         self._is_settling = False  # asking the store to free what we do not know of
-        self._loops: list[asyncio.Task[None]] = []
+        self._has_surplus = False  # at the last renewal the store named more runs than are known here
+        self.failure: str | None = None  # why this worker gave up
+        self.has_failed = asyncio.Event()
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
         self._relays = [Relay(self, store, sink) for sink in self.routes]
@@ -96,18 +104,18 @@ class Worker:
         if self._is_real:
             garbage.relax()
         self._unlisten = self._store.wakeups.listen(self._heard)
-        spawn = self.environment.executor.spawn
-        self._loops = [
-            spawn(self._claim_loop(), name="stepwell-claimer"),
-            spawn(self._renew_loop(), name="stepwell-lease"),
-            spawn(self._sweep_loop(), name="stepwell-sweeper"),
-            spawn(self._reviver.serve(), name="stepwell-reviver"),
-        ]
-        for relay in self._relays:
-            relay.start()
+        self._supervisor.tend("claimer", self._claim_loop)
+        self._supervisor.tend("lease", self._renew_loop)
+        self._supervisor.tend("sweeper", self._sweep_loop)
+        self._supervisor.tend("reviver", self._reviver.serve)
+        for number, relay in enumerate(self._relays):
+            self._supervisor.tend(f"relay-{number}", relay.serve)
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Claim nothing more, let running bodies end within the grace time, give everything back, and leave."""
+        """Claim nothing more, let running bodies end within the grace time, give everything back, and leave.
+
+        It takes no longer than the grace time and a second, whatever the store does.
+        """
         self._is_draining = True
         self._wake.set()
         for execution in tuple(self._executions.values()):
@@ -117,18 +125,49 @@ class Worker:
             self._wake.clear()
             await self._sleep(deadline - self.environment.clock.monotonic())
         await asyncio.gather(*(relay.drain(deadline) for relay in self._relays))
+        await self._leave(max(LAST_WORD_SECONDS, deadline - self.environment.clock.monotonic()))
+
+    async def _leave(self, seconds: float) -> None:
+        """End everything here, and give the lease back if the store answers in time."""
         self._unlisten()
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._supervisor.close()
         self._drop_all()
         self.committer.close()
         if self._is_real:
             garbage.restore()
+        if self.failure is not None:
+            return  # its lease is given back already
         try:
-            await self._store.workers.retire(self.lease.incarnation)
-        except StepwellError as error:
-            _LOG.warning("worker left without saying so; its lease will run out: %s", error.title)
+            async with asyncio.timeout(seconds):
+                await self._store.workers.retire(self.lease.incarnation)
+        except (StepwellError, TimeoutError) as error:
+            why = error.title if isinstance(error, StepwellError) else "the store did not answer in time"
+            _LOG.warning("worker left without saying so; its lease will run out: %s", why)
+
+    def _give_up(self, reason: str) -> None:
+        """A part of this worker does not work any more. It ends, so that its runs go to other workers."""
+        if self.failure is not None or self._is_draining:
+            return
+        self.failure = reason
+        self._is_draining = True
+        _LOG.critical("this worker ends: %s", reason)
+        self.environment.executor.spawn(self._end(self.lease.incarnation), name="stepwell-end")
+
+    async def _end(self, incarnation: Incarnation) -> None:
+        self._unlisten()
+        await self._supervisor.close()
+        for relay in self._relays:
+            await relay.drain(self.environment.clock.monotonic())
+        self._drop_all()
+        self.committer.close()
+        self._wake.set()
+        try:
+            async with asyncio.timeout(self.settings.lease_span / SECOND):
+                await self._store.workers.retire(incarnation)
+        except (Exception, TimeoutError):  # noqa: BLE001  then the lease runs out
+            _LOG.warning("worker left without saying so; its lease will run out", exc_info=True)
+        finally:
+            self.has_failed.set()
 
     @property
     def active(self) -> int:
@@ -181,7 +220,10 @@ class Worker:
     async def _load(self, claimed: list[Claimed], lease: Lease) -> None:
         run_ids = [each.run.run_id for each in claimed]
         try:
-            histories = await self._patiently(lambda: self._store.runs.load(run_ids))
+            histories = await self._histories(run_ids)
+        except BaseException:
+            self.doubt()  # they are ours, and nobody will execute them
+            raise
         finally:
             self._loading.difference_update(run_ids)
         if lease is not self.lease:
@@ -190,14 +232,40 @@ class Worker:
         else:
             for each, history in zip(claimed, histories, strict=True):
                 newer = self._later.pop(each.run.run_id, each)
-                self._execute(newer if newer.run.revision == each.run.revision else each, history)
+                latest = newer if newer.run.revision == each.run.revision else each
+                if isinstance(history, Exception):
+                    self._set_aside(latest, history)
+                else:
+                    self._execute(latest, history)
+
+    async def _histories(self, run_ids: list[RunId]) -> list[History | Exception]:
+        """The history of each run, or why it cannot be read."""
+        try:
+            return [*await self._patiently(lambda: self._store.runs.load(run_ids))]
+        except Exception as error:  # noqa: BLE001  one history that cannot be read must not stop the other runs
+            if len(run_ids) == 1:
+                return [error]
+            return [each for run_id in run_ids for each in await self._histories([run_id])]
+
+    def _set_aside(self, claimed: Claimed, error: Exception) -> None:
+        """A run that cannot be begun is paused with the reason."""
+        _LOG.error("run %s cannot be begun", claimed.run.run_id, exc_info=error)
+        problem = ReplayError(f"this run cannot be begun: {type(error).__name__}: {words_of(error)}")
+        fence = Fence(self.lease.incarnation, claimed.run.epoch)
+        pause = Pause(encode_failure(record_failure(problem)))
+        self._reviver.note_parked(claimed.run.run_id)
+        self.committer.submit(Commit(claimed.run.run_id, fence, 1, move=pause), _ignore)
 
     def _execute(self, claimed: Claimed, history: History) -> None:
         workflow = self._registry.find(claimed.run.definition)
         if workflow is None or claimed.run.run_id in self._executions:
             self.doubt()
             return
-        execution = Execution(self, workflow, claimed, history)
+        try:
+            execution = Execution(self, workflow, claimed, history)
+        except Exception as error:  # noqa: BLE001  what is stored of one run must not stop the others
+            self._set_aside(claimed, error)
+            return
         self._executions[claimed.run.run_id] = execution
         execution.begin()
         if self._is_draining:
@@ -241,14 +309,26 @@ class Worker:
     # --- loops ---
 
     async def _claim_loop(self) -> None:
+        try:
+            await self._claim()
+        finally:
+            self.committer.let_go()
+        if self._is_draining:
+            await asyncio.Event().wait()  # until it is cancelled: it has not ended by itself
+
+    async def _claim(self) -> None:
+        refused = PAUSE
         while not self._is_draining:
             self._wake.clear()
             self._looks_at = _AT_ONCE
             pause = await self.guarded(self._claim_once(), otherwise=None)
             if pause is None:
                 # The store did not answer: no hint is a reason to ask it again at once.
-                await asyncio.sleep(PAUSE)
-            elif pause > 0:
+                await asyncio.sleep(refused)
+                refused = min(refused * 2, PAUSE_MAX)
+                continue
+            refused = PAUSE
+            if pause > 0:
                 if not self._executions:
                     garbage.tidy()
                 await self._sleep(pause)
@@ -258,7 +338,8 @@ class Worker:
         if self._in_doubt:
             if self.awaiting.count or self.committer.is_asking:
                 # What they bring is ours, and would be freed under our feet. What they give up may be ours again, by a
-                # claim that we never heard of, and would be kept.
+                # claim that we never heard of, and would be kept. Runs that commit all the time must not put it off.
+                self.committer.hold()
                 return PAUSE
             await self._relinquish()
         offer = self.offer()
@@ -291,11 +372,12 @@ class Worker:
         keep = {*self._executions, *self._loading, *self._later}
         try:
             await self._store.runs.relinquish(self.lease.incarnation, keep)
-        except StoreUnavailableError:
+        except BaseException:
             self._in_doubt = True
             raise
         finally:
             self._is_settling = False
+            self.committer.let_go()
 
     async def _renew_loop(self) -> None:
         every = self.settings.lease_span / SECOND / 3
@@ -311,6 +393,7 @@ class Worker:
         requested = self.lease.before_request()
         renewed = await self._store.workers.renew(self.lease.incarnation, self.settings.lease_span)
         self.lease.granted(requested)
+        self._compare(renewed.owned)
         for execution in tuple(self._executions.values()):
             execution.renewed()
         for run_id in renewed.cancelling:
@@ -318,6 +401,15 @@ class Worker:
         for run_id in renewed.held:
             self.evict(run_id)
         return True
+
+    def _compare(self, owned: int) -> None:
+        """Whether the store names more runs than are known here. Claims on their way are in only one of the two
+        numbers: what counts is a surplus at two renewals in a row.
+        """
+        had_surplus = self._has_surplus
+        self._has_surplus = owned > len({*self._executions, *self._loading, *self._later})
+        if had_surplus and self._has_surplus:
+            self.doubt()
 
     async def _sweep_loop(self) -> None:
         every = span(self.settings.sweep_every) / SECOND
@@ -342,8 +434,8 @@ class Worker:
         return float("inf") if when is None else max(0.01, (when - self._store.now()) / SECOND)
 
     async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        """Do one round of a loop. A store that does not answer is asked again in the next;
-        a lost lease is taken anew.
+        """Do one round of a loop. A store that does not answer, or refuses for now, is asked again in the next round; a
+        lost lease is taken anew. Raises everything else: the supervisor decides what becomes of the loop.
         """
         lease = self.lease
         try:
@@ -351,30 +443,46 @@ class Worker:
         except LeaseLostError as error:
             if lease is self.lease:
                 await self._start_over(error)
-        except StoreUnavailableError as error:
-            _LOG.warning("store did not answer: %s", error.title)
-            self.doubt()
         except StoreSealedError as error:
             # Its lease was over when the database was closed, and it comes back too late. If the database is opened
             # again, it finds its lease gone and starts over.
             _LOG.error("this worker serves nothing: %s", error.title)
             await asyncio.sleep(self.settings.lease_span / SECOND)
-        except StepwellError:
-            _LOG.exception("worker loop failed")
+        except StoreError as error:
+            self.doubt()
+            if is_final(error):
+                raise
+            _LOG.warning("store did not answer: %s", error.title)
+        except Exception:
+            self.doubt()
+            raise
         return otherwise
 
+    async def _once(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something once that a hint asked for. If it fails, the next sweep or renewal does without it."""
+        try:
+            await self.guarded(work, otherwise=None)
+        except Exception:  # noqa: BLE001  one run's defect must not hurt the others
+            _LOG.exception("a look at a run failed")
+
     async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Ask until the store answers."""
+        """Ask until the store answers with something final."""
+        pause = PAUSE
         while True:
             try:
                 return await ask()
-            except StoreUnavailableError as error:
+            except StoreError as error:
+                if is_final(error):
+                    raise
                 _LOG.warning("store did not answer: %s", error.title)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_MAX)
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), None if seconds == float("inf") else seconds)
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+            async with asyncio.timeout(None if seconds == float("inf") else seconds):
+                await self._wake.wait()
 
     # --- leases ---
 
@@ -385,7 +493,7 @@ class Worker:
     def _new_committer(self) -> Committer:
         wrote = None if self.observers is None else self.observers.wrote
         hears = (self.offer, self.awaiting, self.doubt, self.spawn_body)
-        return Committer(self.environment, self._store.runs, *hears, wrote)
+        return Committer(self.environment, self._store.runs, *hears, wrote, self._supervisor.tend)
 
     async def _register(self) -> None:
         while True:
@@ -463,11 +571,11 @@ class Worker:
     def _look_at(self, run_id: RunId) -> None:
         execution = self._executions.get(run_id)
         if execution is not None and not execution.is_over:
-            self.environment.executor.spawn(self.guarded(self._look(execution), otherwise=None), name="stepwell-mail")
+            self.environment.executor.spawn(self._once(self._look(execution)), name="stepwell-mail")
 
     def _look_at_holds(self) -> None:
         if self._executions:
-            self.environment.executor.spawn(self.guarded(self._honour_holds(), otherwise=None), name="stepwell-holds")
+            self.environment.executor.spawn(self._once(self._honour_holds()), name="stepwell-holds")
 
     async def _honour_holds(self) -> None:
         """Give back the runs of workflows that were paused."""
@@ -491,3 +599,7 @@ class Worker:
             execution.leave()
         else:
             execution.receive(await self._store.runs.inbox(run.run_id), epoch)
+
+
+def _ignore(_: Applied) -> None:
+    """Nobody waits for this answer."""

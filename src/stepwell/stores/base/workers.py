@@ -20,7 +20,8 @@ class WorkerStore(Protocol):
         """A lease that is still live lasts `lease` microseconds from now. Raises `LeaseLostError` if it ran out or
         was removed: it is never revived.
 
-        Also tells which of its runs are `cancelling`, and which have a `hold` or are of a workflow that is paused.
+        Also tells which of its runs are `cancelling`, which have a `hold` or are of a workflow that is paused, and how
+        many it owns.
         """
         ...
 

@@ -37,7 +37,7 @@ def renew(tx: Transaction, incarnation: Incarnation, lease: int) -> Renewed:
     tx.put(tx.db.workers, incarnation, tx.db.workers[incarnation]._replace(lease_until=until))
     owned = tx.db.owned[incarnation].values()
     cancelling = tuple(row.run_id for row in owned if row.status is RunStatus.CANCELLING)
-    return Renewed(until, cancelling, tuple(row.run_id for row in owned if is_held(tx.db, row)))
+    return Renewed(until, cancelling, tuple(row.run_id for row in owned if is_held(tx.db, row)), len(owned))
 
 
 def _lost(incarnation: Incarnation) -> LeaseLostError:

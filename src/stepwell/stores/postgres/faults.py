@@ -11,10 +11,12 @@ from psycopg import errors as pg
 from stepwell.errors import (
     InvalidMoveError,
     NotFoundError,
+    SchemaMissingError,
     StepwellError,
     StoreError,
     StoreFullError,
     StoreNotWritableError,
+    StoreRefusedError,
     StoreUnavailableError,
     TransactionError,
 )
@@ -23,6 +25,7 @@ from stepwell.model.runs import NewRun, OnConflict
 from stepwell.model.starts import check_replaceable
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
+from stepwell.stores.base.faults import Fate, fate_of_sqlstate
 from stepwell.stores.base.transfers import Manifest, Seal, in_use, not_empty, not_sealed, sealed
 from stepwell.stores.base.workers import lease_lost
 
@@ -34,8 +37,6 @@ _MISFIT = msgspec.json.Decoder(tuple[Literal["differs", "homeless", "damaged"], 
 
 # Two transitions met, and the database undid one of them: it is asked again, and sees what the other did.
 _CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
-# Classes of states that pass: connections, resources, operators at work, the system below.
-_PASSING = frozenset({"08", "53", "57", "58"})
 # Constraints by which two that do the same at once meet, each with the table that it guards.
 _RACES = frozenset(
     {
@@ -83,7 +84,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
         case _ if state.startswith("SW"):
             return _ours(state, words, detail)
         case _:
-            return _environment(error, state, words, where)
+            return _environment(state, words, where)
 
 
 def _ours(state: str, words: str, detail: str) -> Exception:
@@ -120,7 +121,7 @@ def _starting(key: str, on_conflict: OnConflict) -> NewRun:
     return NewRun(RunId(""), "", 0, b"", key, on_conflict=on_conflict)
 
 
-def _environment(error: psycopg.Error, state: str, words: str, where: str) -> StepwellError:
+def _environment(state: str, words: str, where: str) -> StepwellError:
     match state:
         case "53100":
             return StoreFullError(
@@ -146,17 +147,31 @@ def _environment(error: psycopg.Error, state: str, words: str, where: str) -> St
                 fix="grant what docs/postgres.md lists, or connect as the role that migrated; `stepwell doctor` says "
                 "what is missing",
             )
-        case "42P01" | "42883" | "3F000" | "42703":
-            return StoreError(
+        case "42P01" | "42883" | "3F000" | "42703" | "42704":
+            return SchemaMissingError(
                 f"the tables or functions of stepwell are gone from {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
                 fix="put the database back from a backup, or migrate it: `stepwell migrate`",
             )
-        case _ if not state or state[:2] in _PASSING:
-            return unavailable(where, words)
         case _:
+            return _by_fate(state, words, where)
+
+
+def _by_fate(state: str, words: str, where: str) -> StepwellError:
+    """The error for a state that has no words of its own."""
+    match fate_of_sqlstate(state):
+        case Fate.IN_DOUBT:
+            return unavailable(where, words)
+        case Fate.RETRIED:
             return StoreError(
+                f"{where} refuses this now: {words}",
+                where=where,
+                why=f"PostgreSQL's state is {state}",
+                fix="look at the server's log; the request is repeated until the server accepts it",
+            )
+        case Fate.FINAL:
+            return StoreRefusedError(
                 f"{where} refuses what it was asked: {words}",
                 where=where,
                 why=f"PostgreSQL's state is {state}",

@@ -9,8 +9,10 @@ from stepwell.errors import (
     StepwellError,
     StoreFullError,
     StoreNotWritableError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
+from stepwell.stores.base.faults import Fate, fate_of_sqlite
 
 LOCK_SECONDS_MAX = 60
 
@@ -52,8 +54,20 @@ def translate(error: apsw.Error, path: str) -> StepwellError:
             return foreign(path, f"SQLite says: {error}")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return not_writable(path, str(error))
+        case _ if fate_of_sqlite(code_of(error)) is Fate.FINAL:
+            return StoreRefusedError(
+                f"{path} refuses what it was asked: {error}",
+                where=path,
+                fix="asking again would be refused again: look at what is stored",
+            )
         case _:
             return StoreUnavailableError(f"{path} did not answer: {error}", where=path, why="SQLite met an error")
+
+
+def code_of(error: apsw.Error) -> str:
+    """The primary result code, by the name of the driver's class."""
+    name = type(error).__name__.removesuffix("Error").upper()
+    return f"SQLITE_{'PERM' if name == 'PERMISSIONS' else name}"
 
 
 def foreign(path: str, why: str) -> ForeignFileError:

@@ -64,7 +64,8 @@ begin
             select coalesce(json_agg(run_id order by id), '[]')
             from {t}.runs where owner = v_worker and status = 'cancelling'
         ),
-        {f}.list_held(v_worker)
+        {f}.list_held(v_worker),
+        (select count(*) from {t}.runs where owner = v_worker and owner is not null)
     )::text);
 end $$;
 

@@ -195,6 +195,11 @@ from stepwell_runs
 where status in ('running', 'cancelling', 'compensating') and status <> 'completed' and owner = :owner
 order by id;
 
+-- name: count_owned
+select count(*)
+from stepwell_runs
+where status in ('running', 'cancelling', 'compensating') and status <> 'completed' and owner = :owner;
+
 -- name: list_cancelling
 select run_id from stepwell_runs where status = 'cancelling' and status <> 'completed' and owner = :owner order by id;
 

@@ -37,4 +37,6 @@ def renew(tx: Transaction, incarnation: Incarnation, lease: int) -> Renewed:
     until = Instant(tx.now + lease)
     tx.run("workers.renew", id=worker, lease_until=until)
     cancelling = tuple(run_id for (run_id,) in tx.rows("runs.list_cancelling", owner=worker))
-    return Renewed(until, cancelling, tuple(run_id for (run_id,) in tx.rows("runs.list_held", owner=worker)))
+    held = tuple(run_id for (run_id,) in tx.rows("runs.list_held", owner=worker))
+    counted = tx.find("runs.count_owned", owner=worker)
+    return Renewed(until, cancelling, held, 0 if counted is None else counted[0])

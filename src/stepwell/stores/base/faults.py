@@ -1,0 +1,114 @@
+"""What an error of a store means for what was asked: one table for the worker, its commits and the engine's calls.
+
+An error that is about the store itself is never final for a run: the same request is sent again later. An error that
+is about the request is final: the store would refuse it again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from stepwell.errors import (
+    CorruptRecordError,
+    LeaseLostError,
+    StoreError,
+    StoreFullError,
+    StoreInUseError,
+    StoreRefusedError,
+    StoreSealedError,
+    StoreUnavailableError,
+    TransferError,
+)
+
+
+class Fate(Enum):
+    """What becomes of a request that met an error."""
+
+    FINAL = "final"  # nothing was written, and nothing would be
+    RETRIED = "retried"  # nothing was written; the store may accept it later
+    IN_DOUBT = "in doubt"  # it may have been written: the request is repeated, and claims are settled
+
+
+FINAL, RETRIED, IN_DOUBT = Fate.FINAL, Fate.RETRIED, Fate.IN_DOUBT
+
+# The first class that matches counts. Any other error is final.
+_ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
+    (StoreFullError, RETRIED),
+    (StoreUnavailableError, IN_DOUBT),
+    (CorruptRecordError, FINAL),
+    (LeaseLostError, FINAL),
+    (StoreInUseError, FINAL),
+    (StoreRefusedError, FINAL),
+    (StoreSealedError, FINAL),
+    (TransferError, FINAL),
+    # No tables, no rights, no access, another schema, a damaged file: an operator changes it while we wait.
+    (StoreError, RETRIED),
+)
+
+# SQLSTATEs of PostgreSQL: the state itself counts before its class, which is its first two characters.
+SQLSTATES: Final[dict[str, Fate]] = {
+    "": IN_DOUBT,  # the driver's own words: the connection is lost, or nothing was answered in time
+    "08": IN_DOUBT,  # connections
+    "0A": RETRIED,  # a prepared statement whose tables have changed
+    "25": RETRIED,  # the state of a transaction
+    "25006": IN_DOUBT,  # read-only: the server became a standby
+    "25P03": FINAL,  # a transaction stood still for too long
+    "26": RETRIED,  # a prepared statement that is gone
+    "28": RETRIED,  # passwords and roles
+    "3D": RETRIED,  # no such database
+    "3F": RETRIED,  # no such schema
+    "40": RETRIED,  # two transactions met
+    "40003": IN_DOUBT,  # it is not known whether the statement completed
+    "42501": RETRIED,  # no rights
+    "42703": RETRIED,  # no such column
+    "42704": RETRIED,  # no such type
+    "42883": RETRIED,  # no such function
+    "42P01": RETRIED,  # no such table
+    "42P05": RETRIED,  # a prepared statement of this name is there already
+    "53": IN_DOUBT,  # memory, connections
+    "53100": RETRIED,  # the disk is full
+    "55": RETRIED,  # an object is in use
+    "57": IN_DOUBT,  # operators at work
+    "58": IN_DOUBT,  # the system below
+    "F0": RETRIED,  # the server's configuration
+    "XX": RETRIED,  # the server's own errors
+}
+
+# Primary result codes of SQLite. Any other code is in doubt.
+SQLITE_CODES: Final[dict[str, Fate]] = {
+    "SQLITE_AUTH": RETRIED,
+    "SQLITE_CANTOPEN": RETRIED,
+    "SQLITE_CONSTRAINT": FINAL,
+    "SQLITE_CORRUPT": RETRIED,
+    "SQLITE_FULL": RETRIED,
+    "SQLITE_MISMATCH": FINAL,
+    "SQLITE_NOTADB": RETRIED,
+    "SQLITE_PERM": RETRIED,
+    "SQLITE_RANGE": FINAL,
+    "SQLITE_READONLY": RETRIED,
+    "SQLITE_TOOBIG": FINAL,
+}
+
+
+def fate_of(error: BaseException) -> Fate:
+    """What becomes of the request that met this error."""
+    for kind, fate in _ERRORS:
+        if isinstance(error, kind):
+            return fate
+    return FINAL
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether repeating the request is of no use."""
+    return fate_of(error) is FINAL
+
+
+def fate_of_sqlstate(state: str) -> Fate:
+    """What the table says of a SQLSTATE."""
+    return SQLSTATES.get(state) or SQLSTATES.get(state[:2], FINAL)
+
+
+def fate_of_sqlite(code: str) -> Fate:
+    """What the table says of a primary result code (`SQLITE_BUSY`)."""
+    return SQLITE_CODES.get(code, IN_DOUBT)

@@ -1,0 +1,88 @@
+"""One supervisor over all loops of a worker: a loop that ends is started again, or the worker ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from stepwell.environment import Environment
+
+_LOG = logging.getLogger("stepwell.worker")
+
+RESTARTS_MAX: Final = 8  # of one loop without a calm stretch between them: some twenty seconds
+CALM_SECONDS: Final = 60.0
+PAUSE_FIRST, PAUSE_MAX = 0.05, 5.0
+
+Make = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Tended:
+    """A loop, and how often it has ended."""
+
+    def __init__(self, name: str, make: Make, *, may_return: bool) -> None:
+        self.name = name
+        self.make = make
+        self.may_return = may_return
+        self.ends = 0
+        self.ended_at = float("-inf")
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Supervisor:
+    """Keeps loops running. `on_give_up` is called with the reason when one of them ends again and again."""
+
+    def __init__(self, environment: Environment, on_give_up: Callable[[str], None]) -> None:
+        self._environment = environment
+        self._on_give_up = on_give_up
+        self._tended: dict[str, Tended] = {}
+        self._is_closed = False
+
+    def tend(self, name: str, make: Make, *, may_return: bool = False) -> None:
+        """Run a loop from now on. One that `may_return` has ended in order when it does."""
+        if self._is_closed:
+            return
+        tended = self._tended.get(name)
+        if tended is None:
+            tended = self._tended[name] = Tended(name, make, may_return=may_return)
+        tended.make = make
+        self._start(tended)
+
+    async def close(self) -> None:
+        """End every loop."""
+        self._is_closed = True
+        tasks: list[asyncio.Task[None]] = []
+        for tended in self._tended.values():
+            if tended.timer is not None:
+                tended.timer.cancel()
+            if tended.task is not None:
+                tended.task.cancel()
+                tasks.append(tended.task)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, tended: Tended) -> None:
+        tended.timer = None
+        if self._is_closed:
+            return
+        task = tended.task = self._environment.executor.spawn(tended.make(), name=f"stepwell-{tended.name}")
+        task.add_done_callback(lambda done: self._ended(tended, done))
+
+    def _ended(self, tended: Tended, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        is_in_order = error is None and not task.cancelled() and tended.may_return
+        if self._is_closed or is_in_order or tended.task is not task:
+            return
+        why = "it was cancelled" if task.cancelled() else "it returned" if error is None else type(error).__name__
+        now = self._environment.clock.monotonic()
+        if now - tended.ended_at > CALM_SECONDS:
+            tended.ends = 0
+        tended.ends, tended.ended_at = tended.ends + 1, now
+        if tended.ends > RESTARTS_MAX:
+            _LOG.critical("the worker's loop %s ended %d times: %s", tended.name, tended.ends, why, exc_info=error)
+            self._on_give_up(f"its loop {tended.name} ended {tended.ends} times: {why}")
+            return
+        pause = min(PAUSE_FIRST * 2 ** (tended.ends - 1), PAUSE_MAX)
+        _LOG.error("the worker's loop %s ended: %s; again in %.2f s", tended.name, why, pause, exc_info=error)
+        tended.timer = asyncio.get_running_loop().call_later(pause, self._start, tended)
