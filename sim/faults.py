@@ -193,6 +193,7 @@ class FaultyStore:
         self.events: Any = FaultyNoun(edge, "events", inner.events)
         self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
         self.holds: Any = FaultyNoun(edge, "holds", inner.holds)
+        self.ledger: Any = FaultyNoun(edge, "ledger", inner.ledger)
         self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
         self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
         self.transfers = inner.transfers

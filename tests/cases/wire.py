@@ -40,6 +40,7 @@ class Wire:
         self.events: Any = _Noun(self, "events")
         self.outbox: Any = _Noun(self, "outbox")
         self.holds: Any = _Noun(self, "holds")
+        self.ledger: Any = _Noun(self, "ledger")
         self.workers: Any = _Noun(self, "workers")
         self.transactions: Any = _Noun(self, "transactions")
         self.transfers: Any = _Noun(self, "transfers")

@@ -13,6 +13,7 @@ from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
+from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -28,6 +29,7 @@ _NOUNS = {
     "outbox": OutboxStore,
     "workers": WorkerStore,
     "holds": HoldStore,
+    "ledger": LedgerStore,
     "views": ViewStore,
     "transactions": TransactionStore,
     "transfers": TransferStore,
@@ -125,6 +127,11 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "holds.resume": ("resumed", "not paused"),
     "holds.list_holds": ("found", "nothing"),
     "holds.list_acts": ("found",),
+    "ledger.reserve": ("new", "known"),
+    "ledger.settle": ("done",),
+    "ledger.note": ("appended", "repeated"),
+    "ledger.list_acts": ("found", "nothing"),
+    "ledger.head": ("found",),
     "workers.retire": ("with runs", "without runs"),
     "transactions.perform": (
         "applied",

@@ -16,6 +16,7 @@ from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.ids import Incarnation
+from stepwell.model.ledger import NewAct
 from stepwell.model.workers import Claimant, NewWorker
 from tests.edges.conftest import Cli, Shop
 from tests.servers.postgres import PostgresServer
@@ -45,6 +46,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "library",
         "integrity",
         "seal",
+        "audit",
         "stranded",
         "orphans",
         "backlog",
@@ -54,7 +56,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
     ]
     assert [line.split()[1] for line in lines if line.startswith("⚠")] == ["workers"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "1 warning in 15 checks."
+    assert lines[-1] == "1 warning in 16 checks."
 
 
 def test_a_warning_is_a_problem_only_if_that_is_asked_for(cli: Cli, db: Shop) -> None:
@@ -67,9 +69,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 15
+    assert [set(finding) for finding in body["findings"]] == [names] * 16
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 15
+    assert len(lines) == 16
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -120,7 +122,36 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 18 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 19 checks are fine.")
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_break_in_the_chain_of_the_audit_is_found_with_its_place(
+    cli: Cli, tmp_path: Path, postgres: PostgresServer, store: str
+) -> None:
+    file = tmp_path / "shop.db"
+    url = f"sqlite:///{file}" if store == "sqlite" else postgres.create_database()
+
+    async def write() -> None:
+        opened = open_store(url, system_environment())
+        await opened.open()
+        for number in range(4):
+            await opened.ledger.note(NewAct(f"q{number}", "ann", "cancel_run", "r1", "asked"))
+        await opened.close()
+
+    asyncio.run(write())
+    before = cli("doctor", "--db", url).out
+    if store == "sqlite":
+        with apsw.Connection(str(file)) as connection:
+            connection.execute("update stepwell_acts set who = 'bob' where number = 3")
+    else:
+        with psycopg.connect(url) as other:
+            other.execute("update stepwell.acts set who = 'bob' where number = 3")
+    said = cli("doctor", "--db", url)
+
+    assert "✓ audit           4 lines, each as it was written" in before
+    assert said.code == 9
+    assert "✕ audit           line 3 was changed, or the line before it was" in said.out
 
 
 # --- --fix ---

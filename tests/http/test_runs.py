@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from stepwell.http import Role
+from stepwell.model.ledger import chain_of
 from tests.http.desk import Desk
 
 ORDER = {"customer": "ann", "amount": 42}
@@ -151,8 +152,6 @@ async def test_cancelling_twice_is_no_mistake(any_desk: Desk) -> None:
 
 
 async def test_every_act_stands_in_the_audit_between_two_lines_of_one_chain(any_desk: Desk) -> None:
-    from stepwell.http.ledger import Act, chained
-
     run_id = await any_desk.start("approval")
     await any_desk.post(f"/runs/{run_id}/cancel", role=Role.OPERATOR)
     await any_desk.post(f"/runs/{run_id}/retry", role=Role.OPERATOR)
@@ -171,10 +170,9 @@ async def test_every_act_stands_in_the_audit_between_two_lines_of_one_chain(any_
     assert page[2]["target"] == run_id
     chain = ""
     for act in stored:
-        assert chained(chain, act) == act.chain
+        assert chain_of(chain, act) == act.chain
         chain = act.chain
-    assert chained("", stored[0]._replace(who="somebody else")) != stored[0].chain
-    assert isinstance(stored[0], Act)
+    assert chain_of("", stored[0]._replace(who="somebody else")) != stored[0].chain
 
 
 async def test_events_reach_runs_and_are_kept(any_desk: Desk) -> None:

@@ -24,6 +24,7 @@ from stepwell.model.amendments import Amendment, Fork
 from stepwell.model.commits import End, Park, Release
 from stepwell.model.entries import Attempt, Cursor, Progress
 from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.ledger import NewAct, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.runs import Parent
 from stepwell.model.signals import Refusal, Reply, ReplyStatus
@@ -55,6 +56,7 @@ async def fill(scene: Scene) -> None:
     await _fill_signals(scene)
     await _fill_outbox(scene)
     await _fill_families(scene)
+    await _fill_ledger(scene)
     for content in (b"", bytes(range(256)) * 9):
         scene.store.blobs.put(content)
     for status in RunStatus:
@@ -161,6 +163,16 @@ async def _fill_families(scene: Scene) -> None:
     await scene.create("x2", key="x", on_conflict="replace", delay=Span(50 * SECONDS))
     planned = new_run("d1", key="d", version=2, priority=2)
     await scene.store.runs.debounce(planned, quiet=Span(60 * SECONDS), max_wait=Span(600 * SECONDS))
+
+
+async def _fill_ledger(scene: Scene) -> None:
+    """Idempotency keys, open and settled, and lines of the audit."""
+    ledger, until = scene.store.ledger, Instant(scene.clock.now() + 3_600 * SECONDS)
+    for scope, key in (("start by ann", "k"), ("start by ann", "ключ"), ("Start by bob", '"k"\\')):
+        await ledger.reserve(Reservation(scope, key, "f", "", until))
+    await ledger.settle("start by ann", "k", "delivered")
+    for outcome in ("asked", "201"):
+        await ledger.note(NewAct("q1", "ann", "start_run", "Über flow", outcome, "", "pending"))
 
 
 async def _fill_outbox(scene: Scene) -> None:

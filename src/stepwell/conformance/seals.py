@@ -18,6 +18,7 @@ from stepwell.errors import StoreInUseError, StoreSealedError, TransactionsUnsup
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.amendments import Amendment, Fork
 from stepwell.model.commits import Commit
+from stepwell.model.ledger import NewAct, Reservation
 from stepwell.model.outbox import Settled
 from stepwell.model.signals import Redelivery
 from stepwell.model.states import RunStatus
@@ -52,6 +53,9 @@ WRITES: dict[str, _Act] = {
     "register": lambda at: at.store.workers.register(NewWorker(Incarnation("w9"), "w9", LEASE, ())),
     "renew": lambda at: at.store.workers.renew(_W1, LEASE),
     "retire": lambda at: at.store.workers.retire(_W1),
+    "reserve": lambda at: at.store.ledger.reserve(Reservation("s", "k9", "", "", Instant(1 << 60))),
+    "settle a request": lambda at: at.store.ledger.settle("s", "k", "done"),
+    "note": lambda at: at.store.ledger.note(NewAct("q9", "ann", "start", "", "asked")),
 }
 
 

@@ -41,6 +41,8 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "kept": await store.views.list_events(limit=_ALL),
         "holds": await store.holds.list_holds(),
         "hold_acts": await store.holds.list_acts(limit=_ALL),
+        "acts": await store.ledger.list_acts(limit=_ALL),
+        "head": await store.ledger.head(),
         "owed": await store.outbox.list_owed(is_dead=False, limit=_ALL),
         "dead": await store.outbox.list_owed(is_dead=True, limit=_ALL),
     }

@@ -12,6 +12,7 @@ from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
 from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
+from stepwell.conformance.ledger import LedgerSuite
 from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
@@ -67,6 +68,7 @@ class StoreSuite(
     RetrySuite,
     PauseSuite,
     WorkflowPauseSuite,
+    LedgerSuite,
     AmendmentSuite,
     AmendedChildSuite,
     ForkSuite,

@@ -140,9 +140,9 @@ class TransferSuite(StoreCase):
         parcels = [await source.store.transfers.pack(limit=1_000)]
         while parcels[-1].next:
             parcels.append(await source.store.transfers.pack(parcels[-1].next, limit=1_000))
-        events, chunks, signals, owed = (
+        events, chunks, signals, owed, requests, acts = (
             next(getattr(parcel, kind) for parcel in parcels if getattr(parcel, kind))
-            for kind in ("events", "chunks", "signals", "owed")
+            for kind in ("events", "chunks", "signals", "owed", "requests", "acts")
         )
         packed = next(parcel.runs for parcel in parcels if parcel.runs)[0]
         new = PackedBlob("6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d", b"\x00")
@@ -155,6 +155,9 @@ class TransferSuite(StoreCase):
             Parcel(signals=(signals[0]._replace(name="other"),)),
             Parcel(signals=(signals[0]._replace(signal_id=SignalId("new, with a known number")),)),
             Parcel(owed=(owed[0]._replace(attempts=99),)),
+            Parcel(requests=(requests[0]._replace(fingerprint="other"),)),
+            Parcel(acts=(acts[0]._replace(who="other"),)),
+            Parcel(acts=(acts[0]._replace(number=99),)),
         ):
             with pytest.raises(TransferError, match="with another content"):
                 await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))

@@ -18,6 +18,7 @@ from stepwell.engine.filters import parse_filter
 from stepwell.engine.finding import Finder
 from stepwell.engine.handles import Handle
 from stepwell.engine.holds import HoldVerbs
+from stepwell.engine.ledger import Ledger
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import RepairVerbs
@@ -104,6 +105,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self._answers = Answers(store)
         self._announce = announce
         self.outbox = Outbox(store, self._surely)
+        self.ledger = Ledger(store.ledger, self._surely)
         self.bulks = Bulks(self, store, codec, self._surely)
         self._stalls_max = 5
         self._publisher = Publisher(codec, self._encode_input)

@@ -20,7 +20,6 @@ from stepwell.http import bulks, following, holding, hooks, operating, repairing
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
 from stepwell.http.encoding import encode
 from stepwell.http.hooks import Hook, check_form, hooks_by_name
-from stepwell.http.ledger import Act, FirstLedger
 from stepwell.http.limits import Limits
 from stepwell.http.openapi import describe as describe_api
 from stepwell.http.operations import Call, Operation, Reply, check_operations
@@ -32,6 +31,7 @@ from stepwell.http.roles import Caller, Permission, Role
 from stepwell.http.services import Services
 from stepwell.http.tokens import Tokens
 from stepwell.ids import SystemIds
+from stepwell.model.ledger import NewAct
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -85,7 +85,7 @@ class Application:
     ) -> None:
         table = tuple(operations)
         check_operations(table)
-        self._services = Services(engine, clock, limits, FirstLedger(engine), hooks_by_name(hooks))
+        self._services = Services(engine, clock, limits, hooks_by_name(hooks))
         self._services.document = describe_api(table)
         authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
         self._refusals = Refusals(clock, limits)
@@ -257,9 +257,7 @@ class Application:
         target = " ".join(value for name, value in call.path.items() if name)
         if operation.body is not None and not target:
             target = str(getattr(call.body, "workflow", getattr(call.body, "topic", "")))
-        act = Act(
-            0,
-            self._services.engine.now(),
+        act = NewAct(
             call.request_id,
             f"hook {target}" if operation.permission is Permission.SIGNED else call.caller.name,
             operation.name,
@@ -267,7 +265,6 @@ class Application:
             outcome,
             call.before,
             call.after,
-            "",
         )
         await self._services.ledger.note(act)
 

@@ -96,7 +96,7 @@ async def start(call: Call) -> Reply:
     run_id, key = None, call.headers.get("idempotency-key")
     if key is not None:
         own = SystemIds(call.services.clock).uuid()
-        run_id, _ = await reserve(call, f"bulk by {call.caller.name}", key, own)
+        run_id = await reserve(call, f"bulk by {call.caller.name}", key, own)
     bulk = await call.services.engine.bulks.start(
         body.verb, body.where, runs=body.runs, by=call.caller.name, run_id=run_id, **options
     )

@@ -18,6 +18,7 @@ from stepwell.http.operations import Call, Operation, Reply
 from stepwell.http.problems import Refused
 from stepwell.http.roles import Permission
 from stepwell.ids import random_bytes
+from stepwell.model.ledger import Reservation
 from stepwell.model.locations import check_name
 from stepwell.model.signals import Delivery
 from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, verify_signature
@@ -124,8 +125,7 @@ async def take(call: Call) -> Reply:
     # Twice the tolerance: a timestamp may lie ahead as well as behind.
     until = Instant(services.engine.now() + 2 * span(hook.tolerance) + 1)
     scope, digest = f"hook {hook.name}", hashlib.sha256(call.raw).hexdigest()
-    seen, _ = await services.ledger.reserve(scope, message_id, digest, "", until=until)
-    if seen:
+    if await services.ledger.reserve(Reservation(scope, message_id, digest, "", until)):
         call.after = Delivery.DUPLICATE.value
         return Reply(TakenBody(Delivery.DUPLICATE, 0))
     own_id = f"hook-{hashlib.sha256(f'{hook.name}.{message_id}'.encode()).hexdigest()}"

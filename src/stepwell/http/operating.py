@@ -10,10 +10,10 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from stepwell.clock import to_datetime
-from stepwell.http.ledger import LAST
 from stepwell.http.operations import Call, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.http.runs import Limit
+from stepwell.model.ledger import ACT_LAST
 from stepwell.telemetry.metrics import MEDIA, Counter, Gauge, render
 
 
@@ -44,7 +44,7 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which lines: those with numbers below this."""
 
     limit: Limit = 100
-    below: Annotated[int, Meta(ge=1, le=LAST)] = LAST
+    below: Annotated[int, Meta(ge=1, le=ACT_LAST)] = ACT_LAST
 
 
 class AuditBody(msgspec.Struct):

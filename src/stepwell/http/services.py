@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Clock
 from stepwell.engine.facade import Facade
-from stepwell.http.ledger import Ledger
+from stepwell.engine.ledger import Ledger
 from stepwell.http.limits import Limits
 
 if TYPE_CHECKING:
@@ -22,9 +22,13 @@ class Services:
     engine: Facade
     clock: Clock
     limits: Limits
-    ledger: Ledger
     hooks: Mapping[str, Hook]
     document: dict[str, Any] = field(default_factory=dict)  # the OpenAPI description
     followers: int = 0
     unsigned_bytes: int = 0  # kept of messages whose signatures are not checked yet
     requests: dict[tuple[str, int], int] = field(default_factory=dict)  # answered, by operation and status
+
+    @property
+    def ledger(self) -> Ledger:
+        """Keys of requests, and the audit; in the engine's store."""
+        return self.engine.ledger

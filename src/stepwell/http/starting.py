@@ -18,6 +18,7 @@ from stepwell.http.bodies import RunBody, run_body
 from stepwell.http.operations import Call, Operation, Reply, look
 from stepwell.http.roles import Permission
 from stepwell.ids import RunId, SystemIds
+from stepwell.model.ledger import Reservation
 from stepwell.nearest import nearest
 from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Signal
@@ -116,7 +117,7 @@ async def _start_once(call: Call, body: StartBody, options: StartManyOptions, ke
     taken, whatever became of the first one.
     """
     engine = call.services.engine
-    run_id, _ = await reserve(call, f"start by {call.caller.name}", key, SystemIds(call.services.clock).uuid())
+    run_id = await reserve(call, f"start by {call.caller.name}", key, SystemIds(call.services.clock).uuid())
     found = await engine.status(run_id)
     if found is None:
         try:
@@ -132,12 +133,12 @@ def _found(call: Call, run_id: str) -> Handle[Any]:
     return Handle(call.services.engine, RunId(run_id), is_new=False, same_input=True)
 
 
-async def reserve(call: Call, scope: str, key: str, answer: str) -> tuple[str, bool]:
+async def reserve(call: Call, scope: str, key: str, answer: str) -> str:
     """What stands under an idempotency key; see `Ledger.reserve`."""
     services = call.services
     fingerprint = hashlib.sha256(call.raw).hexdigest()
     until = Instant(services.engine.now() + int(services.limits.window_seconds * SECOND))
-    return await services.ledger.reserve(scope, key, fingerprint, answer, until=until)
+    return await services.ledger.reserve(Reservation(scope, key, fingerprint, answer, until))
 
 
 async def _served_version(call: Call, name: str) -> int:

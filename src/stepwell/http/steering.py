@@ -200,7 +200,7 @@ async def signal(call: Call) -> Reply:
     if key is not None:
         dedup_key = f"http-{hashlib.sha256(f'{scope} {key}'.encode()).hexdigest()}"
         # Once the run has ended it knows no dedup keys any more, so what became of the signal is kept here.
-        if (await reserve(call, scope, key, ""))[0]:
+        if await reserve(call, scope, key, ""):
             call.after = Delivery.DUPLICATE.value
             return Reply(DeliveryBody(Delivery.DUPLICATE), 200)
     delivery = await call.services.engine.signal(
@@ -218,7 +218,7 @@ async def emit(call: Call) -> Reply:
     key = call.headers.get("idempotency-key")
     event_id = call.request_id
     if key is not None:
-        event_id, _ = await reserve(call, f"emit by {call.caller.name}", key, event_id)
+        event_id = await reserve(call, f"emit by {call.caller.name}", key, event_id)
     engine = call.services.engine
     reached = await engine.publish(
         body.topic, body.payload, deliver=body.deliver, retain=body.retain, event_id=event_id

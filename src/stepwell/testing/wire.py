@@ -19,7 +19,7 @@ from stepwell.worker.transactions import StepWork
 if TYPE_CHECKING:
     from stepwell.testing.loop import Lane
 
-_NOUNS = ("runs", "signals", "events", "outbox", "holds", "workers", "transactions", "transfers", "views")
+_NOUNS = ("runs", "signals", "events", "outbox", "holds", "ledger", "workers", "transactions", "transfers", "views")
 
 
 class Watcher(Protocol):
@@ -46,6 +46,7 @@ class Wire:
         self.events: Any
         self.outbox: Any
         self.holds: Any
+        self.ledger: Any
         self.workers: Any
         self.transactions: Any
         self.transfers: Any

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import StepwellError
+from stepwell.model.ledger import Verified
 
 _NAMED_MAX = 5
 _MEBIBYTE = 1_048_576
@@ -176,6 +177,20 @@ def judge_size(size: int, runs: int, recent: int, recent_max: int, free: int | N
         f"{found}; the disk is full in about {free / daily:,.0f} days",
         why="without space nothing can be recorded, so nothing moves",
         fix="make space, or move to a larger disk: stepwell move",
+    )
+
+
+def judge_audit(found: Verified) -> Finding:
+    """By what became of the lines of the audit."""
+    if not found.breaks:
+        return fine("audit", f"{found.lines:,} lines, each as it was written")
+    places = "; ".join(f"line {one.number} {one.what}" for one in found.breaks[:_NAMED_MAX])
+    more = len(found.breaks) - _NAMED_MAX
+    return failure(
+        "audit",
+        f"{places}{f'; and {more} more places' if more > 0 else ''}",
+        why="somebody changed the tables by hand, or the database was damaged: each has a hash over the one before",
+        fix="compare these lines with a backup; find out who may write to the database",
     )
 
 

@@ -17,6 +17,7 @@ from stepwell.clock import Instant
 from stepwell.ids import EventId, RunId, SignalId
 from stepwell.model.events import Deliver
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -119,7 +120,7 @@ class PackedBlob(NamedTuple):
     content: bytes
 
 
-Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed
+Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed | Reservation | Act
 
 
 class Given(NamedTuple):
@@ -138,16 +139,20 @@ class Parcel(NamedTuple):
     chunks: tuple[PackedChunk, ...] = ()
     signals: tuple[PackedSignal, ...] = ()  # held ones too
     owed: tuple[Owed, ...] = ()  # dead letters too; nobody has taken any
+    requests: tuple[Reservation, ...] = ()
+    acts: tuple[Act, ...] = ()
     given: Given = Given()  # by the store that packed it; the same in each of its parcels
     next: str = ""  # where the next parcel begins, which only the store that packed this one understands; "" at the end
     # Which workflows are paused, and how that came: few, so all of it is in each parcel, and replaces what is there.
     holds: tuple[WorkflowHold, ...] = ()
     hold_acts: tuple[HoldAct, ...] = ()  # oldest first
+    head: ChainHead = ChainHead()  # of the audit; it replaces what is there
 
     @property
     def items(self) -> tuple[Item, ...]:
         """What is in it."""
-        return (*self.blobs, *self.events, *self.runs, *self.chunks, *self.signals, *self.owed)
+        runs: tuple[Item, ...] = (*self.runs, *self.chunks, *self.signals, *self.owed)
+        return (*self.blobs, *self.events, *runs, *self.requests, *self.acts)
 
 
 def name_of(item: Item) -> str:
@@ -165,12 +170,16 @@ def name_of(item: Item) -> str:
             return f"signal {signal_id}"
         case Owed(event_id=event_id, sink=sink):
             return f"event {event_id} for sink {sink}"
+        case Reservation(scope=scope, key=key):
+            return f"idempotency key {key!r} of {scope}"
+        case Act(number=number):
+            return f"line {number} of the audit"
         case _:
             assert_never(item)
 
 
 # The fields of a parcel, in the order of packing.
-KINDS: Final = ("blobs", "events", "runs", "chunks", "signals", "owed")
+KINDS: Final = ("blobs", "events", "runs", "chunks", "signals", "owed", "requests", "acts")
 
 # Things of one kind that come after a key, each with its own key. The empty key is before all.
 Shelf = Generator[tuple[str, Any], None, None]

@@ -8,6 +8,7 @@ from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
+from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -43,6 +44,8 @@ class Store(Protocol):
     def workers(self) -> WorkerStore: ...
     @property
     def holds(self) -> HoldStore: ...
+    @property
+    def ledger(self) -> LedgerStore: ...
     @property
     def transactions(self) -> TransactionStore: ...
     @property

@@ -54,11 +54,14 @@ class Manifest(NamedTuple):
     signals: int  # in mailboxes, held, or only known
     owed: int  # to sinks, and dead letters
     blobs: int
+    requests: int = 0  # idempotency keys that are kept
+    acts: int = 0  # lines of the audit
 
     @property
     def items(self) -> int:
         """How many things `pack` gives in all."""
-        return self.runs + self.chunks + self.events + self.signals + self.owed + self.blobs
+        beside = self.blobs + self.requests + self.acts
+        return self.runs + self.chunks + self.events + self.signals + self.owed + beside
 
 
 class TransferStore(Protocol):
@@ -103,8 +106,8 @@ class TransferStore(Protocol):
 
         `after` is the `next` of the parcel before. In this order: blobs by name, events by number, runs as they were
         created, chunks by run (as created), stream (by code points) and offset, signals by number, what is owed by
-        number. Every store packs the same content in the same order and the same values; only where it is cut may
-        differ.
+        number, idempotency keys by scope and key (by code points), lines of the audit by number. Every store packs the
+        same content in the same order and the same values; only where it is cut may differ.
         Raises `TransferError` unless the store is sealed.
         """
         ...
@@ -188,7 +191,8 @@ def in_use(workers: Iterable[Worker]) -> StoreInUseError:
 
 def not_empty(found: Manifest) -> TransferError:
     """A destination that holds something of its own."""
-    there = f"{found.runs} runs, {found.events} events, {found.signals} signals and {found.blobs} large payloads"
+    of_runs = f"{found.runs} runs, {found.events} events, {found.signals} signals and {found.blobs} large payloads"
+    there = f"{of_runs}, {found.requests} idempotency keys and {found.acts} lines of audit"
     return TransferError(
         "the destination is not empty",
         why=f"it has {there}",

@@ -12,6 +12,7 @@ from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import Deliver, IncomingEvent, KeptEvent
 from stepwell.model.holds import Hold, HoldAct, WorkflowHold
+from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -230,7 +231,11 @@ class MemoryDatabase:
     counters: dict[str, int] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)  # by the name of the workflow; see `ALL_WORKFLOWS`
     hold_acts: dict[int, HoldAct] = field(default_factory=dict)
+    requests: dict[tuple[str, str], Reservation] = field(default_factory=dict)  # by scope and key
+    acts: dict[int, Act] = field(default_factory=dict)
+    chain: dict[str, ChainHead] = field(default_factory=dict)  # under the empty name, from the first line on
     # Indexes.
+    noted: dict[tuple[str, str], int] = field(default_factory=dict)  # lines of the audit, by request and outcome
     queues: dict[tuple[RunId, str], tuple[int, ...]] = field(default_factory=dict)  # what a run owes a sink, in order
     active_keys: dict[str, RunRow] = field(default_factory=dict)
     debounced: dict[str, RunRow] = field(default_factory=dict)
@@ -338,6 +343,8 @@ class MemoryDatabase:
             "workers": list(self.workers.values()),
             "holds": self.list_holds(),
             "hold_acts": list(reversed(self.hold_acts.values())),
+            "acts": [self.acts[number] for number in sorted(self.acts, reverse=True)],
+            "head": self.chain.get("", ChainHead()),
             "held": self.held(),
             "unread": self.unread(),
             "kept": [row.freeze() for row in sorted(kept, key=lambda row: row.number)],

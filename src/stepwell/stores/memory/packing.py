@@ -6,6 +6,7 @@ import msgspec
 
 from stepwell.ids import RunId
 from stepwell.model.holds import ALL_WORKFLOWS, HoldAct, WorkflowHold
+from stepwell.model.ledger import ChainHead
 from stepwell.model.live import Append
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
@@ -35,6 +36,7 @@ from stepwell.stores.memory.database import (
     RunRow,
     SignalRow,
 )
+from stepwell.stores.memory.ledger import head_of
 from stepwell.stores.memory.transaction import Transaction
 
 
@@ -48,6 +50,8 @@ def manifest(db: MemoryDatabase) -> Manifest:
         len(db.signals),
         len(db.outbox),
         len(db.blobs),
+        len(db.requests),
+        len(db.acts),
     )
 
 
@@ -72,6 +76,11 @@ class Packer:
         """How that came."""
         return tuple(self._db.hold_acts.values())
 
+    @property
+    def head(self) -> ChainHead:
+        """The last line of the audit."""
+        return head_of(self._db)
+
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""
         db = self._db
@@ -90,9 +99,16 @@ class Packer:
             case "signals":
                 signals = sorted(db.signals.values(), key=lambda row: row.number)
                 yield from ((str(row.number), self.signal(row)) for row in signals if row.number > int(key or 0))
-            case _:
+            case "owed":
                 numbers = (number for number in sorted(db.outbox) if number > int(key or 0))
                 yield from ((str(number), db.outbox[number].owed) for number in numbers)
+            case "requests":
+                after = msgspec.json.decode(key, type=tuple[str, str]) if key else ("", "")
+                places = (place for place in sorted(db.requests) if place > after)
+                yield from ((msgspec.json.encode(place).decode(), db.requests[place]) for place in places)
+            case _:
+                numbers = (number for number in sorted(db.acts) if number > int(key or 0))
+                yield from ((str(number), db.acts[number]) for number in numbers)
 
     def _chunks(self, key: str) -> Shelf:
         order = {run_id: position for position, run_id in enumerate(self._db.runs)}

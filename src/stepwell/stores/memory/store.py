@@ -15,6 +15,7 @@ from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -24,7 +25,7 @@ from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import NoTransactions
 from stepwell.stores.base.transfers import sealed
 from stepwell.stores.base.wakeups import Hub
-from stepwell.stores.memory import outbox
+from stepwell.stores.memory import ledger, outbox
 from stepwell.stores.memory.amendments import amend
 from stepwell.stores.memory.amendments import fork as make_fork
 from stepwell.stores.memory.commits import apply
@@ -59,6 +60,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox(self)
         self.workers = MemoryWorkers(self)
         self.holds = MemoryHolds(self)
+        self.ledger = MemoryLedger(self)
         self.transactions = NoTransactions("memory")
         self.transfers = MemoryTransfers(self)
         self.views = MemoryViews(self.database, self.now)
@@ -261,6 +263,28 @@ class MemoryHolds:
 
     async def list_acts(self, *, limit: int) -> list[HoldAct]:
         return list(reversed(self._store.database.hold_acts.values()))[:limit]
+
+
+class MemoryLedger:
+    """`LedgerStore` over dicts."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def reserve(self, reservation: Reservation) -> Reserved:
+        return self._store.transact(lambda tx: ledger.reserve(tx, reservation))
+
+    async def settle(self, scope: str, key: str, answer: str) -> None:
+        self._store.transact(lambda tx: ledger.settle(tx, scope, key, answer))
+
+    async def note(self, act: NewAct) -> Act:
+        return self._store.transact(lambda tx: ledger.note(tx, storable(act)))
+
+    async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
+        return ledger.list_acts(self._store.database, limit, below)
+
+    async def head(self) -> ChainHead:
+        return ledger.head_of(self._store.database)
 
 
 class MemoryWorkers:

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Protocol, TypeVar, assert_never
 
 from stepwell.clock import Instant
+from stepwell.model.ledger import Act, Reservation
 from stepwell.model.outbox import Owed
 from stepwell.stores.base.parcels import (
     Item,
@@ -33,6 +34,7 @@ from stepwell.stores.base.transfers import (
     sealed,
 )
 from stepwell.stores.memory.database import MemoryDatabase
+from stepwell.stores.memory.ledger import add_act
 from stepwell.stores.memory.packing import (
     Packer,
     manifest,
@@ -107,6 +109,7 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
     db.receipts_given = max(db.receipts_given, parcel.given.receipts)
     tx.put(db.counters, "outbox", max(db.counters.get("outbox", 0), parcel.given.owed))
     unpack_holds(tx, parcel)
+    tx.put(db.chain, "", parcel.head)
     taken = {
         PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
         PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
@@ -115,7 +118,9 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
         known = _find(db, item)
         if known is not None and known == item:
             continue
-        if known is not None or (isinstance(item, PackedSignal | PackedEvent) and item.number in taken[type(item)]):
+        is_taken = isinstance(item, PackedSignal | PackedEvent) and item.number in taken[type(item)]
+        is_noted = isinstance(item, Act) and (item.request_id, item.outcome) in db.noted
+        if known is not None or is_taken or is_noted:
             raise differs(item)
         if not _has_home(db, item):
             raise homeless(item)
@@ -144,7 +149,7 @@ def _has_home(db: MemoryDatabase, item: Item) -> bool:
             return all(receipt.event_id in db.events for receipt in receipts)
         case PackedChunk(run_id=run_id) | PackedSignal(run_id=run_id) | Owed(run_id=run_id):
             return run_id is None or run_id in db.runs
-        case PackedBlob() | PackedEvent():
+        case PackedBlob() | PackedEvent() | Reservation() | Act():
             return True
         case _:
             assert_never(item)
@@ -169,6 +174,10 @@ def _find(db: MemoryDatabase, item: Item) -> Item | None:
             return packer.signal(db.signals[signal_id]) if signal_id in db.signals else None
         case Owed(number=number):
             return db.outbox[number].owed if number in db.outbox else None
+        case Reservation(scope=scope, key=key):
+            return db.requests.get((scope, key))
+        case Act(number=number):
+            return db.acts.get(number)
         case _:
             assert_never(item)
 
@@ -189,6 +198,10 @@ def _add(tx: Transaction, item: Item) -> None:
             unpack_signal(tx, item)
         case Owed():
             unpack_owed(tx, item)
+        case Reservation(scope=scope, key=key):
+            tx.put(tx.db.requests, (scope, key), item)
+        case Act():
+            add_act(tx, item)
         case _:
             assert_never(item)
 
@@ -226,7 +239,7 @@ class MemoryTransfers:
             raise not_sealed("")
         packer = Packer(self._store.database)
         parcel = fill(after, limit, packer.shelf)
-        return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
+        return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts, head=packer.head)
 
     async def release(self, transfer_id: str) -> Seal:
         return self._store.transfer(lambda tx: release(tx, transfer_id))

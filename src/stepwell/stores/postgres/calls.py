@@ -18,6 +18,7 @@ from stepwell.model.events import KeptEvent
 from stepwell.model.events import Published as Publication
 from stepwell.model.failures import key_taken
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import Act, ChainHead, Reserved
 from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
@@ -173,6 +174,9 @@ RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", b
 RETRY: Transition[bool] = transition("retry", "text text", bool)
 PAUSE_WORKFLOW: Transition[bool] = transition("pause_workflow", "text text text", bool)
 RESUME_WORKFLOW: Transition[bool] = transition("resume_workflow", "text text", bool)
+RESERVE: Transition[Reserved] = transition("reserve", "text text text text bigint", Reserved)
+SETTLE_REQUEST: Transition[None] = transition("settle_request", "text text text", None)
+NOTE_ACT: Transition[Act] = transition("note_act", "text text text text text text text", Act)
 AMEND: Transition[Amended] = transition("amend", "jsonb", Amended)
 FORK: Transition[Created | None] = transition("fork", "jsonb", Created | None)
 RESCUE: Transition[Rescued] = transition("rescue", "bigint", Rescued)
@@ -202,6 +206,8 @@ LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
 INBOX: Call[Inbox] = reading("inbox", "text", Inbox)
 LIST_HOLDS: Call[list[WorkflowHold]] = reading("list_holds", "", list[WorkflowHold])
 LIST_HOLD_ACTS: Call[list[HoldAct]] = reading("list_hold_acts", "bigint", list[HoldAct])
+LIST_ACTS: Call[list[Act]] = reading("list_acts", "bigint bigint", list[Act])
+FIND_HEAD: Call[ChainHead] = reading("find_head", "", ChainHead)
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)

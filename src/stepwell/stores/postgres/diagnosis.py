@@ -14,12 +14,14 @@ from stepwell.clock import DAY, SECOND, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.errors import SchemaMissingError, StepwellError
 from stepwell.ids import random_bytes
+from stepwell.model.ledger import Act, ChainHead, verify
 from stepwell.stores.base.diagnosis import (
     Finding,
     Remedy,
     failure,
     fine,
     ids_between,
+    judge_audit,
     judge_backlog,
     judge_errors,
     judge_orphans,
@@ -306,6 +308,17 @@ def check_seal(patient: Patient) -> Finding:
     return fine("seal", "it is open for writes")
 
 
+def check_audit(patient: Patient) -> Finding:
+    """Whether the audit is as it was written."""
+    connection, schema = patient.connection, patient.address.schema
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read, read only")
+        [(number, chain)] = patient.ask("audit_head")
+        with connection.cursor(name="stepwell_audit") as lines:
+            lines.execute(render(SQL["diagnosis.audit"], schema).encode())
+            return judge_audit(verify(ChainHead(number, chain), map(Act._make, lines)))
+
+
 def check_workers(patient: Patient) -> Finding:
     """Whether anybody works."""
     rows = patient.ask("workers")
@@ -381,6 +394,7 @@ _THE_SERVER = (
 )
 _THE_TABLES = (
     check_seal,
+    check_audit,
     check_workers,
     check_stranded,
     check_orphans,

@@ -49,6 +49,9 @@ _RACES = frozenset(
         "definitions_workflow_version_priority_key",
         "workers_incarnation_key",
         "receipts_run_event_key",
+        "requests_pkey",
+        "acts_pkey",
+        "acts_request_id_outcome_key",
     }
 )
 

@@ -315,6 +315,43 @@ create table {t}.audit (
 create index audit_run on {t}.audit (run) where run is not null;
 create index audit_workflow on {t}.audit (id) where workflow is not null;
 
+-- What servers did once under a key, for as long as the key is kept.
+create table {t}.requests (
+    scope text collate "C" not null,
+    key text collate "C" not null,
+    fingerprint text not null,
+    answer text not null,
+    kept_until bigint not null,
+    primary key (scope, key)
+);
+
+create index requests_kept on {t}.requests (kept_until);
+
+-- Who did what through a server. `chain` is a hash over the line and the `chain` of the line before: no line can be changed or
+-- removed without changing all that follow. The one row of `chain` is the last line; who appends holds it, so lines have one
+-- order, whatever number of servers there are.
+create table {t}.acts (
+    number bigint not null primary key,
+    at bigint not null,
+    request_id text collate "C" not null,
+    who text not null,
+    act text not null,
+    target text not null,
+    outcome text collate "C" not null,
+    before text not null,
+    after text not null,
+    chain text not null,
+    unique (request_id, outcome)
+);
+
+create table {t}.chain (
+    id boolean not null primary key default true check (id),
+    number bigint not null,
+    chain text not null
+);
+
+insert into {t}.chain (number, chain) values (0, '');
+
 -- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
 -- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
 -- Numbers are never used again: who settles late must not meet another event.

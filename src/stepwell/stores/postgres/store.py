@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
 from stepwell.model.failures import poisoned
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -65,6 +67,7 @@ class PostgresStore:
         self.outbox = PostgresOutbox(self._database)
         self.workers = PostgresWorkers(self._database)
         self.holds = PostgresHolds(self._database)
+        self.ledger = PostgresLedger(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
         self.views = PostgresViews(self._database)
@@ -248,6 +251,32 @@ class PostgresHolds:
 
     async def list_acts(self, *, limit: int) -> list[HoldAct]:
         return await self._read(calls.LIST_HOLD_ACTS, limit)
+
+
+class PostgresLedger:
+    """`LedgerStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+        self._read = database.read
+        # Lines of one process follow each other here, and not on connections that others wait for.
+        self._turn = asyncio.Lock()
+
+    async def reserve(self, reservation: Reservation) -> Reserved:
+        return await self._write(calls.RESERVE, *reservation)
+
+    async def settle(self, scope: str, key: str, answer: str) -> None:
+        await self._write(calls.SETTLE_REQUEST, scope, key, answer)
+
+    async def note(self, act: NewAct) -> Act:
+        async with self._turn:
+            return await self._write(calls.NOTE_ACT, *storable(act))
+
+    async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
+        return await self._read(calls.LIST_ACTS, limit, below)
+
+    async def head(self) -> ChainHead:
+        return await self._read(calls.FIND_HEAD)
 
 
 class PostgresWorkers:

@@ -34,6 +34,7 @@ _ORDER: Final = (
     "views",
     "listings",
     "blobs",
+    "ledger",
     "parcels",
     "transfers",
 )

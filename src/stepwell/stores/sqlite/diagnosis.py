@@ -14,12 +14,14 @@ import apsw
 from stepwell.clock import DAY, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.errors import StepwellError
+from stepwell.model.ledger import Act, Verified, verify
 from stepwell.stores.base.diagnosis import (
     Finding,
     Remedy,
     failure,
     fine,
     ids_between,
+    judge_audit,
     judge_backlog,
     judge_clock,
     judge_errors,
@@ -36,8 +38,10 @@ from stepwell.stores.base.transfers import sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, open_reader
 from stepwell.stores.sqlite.database import read_heed
 from stepwell.stores.sqlite.faults import translated
-from stepwell.stores.sqlite.texts import MIGRATIONS
+from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 from stepwell.stores.sqlite.transaction import row_of, rows_of
+from stepwell.stores.sqlite.transitions.ledger import read_head
+from stepwell.stores.sqlite.views import in_snapshot
 
 _BUSY_SECONDS = 5.0
 _OTHERS = 0o077
@@ -209,6 +213,17 @@ def check_seal(patient: Patient) -> Finding:
     return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
 
 
+def check_audit(patient: Patient) -> Finding:
+    """Whether the audit is as it was written."""
+    connection = patient.connection
+
+    def look() -> Verified:
+        lines = connection.execute(SQL["transfers.list_acts"], {"after": 0})
+        return verify(read_head(connection), (Act._make(row) for row in lines))
+
+    return judge_audit(in_snapshot(connection, look))
+
+
 def check_workers(patient: Patient) -> Finding:
     """Whether anybody works."""
     now = patient.now
@@ -268,6 +283,7 @@ _THE_TABLES = (
     check_library,
     check_integrity,
     check_seal,
+    check_audit,
     check_workers,
     check_stranded,
     check_orphans,

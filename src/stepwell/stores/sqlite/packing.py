@@ -9,6 +9,7 @@ import msgspec
 
 from stepwell.ids import RunId
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
@@ -32,6 +33,7 @@ from stepwell.stores.sqlite.rows import decode_texts, to_owed, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
 from stepwell.stores.sqlite.transitions.holds import list_acts, list_holds
+from stepwell.stores.sqlite.transitions.ledger import read_head
 
 
 def manifest(connection: apsw.Connection) -> Manifest:
@@ -64,6 +66,11 @@ class Packer:
         """How that came."""
         return tuple(reversed(list_acts(self._connection, -1)))
 
+    @property
+    def head(self) -> ChainHead:
+        """The last line of the audit."""
+        return read_head(self._connection)
+
     def shelf(self, kind: str, key: str) -> Shelf:
         """The things of one kind after a key."""
         match kind:
@@ -83,9 +90,16 @@ class Packer:
             case "signals":
                 for row in self._rows("list_signals", after=int(key or 0)):
                     yield str(row[0]), to_packed_signal(row)
-            case _:
+            case "owed":
                 for row in self._rows("list_owed", after=int(key or 0)):
                     yield str(row[0]), to_owed(row)
+            case "requests":
+                scope, of = msgspec.json.decode(key, type=tuple[str, str]) if key else ("", "")
+                for row in self._rows("list_requests", scope=scope, key=of):
+                    yield msgspec.json.encode(row[:2]).decode(), Reservation._make(row)
+            case _:
+                for row in self._rows("list_acts", after=int(key or 0)):
+                    yield str(row[0]), Act._make(row)
 
     def _rows(self, statement: str, **parameters: object) -> Iterator[Row]:
         cursor = self._connection.execute(SQL[f"transfers.{statement}"], parameters)
@@ -142,6 +156,16 @@ class Packer:
         """What is owed under a number."""
         row = row_of(self._connection, "transfers.find_owed", number=number)
         return None if row is None else to_owed(row)
+
+    def find_request(self, scope: str, key: str) -> Reservation | None:
+        """What stands under an idempotency key."""
+        row = row_of(self._connection, "transfers.find_request", scope=scope, key=key)
+        return None if row is None else Reservation._make(row)
+
+    def find_act(self, number: int) -> Act | None:
+        """A line of the audit."""
+        row = row_of(self._connection, "transfers.find_act", number=number)
+        return None if row is None else Act._make(row)
 
 
 def decode_locations(stored: str) -> tuple[Location, ...]:

@@ -17,6 +17,7 @@ from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
 from stepwell.model.holds import HoldAct, WorkflowHold
+from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -40,6 +41,7 @@ from stepwell.stores.sqlite.transitions import (
     deliveries,
     holds,
     leases,
+    ledger,
     operators,
     outbox,
     performs,
@@ -87,6 +89,7 @@ class SqliteStore:
         self.outbox = SqliteOutbox(runner)
         self.workers = SqliteWorkers(runner)
         self.holds = SqliteHolds(runner)
+        self.ledger = SqliteLedger(runner)
         self.transactions = SqliteTransactions(runner, self._clock)
         self.transfers = SqliteTransfers(runner)
         self.views = SqliteViews(runner, self.now)
@@ -248,6 +251,28 @@ class SqliteHolds:
 
     async def list_acts(self, *, limit: int) -> list[HoldAct]:
         return await self._runner.read(lambda c: holds.list_acts(c, limit))
+
+
+class SqliteLedger:
+    """`LedgerStore` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def reserve(self, reservation: Reservation) -> Reserved:
+        return await self._runner.write(lambda tx: ledger.reserve(tx, reservation))
+
+    async def settle(self, scope: str, key: str, answer: str) -> None:
+        await self._runner.write(lambda tx: ledger.settle(tx, scope, key, answer))
+
+    async def note(self, act: NewAct) -> Act:
+        return await self._runner.write(lambda tx: ledger.note(tx, storable(act)))
+
+    async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
+        return await self._runner.read(lambda c: ledger.list_acts(c, limit, below))
+
+    async def head(self) -> ChainHead:
+        return await self._runner.read(ledger.read_head)
 
 
 class SqliteWorkers:

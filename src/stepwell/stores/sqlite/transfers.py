@@ -48,7 +48,7 @@ class SqliteTransfers:
                 raise not_sealed("")
             packer = Packer(connection)
             parcel = fill(after, limit, packer.shelf)
-            return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
+            return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts, head=packer.head)
 
         return await self._runner.read(lambda c: in_snapshot(c, lambda: query(c)), is_large=True)
 

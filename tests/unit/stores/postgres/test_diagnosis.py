@@ -39,6 +39,7 @@ EVERYTHING = [
     "schema",
     "rights",
     "seal",
+    "audit",
     "workers",
     "stranded",
     "orphans",

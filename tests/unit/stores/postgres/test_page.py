@@ -20,6 +20,7 @@ from stepwell.stores.postgres import texts, urls
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
 from stepwell.stores.postgres.migrating import migrate
 from stepwell.stores.postgres.texts import functions_schema
+from tests.http.desk import open_desk
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user
 
@@ -97,6 +98,18 @@ async def test_the_runtime_role_runs_workflows_with_what_the_page_grants(migrato
     await use(runtime)
 
     assert rights(runtime).verdict is Verdict.OK
+
+
+async def test_a_server_keeps_keys_and_audit_with_what_the_page_grants(migrator: str, runtime: str) -> None:
+    migrate(migrator, is_plan=False)
+
+    async with open_desk(runtime) as desk:
+        body, key = {"workflow": "approval"}, {"idempotency-key": "one"}
+        answers = [await desk.post("/runs", body, headers=key) for _ in range(2)]
+        acts = (await desk.get("/audit")).json()["acts"]
+
+    assert [answer.status_code for answer in answers] == [201, 200]
+    assert [act["outcome"] for act in acts] == ["200", "asked", "201", "asked"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ EVERYTHING = [
     "library",
     "integrity",
     "seal",
+    "audit",
     "workers",
     "stranded",
     "orphans",

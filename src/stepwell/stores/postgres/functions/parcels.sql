@@ -1,7 +1,7 @@
 -- What is moved, as JSON in the order of the fields of stores/base/parcels.py, and back into rows.
 
 create function {f}.packed_kinds() returns text[] language sql immutable
-return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed'];
+return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed', 'requests', 'acts'];
 
 create function {f}.packed_blob(p_hash bytea) returns json language sql stable as $$
     select json_build_array(encode(hash, 'hex'), {f}.b64(content)) from {t}.blobs where hash = p_hash
@@ -62,12 +62,21 @@ create function {f}.packed_signal(p_number bigint) returns json language sql sta
     where s.number = p_number
 $$;
 
--- The marks of the next things of a kind: numbers, hashes, or [run, stream, number]. Columns are named with their table where
+create function {f}.packed_request(p_scope text, p_key text) returns json language sql stable as $$
+    select json_build_array(scope, key, fingerprint, answer, kept_until)
+    from {t}.requests
+    where scope = p_scope and key = p_key
+$$;
+
+-- The marks of the next things of a kind: numbers, hashes, [run, stream, number], or [scope, key]. Columns are named with their table where
 -- they are spelled out: `order by number` alone would sort the spelling.
 create function {f}.list_marks(p_kind text, p_after text, p_limit bigint) returns text[] language plpgsql stable as $$
 declare
-    v_number bigint := case when p_kind not in ('blobs', 'chunks') then coalesce(nullif(p_after, '')::bigint, 0) end;
+    v_number bigint := case
+        when p_kind not in ('blobs', 'chunks', 'requests') then coalesce(nullif(p_after, '')::bigint, 0)
+    end;
     v_chunk jsonb := case when p_kind = 'chunks' then coalesce(nullif(p_after, '')::jsonb, '[0, "", 0]') end;
+    v_place jsonb := case when p_kind = 'requests' then coalesce(nullif(p_after, '')::jsonb, '["", ""]') end;
 begin
     return case p_kind
         when 'blobs' then array(
@@ -90,6 +99,16 @@ begin
         when 'owed' then array(
             select x.number::text from {t}.outbox as x where x.number > v_number order by x.number limit p_limit
         )
+        when 'requests' then array(
+            select json_build_array(scope, key)::text
+            from {t}.requests
+            where (scope, key) > (v_place->>0, v_place->>1)
+            order by scope, key
+            limit p_limit
+        )
+        when 'acts' then array(
+            select x.number::text from {t}.acts as x where x.number > v_number order by x.number limit p_limit
+        )
     end;
 end $$;
 
@@ -104,6 +123,8 @@ begin
         )
         when 'signals' then {f}.packed_signal(p_mark::bigint)
         when 'owed' then {f}.read_owed(p_mark::bigint)
+        when 'requests' then {f}.packed_request(p_mark::jsonb->>0, p_mark::jsonb->>1)
+        when 'acts' then {f}.packed_act(p_mark::bigint)
     end;
 end $$;
 
@@ -141,6 +162,8 @@ begin
         )
         when 'signals' then (select {f}.packed_signal(number) from {t}.signals where signal_id = p_item->>1)
         when 'owed' then {f}.read_owed((p_item->>0)::bigint)
+        when 'requests' then {f}.packed_request(p_item->>0, p_item->>1)
+        when 'acts' then {f}.packed_act((p_item->>0)::bigint)
     end;
 end $$;
 
@@ -208,6 +231,14 @@ begin
                 (one->>0)::bigint, r.id, one->>1, one->>2, one->>3, one->>4, {f}.unb64(one->>5), (one->>6)::bigint,
                 (one->>10)::bigint, (one->>11)::bigint, (one->>12)::bigint, one->>13
             from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>7;
+        when 'requests' then
+            insert into {t}.requests (scope, key, fingerprint, answer, kept_until)
+            select one->>0, one->>1, one->>2, one->>3, (one->>4)::bigint from jsonb_array_elements(v_new) as one;
+        when 'acts' then
+            insert into {t}.acts (number, at, request_id, who, act, target, outcome, before, after, chain)
+            select
+                (one->>0)::bigint, (one->>1)::bigint, one->>2, one->>3, one->>4, one->>5, one->>6, one->>7, one->>8, one->>9
+            from jsonb_array_elements(v_new) as one;
     end case;
 end $$;
 

@@ -21,7 +21,9 @@ create function {f}.manifest(p_now bigint, p_seen bigint) returns text language 
         (select count(*) from {t}.events),
         (select count(*) from {t}.signals),
         (select count(*) from {t}.outbox),
-        (select count(*) from {t}.blobs)
+        (select count(*) from {t}.blobs),
+        (select count(*) from {t}.requests),
+        (select count(*) from {t}.acts)
     )::text
 $$;
 
@@ -60,7 +62,7 @@ begin
         return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
     end if;
     perform {f}.refuse_if_used(v_now);
-    if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0]' then
+    if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0, 0, 0]' then
         raise exception using errcode = 'SW008', message = 'the store is not empty', detail = {f}.manifest(p_now, p_seen);
     end if;
     -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`. `rescue` itself would pass by a
@@ -166,10 +168,13 @@ create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.replies;
     delete from {t}.audit;
     delete from {t}.holds;
+    delete from {t}.requests;
+    delete from {t}.acts;
+    update {t}.chain set number = 0, chain = '';
     delete from {t}.outbox
 $$;
 
--- A parcel: [blobs, events, runs, chunks, signals, owed, given, next, holds, hold_acts]. A mark is the kind, a colon, and the mark of the last thing.
+-- A parcel: [blobs, events, runs, chunks, signals, owed, requests, acts, given, next, holds, hold_acts, head]. A mark is the kind, a colon, and the mark of the last thing.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -204,7 +209,7 @@ begin
         || (
             select coalesce(json_agg(act order by place desc), '[]')::text
             from json_array_elements({f}.list_hold_acts(p_now, p_seen, null)::json) with ordinality as x (act, place)
-        ) || ']';
+        ) || ',' || {f}.read_head()::text || ']';
 end $$;
 
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
@@ -231,10 +236,11 @@ begin
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
-    perform {f}.replace_holds(p_parcel->8, p_parcel->9);
+    perform {f}.replace_holds(p_parcel->10, p_parcel->11);
+    update {t}.chain set number = (p_parcel->12->>0)::bigint, chain = p_parcel->12->>1;
     -- Also the numbers of what is gone are not given again.
-    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->6->>0)::bigint);
-    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->6->>1)::bigint);
+    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->8->>0)::bigint);
+    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->8->>1)::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 

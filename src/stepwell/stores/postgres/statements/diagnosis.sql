@@ -107,3 +107,9 @@ select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
     coalesce(max(greatest(c.reltuples, 0)) filter (where c.relname = 'runs'), 0)::bigint
 from pg_class as c
 where c.relnamespace = to_regnamespace(%(tables)s) and c.relkind = 'r';
+
+-- name: audit_head
+select number, chain from {t}.chain;
+
+-- name: audit
+select number, at, request_id, who, act, target, outcome, before, after, chain from {t}.acts order by number;

@@ -334,6 +334,43 @@ create table stepwell_audit (
 create index stepwell_audit_run on stepwell_audit (run) where run is not null;
 create index stepwell_audit_workflow on stepwell_audit (id) where workflow is not null;
 
+-- What servers did once under a key, for as long as the key is kept.
+create table stepwell_requests (
+    scope text not null,
+    key text not null,
+    fingerprint text not null,
+    answer text not null,
+    kept_until integer not null,
+    primary key (scope, key)
+) without rowid, strict;
+
+create index stepwell_requests_kept on stepwell_requests (kept_until);
+
+-- Who did what through a server. `chain` is a hash over the line and the `chain` of the line before: no line can be changed or
+-- removed without changing all that follow. `stepwell_chain` has the last line apart, so that one which is missing at the end is
+-- missed.
+create table stepwell_acts (
+    number integer primary key,
+    at integer not null,
+    request_id text not null,
+    who text not null,
+    act text not null,
+    target text not null,
+    outcome text not null,
+    before text not null,
+    after text not null,
+    chain text not null,
+    unique (request_id, outcome)
+) strict;
+
+create table stepwell_chain (
+    id integer primary key check (id = 1),
+    number integer not null,
+    chain text not null
+) strict;
+
+insert into stepwell_chain (id, number, chain) values (1, 0, '');
+
 -- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
 -- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
 -- Numbers are never used again: who settles late must not meet another event.

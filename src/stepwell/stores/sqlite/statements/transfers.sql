@@ -24,7 +24,9 @@ select
     (select count(*) from stepwell_events) as events,
     (select count(*) from stepwell_signals) as signals,
     (select count(*) from stepwell_outbox) as owed,
-    (select count(*) from stepwell_blobs) as blobs;
+    (select count(*) from stepwell_blobs) as blobs,
+    (select count(*) from stepwell_requests) as requests,
+    (select count(*) from stepwell_acts) as acts;
 
 -- name: find_given
 -- SQLite keeps the highest number of the outbox by itself, from the first row on.
@@ -60,6 +62,9 @@ delete from stepwell_discards;
 delete from stepwell_replies;
 delete from stepwell_audit;
 delete from stepwell_holds;
+delete from stepwell_requests;
+delete from stepwell_acts;
+update stepwell_chain set number = 0, chain = '';
 delete from stepwell_outbox;
 
 -- name: list_blobs
@@ -204,3 +209,21 @@ select r.id, :stream, :offset, :kind, :source, :part, :value from stepwell_runs 
 -- name: find_holder
 select id from stepwell_runs
 where key = :key and ended_at is null and replaced_by is null and debounced_until is null;
+
+-- name: list_requests
+select scope, key, fingerprint, answer, kept_until
+from stepwell_requests
+where (scope, key) > (:scope, :key)
+order by scope, key;
+
+-- name: find_request
+select scope, key, fingerprint, answer, kept_until from stepwell_requests where scope = :scope and key = :key;
+
+-- name: list_acts
+select number, at, request_id, who, act, target, outcome, before, after, chain
+from stepwell_acts
+where number > :after
+order by number;
+
+-- name: find_act
+select number, at, request_id, who, act, target, outcome, before, after, chain from stepwell_acts where number = :number;

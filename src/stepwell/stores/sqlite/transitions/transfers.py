@@ -11,6 +11,7 @@ import apsw
 from stepwell.clock import Instant
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.model.holds import ALL_WORKFLOWS
+from stepwell.model.ledger import Act, Reservation
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
@@ -118,6 +119,7 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
     tx.run("meta.pass", name="receipts", value=parcel.given.receipts)
     tx.run("transfers.pass_owed", owed=parcel.given.owed)
     _replace_holds(tx, parcel)
+    tx.run("ledger.set_head", **parcel.head._asdict())
     packer = Packer(tx.connection)
     for item in parcel.items:
         there = _find(tx, packer, item)
@@ -162,6 +164,10 @@ def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
             return packer.find_signal(signal_id)
         case Owed(number=number):
             return packer.find_owed(number)
+        case Reservation(scope=scope, key=key):
+            return packer.find_request(scope, key)
+        case Act(number=number):
+            return packer.find_act(number)
         case _:
             assert_never(item)
 
@@ -183,6 +189,10 @@ def _add(tx: Transaction, item: Item) -> None:
             _add_signal(tx, item)
         case Owed():
             _add_to(tx, item, "owed", **item._asdict())
+        case Reservation():
+            tx.run("ledger.reserve", **item._asdict())
+        case Act():
+            tx.run("ledger.add_act", **item._asdict())
         case _:
             assert_never(item)
 
