@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.facade import Facade
 from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, system_environment
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, StepwellError
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun
 from stepwell.replay.definition import Registry, Workflow
@@ -117,6 +118,16 @@ class Engine(Facade):
             await worker.stop(grace)
         await self._store.close()
         self._environment.executor.close()
+
+    async def wait_failed(self) -> StepwellError:
+        """Wait until the worker here has given up, and give the reason. While it serves, and where there is no worker,
+        this waits.
+        """
+        if self._worker is None:
+            await asyncio.Event().wait()
+        assert self._worker is not None
+        await self._worker.has_failed.wait()
+        return self._worker.lost or StepwellError(f"the worker has ended: {self._worker.failure}", where="worker")
 
     async def figures(self) -> list[Metric]:
         """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""

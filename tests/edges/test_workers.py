@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -53,6 +54,20 @@ def test_a_worker_moves_on_what_waits_for_a_signal(cli: Cli, db: Shop) -> None:
         assert process.wait(20) == 0
 
     assert json.loads(banner)["schema"] == "stepwell.worker/1"
+
+
+@pytest.mark.parametrize("act", ["delete", "replace"])
+def test_a_worker_stops_with_an_error_when_its_file_is_gone(cli: Cli, db: Shop, act: str) -> None:
+    file = Path(db.url.removeprefix("sqlite:///"))
+    with worker(db.url, APP, "--lease", "60s") as (process, _):
+        copy = file.with_name("copy.db")
+        shutil.copyfile(file, copy)
+        file.unlink() if act == "delete" else copy.replace(file)
+        _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 6
+    assert "SW616" in said
+    assert f"{file} was" in said
 
 
 def test_figures_are_read_at_a_port_of_loopback_under_its_own_name_alone(cli: Cli, db: Shop) -> None:

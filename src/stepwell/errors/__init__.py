@@ -70,6 +70,7 @@
         ├── StoreNotWritableError       SW613
         ├── StoreAccessError            SW614
         ├── StoreRefusedError           SW615
+        ├── StoreLostError              SW616
         ├── CorruptRecordError          SW620
         ├── StoreSealedError            SW630
         ├── StoreInUseError             SW631
@@ -164,6 +165,7 @@ from stepwell.errors.stores import (
     StoreError,
     StoreFullError,
     StoreInUseError,
+    StoreLostError,
     StoreNotWritableError,
     StoreRefusedError,
     StoreSealedError,
@@ -230,6 +232,7 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "StoreInUseError",
+    "StoreLostError",
     "StoreNotWritableError",
     "StoreRefusedError",
     "StoreSealedError",

@@ -67,6 +67,12 @@ class StoreRefusedError(StoreError):
     code = "SW615"
 
 
+class StoreLostError(StoreError):
+    """The database's file or its log was deleted, renamed or replaced while it was open. Nothing was acknowledged."""
+
+    code = "SW616"
+
+
 class CorruptRecordError(StoreError):
     """A stored value cannot be read back."""
 

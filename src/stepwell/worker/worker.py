@@ -14,7 +14,7 @@ from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment, SystemExecutor
-from stepwell.errors import LeaseLostError, ReplayError, StepwellError, StoreError, StoreSealedError
+from stepwell.errors import LeaseLostError, ReplayError, StepwellError, StoreError, StoreLostError, StoreSealedError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, Pause
 from stepwell.model.failures import encode_failure, record_failure, words_of
@@ -88,6 +88,7 @@ class Worker:
         self._is_settling = False  # asking the store to free what we do not know of
         self._has_surplus = False  # at the last renewal the store named more runs than are known here
         self.failure: str | None = None  # why this worker gave up
+        self.lost: StoreLostError | None = None  # the error behind that, if the database is gone
         self.has_failed = asyncio.Event()
         self._unlisten: Callable[[], None] = lambda: None
         self._context = copy_context()
@@ -155,6 +156,7 @@ class Worker:
 
     async def _end(self, incarnation: Incarnation) -> None:
         self._unlisten()
+        self._unlisten = lambda: None
         await self._supervisor.close()
         for relay in self._relays:
             await relay.drain(self.environment.clock.monotonic())
@@ -448,6 +450,10 @@ class Worker:
             # again, it finds its lease gone and starts over.
             _LOG.error("this worker serves nothing: %s", error.title)
             await asyncio.sleep(self.settings.lease_span / SECOND)
+        except StoreLostError as error:
+            self.lost = error
+            self._give_up(str(error))
+            self._drop_all()  # nothing that they do could be recorded
         except StoreError as error:
             self.doubt()
             if is_final(error):

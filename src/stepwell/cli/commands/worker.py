@@ -108,7 +108,12 @@ async def _serve(
         await engine.__aenter__()
         out = Output(settings)
         _banner(out, settings, workflows, how, listener)
-        await told.wait()
+        failed, stopped = asyncio.ensure_future(engine.wait_failed()), asyncio.ensure_future(told.wait())
+        await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not failed.cancel():
+            await engine.shutdown(0)
+            raise failed.result()
         out.note("Stopping: running steps may end. Once more to stop at once.")
         await engine.shutdown(grace_seconds)
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import apsw
 
 from stepwell.clock import Clock, Instant
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import StoreLostError, StoreUnavailableError
 from stepwell.ids import RunId
 from stepwell.stores.base.timeline import Anchor, Timeline
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
@@ -19,6 +19,7 @@ from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous, open_re
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
+from stepwell.stores.sqlite.identity import OpenFiles
 from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, lengthen
 from stepwell.stores.sqlite.presence import FileId, enter, file_id, leave
 from stepwell.stores.sqlite.texts import SQL
@@ -81,6 +82,8 @@ class SqliteDatabase:
         self._version_seen = 0
         self._guard: Guard | None = None
         self._file: FileId | None = None
+        self._files: OpenFiles | None = None
+        self.lost: StoreLostError | None = None  # the file is no longer there under its name
 
     # --- life ------------------------------------------------------------------------------
 
@@ -107,9 +110,10 @@ class SqliteDatabase:
     def close(self) -> None:
         """Close the file. Who closes it last empties the log into it."""
         if self._connection is not None:
+            self.prepare_close(self._connection)
             with translated(self.path):
                 self._connection.close()
-            self._connection = self._guard = None
+            self._connection = self._guard = self._files = self.lost = None
             if self._file is not None:
                 leave(self._file)
                 self._file = None
@@ -119,6 +123,35 @@ class SqliteDatabase:
         self._file = None if self.is_memory else file_id(self.path)
         if self._file is not None:
             enter(self._file)
+            self._files = OpenFiles(self.path)
+
+    def check_files(self) -> None:
+        """Raise `StoreLostError` if the file or its log has been deleted, renamed or replaced."""
+        if self._files is None:
+            return
+        if self.lost is not None:
+            raise self.lost
+        try:
+            self._files.check(self._clock.now())
+        except StoreLostError as error:
+            self.lost = error
+            self._save_log()
+            raise
+
+    def _save_log(self) -> None:
+        """If only the log is gone, write into the file what it holds: it is still open here, and was acknowledged."""
+        if self._files is not None and self._files.has_lost_only_its_log and self._connection is not None:
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.Error:
+                pass  # the error that is about to be raised says what to do
+
+    def prepare_close(self, connection: apsw.Connection) -> None:
+        """Who closes a file last deletes its log by name. Under that name there may be the log of another file now."""
+        try:
+            self.check_files()
+        except StoreLostError:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     @property
     def is_open(self) -> bool:
@@ -184,6 +217,8 @@ class SqliteDatabase:
 
     def try_begin(self) -> bool:
         """Take the write lock, if nobody has it."""
+        if self.lost is not None:
+            raise self.lost
         try:
             (self._connection or self.connection).execute(_BEGIN)
         except apsw.BusyError:
@@ -252,6 +287,7 @@ class SqliteDatabase:
             connection.execute(_COMMIT)
         except apsw.Error as error:
             raise translate(error, self.path) from error
+        self.check_files()
         self.commits += 1
         # Whoever finds another version later knows that others have written.
         self._heeded_version = connection.data_version()
@@ -326,6 +362,7 @@ class SqliteDatabase:
 
     def has_changed(self, clock: Clock) -> bool:
         """Whether another connection has written since this was asked last."""
+        self.check_files()
         version = self.connection.pragma("data_version")
         if version == self._version_seen:
             return False

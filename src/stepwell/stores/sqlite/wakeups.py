@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.environment import Executor
-from stepwell.errors import StoreError
+from stepwell.errors import StoreError, StoreLostError
 from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
 from stepwell.stores.sqlite.runners import Runner
 
@@ -63,5 +63,7 @@ class SqliteWakeups(Hub):
     def _look(self) -> bool:
         try:
             return self._runner.has_changed()
+        except StoreLostError:
+            return True  # whoever looks now gets the error
         except StoreError:
             return False  # the next read or write says what is wrong

@@ -42,6 +42,7 @@ _UNSHARED_MAX = 8
 # After so many reads the loop has a turn: who looks again and again whether a run has ended would keep it from ending.
 _READS_MAX = 50
 _READ_BUSY_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 # How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
 _PATIENCE_SECONDS_MIN = 0.05
 _PATIENCE_SECONDS_MAX = 2.0
@@ -136,6 +137,7 @@ class Writer:
         self._commits_beside = 0
         self._lone = 0  # transactions in a row with one operation each
         self._reads = 0
+        self._look_at = float("-inf")  # when a read looks at the files' names next
         self._is_spent = False  # one of these was made in this round of the loop without having waited
         self._unshared = 0  # made in a row while nobody else was ready
         self._queue: list[Pending] = []
@@ -183,6 +185,7 @@ class Writer:
             await self._large_reads.ask(self._close_large_reader)
             self._large_reads.stop()
         if self._reader is not None:
+            self.database.prepare_close(self._reader)
             self._reader.close()
         await self._beside.ask(self.database.close)
         self._beside.stop()
@@ -191,13 +194,16 @@ class Writer:
     # --- reads -----------------------------------------------------------------------------
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
+        if self._reader is None:
+            raise self._closed()
+        if self._clock.monotonic() >= self._look_at:  # with every read it would cost too much
+            self._look_at = self._clock.monotonic() + _LOOK_SECONDS
+            self.database.check_files()
         if not is_large:
             self._reads += 1
             if self._reads % _READS_MAX == 0:
                 await asyncio.sleep(0)
             return self.look(query)
-        if self._reader is None:
-            raise self._closed()
         if self._large_reads is None:
             self._large_reads = Beside("stepwell-reader", self._loop)
         return await self._large_reads.ask(partial(self._read_large, query))
@@ -210,12 +216,15 @@ class Writer:
 
     def _close_large_reader(self) -> None:
         if self._large_reader is not None:
+            self.database.prepare_close(self._large_reader)
             self._large_reader.close()
             self._large_reader = None
 
     def look(self, query: Query[T]) -> T:
         if self._reader is None:
             raise self._closed()
+        if self.database.lost is not None:
+            raise self.database.lost
         with translated(self.database.path):
             return query(self._reader)
 
