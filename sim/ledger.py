@@ -42,7 +42,7 @@ class Ledger:
         owner = self.keys.setdefault(info.idempotency_key, (info.run_id, info.path))
         if owner != (info.run_id, info.path):
             world.violate("I27", info.run_id, f"key {info.idempotency_key} is shared by {owner} and {info.path}")
-        if info.idempotency_key != f"{info.run_id}:{info.path}":
+        if info.idempotency_key != f"{info.run_id}:{info.path.replace('~undo', '/~undo')}":
             world.violate("I27", info.run_id, f"key {info.idempotency_key} of {info.path} changed its form")
 
 

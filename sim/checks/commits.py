@@ -12,6 +12,7 @@ from stepwell.clock import Instant
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
+from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.packing import unpack
@@ -156,6 +157,8 @@ def _check_step(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> No
 
 def _check_undo(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> None:
     forward = shadow.undoable.get(entry.location)
+    if forward is None and entry.location == undo(ROOT):
+        return  # when the rollback began
     if forward is None:
         checker.violate("I29", shadow.run_id, f"{path} undoes what was never done")
         return

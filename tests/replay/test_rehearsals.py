@@ -151,10 +151,16 @@ async def test_what_the_engine_itself_calls_a_divergence_is_one() -> None:
 async def test_a_rollback_must_find_its_compensations(monkeypatch: pytest.MonkeyPatch) -> None:
     run, history = await record(doomed, status="compensation_failed")
 
+    @workflow(name="doomed")
+    async def doomed_no_more(ctx: Context, name: str) -> None:
+        pass
+
     assert _rehearse(doomed, run, history) is None
+    assert _rehearse(doomed_no_more, run, history) is None
     monkeypatch.setattr("stepwell.replay.calls.find_compensation", lambda name: None)
     for status in (RunStatus.COMPENSATION_FAILED, RunStatus.COMPENSATING, RunStatus.CANCELLING):
-        found = _rehearse(doomed, run._replace(status=status), history)
+        assert _rehearse(doomed, run._replace(status=status), history) is None
+        found = _rehearse(doomed_no_more, run._replace(status=status), history)
         assert found is not None
         assert "that undoes b is not known to this worker" in found.title
 

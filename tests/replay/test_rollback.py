@@ -60,10 +60,24 @@ async def test_joins_are_undone_by_the_order_of_commits(harness: Harness, ledger
     assert back == [f"undo {name}" for name in reversed(forward)]
 
 
+LEDGERS: list[Ledger] = []
+
+
+async def undo_turn(turn: int) -> None:
+    LEDGERS[-1].note(f"undo turn {turn}")
+
+
+@step(compensate=undo_turn)
+async def do_turn(turn: int) -> None:
+    LEDGERS[-1].note(f"turn {turn}")
+
+
 @pytest.mark.parametrize("takeover", [False, True])
 async def test_trimmed_iterations_are_undone_as_well(harness: Harness, ledger: Ledger, takeover: bool):
+    LEDGERS.append(ledger)
+
     async def body(ctx: Context, turn: int) -> Continue[int] | Break[int]:
-        await ctx.step(doing(ledger, f"turn {turn}"))
+        await ctx.step(do_turn, turn)
         await ctx.step("plain", ledger.body("plain"))
         await ctx.sleep("pause", "15m")
         return Break(turn) if turn == 5 else Continue(turn + 1)

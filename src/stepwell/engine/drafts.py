@@ -71,6 +71,10 @@ class Draft:
         """A location as people read it."""
         return format_path(location, (*self.detail.history.names, *self.names)) or START
 
+    def key(self, location: Location) -> str:
+        """A location as ids are derived from it."""
+        return format_path(location, (*self.detail.history.names, *self.names), is_key=True)
+
     def history(self) -> History:
         """What will be recorded of the run."""
         before = self.detail.history
@@ -271,7 +275,7 @@ def _drop_children(draft: Draft, is_later: Callable[[Run], bool], but: Iterable[
             is_dropped = is_later(child) or any(is_within(at, scope) for scope in draft.whole)
         if is_dropped:
             number = 1 + max((former_number(one, at) for one in every), default=0)
-            successor = derived_run_id(draft.run.run_id, child_label(draft.path(at), number))
+            successor = derived_run_id(draft.run.run_id, child_label(draft.key(at), number))
             draft.children.append(Dropped(child.run_id, former(at, number), successor))
             gone = encode_failure(
                 FailureRecord("Rewound", f"the child {child.run_id} was dropped", run_id=child.run_id)

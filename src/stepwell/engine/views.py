@@ -12,12 +12,14 @@ from stepwell.codec.envelopes import read_plainly
 from stepwell.model.entries import Progress
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.holds import Hold
-from stepwell.model.locations import Location, format_path, undo
+from stepwell.model.locations import ROOT, Location, format_path, undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
 from stepwell.stores.base.views import Detail, HeldSignal, StepProgress, UnreadSignal
+
+_ROLLBACK = undo(ROOT)  # when the rollback began: its own time, and nothing that code did
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ def entry_views(detail: Detail, after: int = 0) -> list[EntryView]:
             failed_attempts=tuple(tries.get(entry.location, ())),
         )
         for entry in history.entries
-        if entry.seq > after
+        if entry.seq > after and entry.location != _ROLLBACK
     ]
 
 

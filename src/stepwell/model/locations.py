@@ -189,9 +189,16 @@ class Names:
         """The path of a location, as people read it."""
         return format_path(location, self._texts)
 
+    def key(self, location: Location) -> str:
+        """The path of a location in a form that no other location has: what ids and idempotency keys are made of.
 
-def format_path(location: Location, names: list[str] | tuple[str, ...]) -> str:
-    """Spell a packed location: `outer/~3/charge#2`."""
+        A name may hold ~ but not begin with it: the step `charge~undo` is not the undo of `charge`, `charge/~undo`.
+        """
+        return format_path(location, self._texts, is_key=True)
+
+
+def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_key: bool = False) -> str:
+    """Spell a packed location: `outer/~3/charge#2`; as a key, every part that is no name stands alone."""
     parts: list[str] = []
     at = 0
     while at < len(location):
@@ -204,8 +211,10 @@ def format_path(location: Location, names: list[str] | tuple[str, ...]) -> str:
             parts.append(f"~{number}")
         elif tag == _USE and parts:
             parts[-1] += f"#{number}"
-        elif tag == _UNDO and parts:
+        elif tag == _UNDO and parts and not is_key:
             parts[-1] += "~undo"
+        elif tag == _UNDO:
+            parts.append("~undo")
         elif tag == _FORMER and parts:
             parts[-1] += f"~was{number}"
         else:

@@ -75,6 +75,11 @@ class Arrivals:
                 self._events[event.number] = event
 
     @property
+    def mail(self) -> Inbox:
+        """What has come and is not taken: another turn of the same claim begins with it."""
+        return Inbox(tuple(self._signals), tuple(self._outcomes.values()), tuple(self._events.values()))
+
+    @property
     def next_deadline(self) -> Instant | None:
         """The earliest deadline among the waits, and among the limits of how long they may take."""
         due = self._next_due()

@@ -61,7 +61,7 @@ class Body:
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
-        key = f"{run_id}:{path}"
+        key = f"{run_id}:{self.names.key(self.location)}"
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
         info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
         return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
@@ -76,7 +76,8 @@ class Body:
         assert self.codec is not None
         name = check_event_name(event)
         path = self.names.text(self.location)
-        place = emit_place(self.run, path, derived_event_id(self.run.run_id, path, len(self.emitted)))
+        event_id = derived_event_id(self.run.run_id, self.names.key(self.location), len(self.emitted))
+        place = emit_place(self.run, path, event_id)
         self.emitted += ((name, JSON_V1 + self.codec.encode_body(payload, ANY, place)),)
 
 

@@ -24,6 +24,7 @@ from stepwell.replay.step_options import (
     StepOptions,
     check_budget,
     check_transaction,
+    find_named,
     options_of,
     qualified_name,
 )
@@ -75,13 +76,13 @@ class Step(Generic[P, R]):
         # Awaited here, and stopped by a cancel: also what runs in a process of its own.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
-        _STEPS.setdefault(self.qualified, self)
+        _STEPS[self.qualified] = self
         if options.compensate is not None:
             if not callable(options.compensate):
                 raise InvalidOptionError(
                     f"compensate of step {options.name!r} is not callable", fix="give the function that undoes it"
                 )
-            _COMPENSATIONS[qualified_name(options.compensate)] = options.compensate
+            _know_compensation(options.compensate)
 
     @property
     def name(self) -> str:
@@ -127,27 +128,49 @@ class Step(Generic[P, R]):
 
 
 _STEPS: dict[str, Step[..., Any]] = {}
-_COMPENSATIONS: dict[str, Callable[..., Any]] = {}
-T = TypeVar("T")
+_COMPENSATIONS: dict[str, tuple[Callable[..., Any], ...]] = {}
 
 
 def find_step(qualified: str) -> Step[..., Any] | None:
-    """The step that a record refers to, or the only one with the same bare name (its module may have moved)."""
-    return _find(_STEPS, qualified)
+    """The step that a record refers to. None if it is not known here, or if its name may be another function's."""
+    known, found = _STEPS.get(qualified), find_named(qualified)
+    return known if known is not None and found is not None and _body(known) is _body(found) else None
 
 
 def find_compensation(qualified: str) -> Callable[..., Any] | None:
-    """The compensation that a record refers to, found as `find_step` does."""
-    return _find(_COMPENSATIONS, qualified)
+    """The compensation that a record refers to, if exactly one has that name."""
+    found = [fn for fn in _COMPENSATIONS.get(qualified, ()) if stable_name(fn) == qualified]
+    return found[0] if len(found) == 1 else None
 
 
-def _find(known: dict[str, T], qualified: str) -> T | None:
-    found = known.get(qualified)
-    if found is not None:
-        return found
-    bare = qualified.rpartition(":")[2]
-    same = [value for key, value in known.items() if key.rpartition(":")[2] == bare]
-    return same[0] if len(same) == 1 else None
+def stable_name(fn: Callable[..., Any]) -> str | None:
+    """The name that finds this very callable in every process that has its module: of functions, steps and classes at
+    the top of a module, and of static and class methods. None for all else: a lambda, a partial, a bound method, a
+    function inside a function and a callable object share their names with others.
+    """
+    name = qualified_name(fn)
+    found = find_named(name)
+    if found is None:
+        return None
+    return name if _body(found) is _body(fn) or (inspect.ismethod(fn) and found == fn) else None
+
+
+def _know_compensation(fn: Callable[..., Any]) -> None:
+    """Remember a callable by its name, beside others that have this name too."""
+    name = qualified_name(fn)
+    known = [one for one in _COMPENSATIONS.get(name, ()) if not _is_same(one, fn) and stable_name(one) is not None]
+    _COMPENSATIONS[name] = (*known, fn)
+
+
+def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    if isinstance(one, Step) and isinstance(other, Step):
+        return _body(one) is _body(other) and one.options_ == other.options_
+    return one is other or (inspect.ismethod(one) and one == other)
+
+
+def _body(fn: Any) -> Any:
+    fn = fn.fn if isinstance(fn, Step) else fn
+    return fn.func if isinstance(fn, Isolated) else fn
 
 
 def is_async(fn: Any) -> bool:

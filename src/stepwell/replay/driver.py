@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
-from stepwell.replay.calls import UndoFailed, is_known
+from stepwell.replay.calls import UndoFailed, is_bound
 from stepwell.replay.context import Context
 from stepwell.replay.definition import Workflow
 from stepwell.replay.journal import Journal
@@ -28,6 +29,7 @@ from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.sync_context import run_plain
 from stepwell.replay.turn import Turn
 
+_LOG = logging.getLogger("stepwell.worker")
 # The code has come to its end: what it had seen of its mailbox is used.
 _USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
@@ -76,18 +78,31 @@ def begin_rollback(
 ) -> Turn:
     """A turn that undoes what is left to undo.
 
-    Compensations are found by the names stored with their steps. One that the code defines only while it runs is made
-    known by replaying the code up to where it stopped; no body runs in that.
+    A compensation is the one that the code passed at the place of its step. If the code has not run in this claim, it
+    is replayed up to where it stopped; no body runs in that.
     """
-    if workflow is not None and not all(is_known(entry) for entry in left_to_undo(journal, run.undo_floor)):
-        replay = begin_forward(workflow, run, journal.replica(), Inbox(), codec, strands)
-        replay.advance(now)
-        replay.close()
+    if workflow is not None and not all(is_bound(journal, entry) for entry in left_to_undo(journal, run.undo_floor)):
+        _bind(workflow, run, journal, codec, strands)
     journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
     turn = Turn(run, journal, inbox, codec, Context, strands)
     turn.now = now
     turn.begin(unwind(turn))
     return turn
+
+
+def _bind(workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None) -> None:
+    """Replay the forward code, and learn which steps it passes at the places of the record."""
+    forward = journal.forward()
+    replay = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), forward, Inbox(), codec, strands)
+    try:
+        replay.rehearse(run.started_at or run.created_at)
+    except Exception:  # noqa: BLE001  it may be anything that the code's values do
+        # What the code did not come to is looked for by its name, or not undone.
+        _LOG.exception("run %s could not be replayed for its rollback", run.run_id)
+    finally:
+        replay.close()
+    for location, step in forward.bound.items():
+        journal.bound.setdefault(location, step)
 
 
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:

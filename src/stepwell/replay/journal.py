@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
@@ -19,6 +20,9 @@ from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
+
+if TYPE_CHECKING:
+    from stepwell.replay.definition import Step
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ class Journal:
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
         self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
+        self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
 
     # --- reading ---
@@ -133,12 +138,12 @@ class Journal:
                 self.visited.pop(location, None)
         self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
 
-    def replica(self) -> Journal:
-        """A journal with the same record, for a replay that leaves no trace in this one."""
+    def forward(self) -> Journal:
+        """A journal with what is recorded of the forward code, for a replay that leaves no trace in this one."""
         attempts = tuple(attempt for tried in self.attempts.values() for attempt in tried)
         history = History(
             self.names.texts,
-            tuple(self.entries.values()),
+            tuple(entry for entry in self.entries.values() if not is_undoing(entry.location)),
             attempts,
             tuple(self.cursors.values()),
             tuple(self.waits.values()),
@@ -261,6 +266,8 @@ class Journal:
         # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
         for location in [found for found in self.visited if first <= found < end and found not in self.entries]:
             del self.visited[location]
+        for location in [found for found in self.bound if first <= found < end and found not in self.entries]:
+            del self.bound[location]
         for table in (self.attempts, self.cursors, self.waits, self.pending.rest.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]

@@ -24,8 +24,12 @@ def left_to_undo(journal: Journal, floor: int) -> list[Entry]:
 
 
 async def unwind(turn: Turn) -> None:
-    """Undo everything above the run's floor. Raises `UndoFailed` at the first compensation that fails for good."""
-    scope = Scope(turn, ROOT, turn.now)
+    """Undo everything above the run's floor. Raises `UndoFailed` at the first compensation that fails for good.
+
+    Its time is that of the last undo, and at first that of its beginning, which is recorded before code can see it.
+    """
+    undone = [entry.at for entry in turn.journal.entries.values() if entry.kind is EntryKind.UNDO]
+    scope = Scope(turn, ROOT, max(undone, default=turn.now))
     for entry in left_to_undo(turn.journal, turn.run.undo_floor):
         turn.check_open()
         await _undo(scope, entry)
@@ -37,9 +41,11 @@ async def _undo(scope: Scope, entry: Entry) -> None:
     signature = signature_of(compensation)
     is_plain = takes(signature, "SyncContext")
     if not is_plain and not takes(signature, "Context"):
-        await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})
+        entry, _ = await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})
+        scope.saw(entry)
         return
-    first_at, inner = turn.now, scope.below(location)
+    _record_beginning(scope)
+    first_at, inner = scope.time, scope.below(location)
     try:
         run = plain_branch(compensation) if is_plain else compensation
         await run(turn.context(inner), *given)
@@ -47,5 +53,12 @@ async def _undo(scope: Scope, entry: Entry) -> None:
         raise
     except Exception as error:
         raise UndoFailed(record_failure(error, path=turn.journal.names.text(location))) from error
-    turn.journal.record(location, EntryKind.UNDO, EntryStatus.DONE, NOTHING, turn.now, turn.now - first_at)
+    scope.saw(turn.journal.record(location, EntryKind.UNDO, EntryStatus.DONE, NOTHING, turn.now, turn.now - first_at))
     inner.ended()
+
+
+def _record_beginning(scope: Scope) -> None:
+    """Record when the rollback came to its first compensation that has a context: a replay sees that time again."""
+    journal, beginning = scope.turn.journal, undo(ROOT)
+    if beginning not in journal.entries:
+        scope.saw(journal.record(beginning, EntryKind.UNDO, EntryStatus.DONE, NOTHING, scope.turn.now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,6 +39,15 @@ class StepOptions:
 def qualified_name(fn: Callable[..., Any]) -> str:
     """Module and name of a function: how a stored record refers to it."""
     return f"{getattr(fn, '__module__', '')}:{getattr(fn, '__qualname__', type(fn).__name__)}"
+
+
+def find_named(name: str) -> Any:
+    """What a loaded module has under a qualified name now; None if nothing."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def options_of(

@@ -214,7 +214,7 @@ class Turn(Arrivals):
             or self.observations is not None
             or self.is_replaying
             or self.run.stalls
-            or self._is_undoing
+            or self.is_undoing
         )
 
     @property
@@ -400,13 +400,14 @@ class Turn(Arrivals):
 
     def _limit(self, due_at: Instant | None) -> Instant | None:
         """When a wait that begins now has taken too long, if its own deadline does not come first."""
-        if self.run.max_suspend is None or self._is_undoing:
+        if self.run.max_suspend is None or self.is_undoing:
             return None
         limit = Instant(self.now + self.run.max_suspend)
         return limit if due_at is None or due_at > limit else None
 
     @property
-    def _is_undoing(self) -> bool:
+    def is_undoing(self) -> bool:
+        """Whether this turn undoes what the run did."""
         return self.run.status is RunStatus.COMPENSATING
 
     def _replay_next(self) -> bool:
@@ -469,7 +470,7 @@ class Turn(Arrivals):
             elif error is None:
                 self._check_ended()
             # An undo that could not be begun has failed, whatever a changed code would have come to.
-            if self._is_passing and (error is None or not self._is_undoing):
+            if self._is_passing and (error is None or not self.is_undoing):
                 self._has_passed()
         elif self.is_idle and not (self._armed or self.yielded or self._held):
             self.diverge(

@@ -66,7 +66,7 @@ class Execution(Transacting):
         self._is_over = self._is_leaving = False
         self._is_stopping = claimed.run.status is RunStatus.CANCELLING
         self._late = None
-        self._inbox = claimed.inbox
+        self._inbox, self._came = claimed.inbox, None
         if self._turn is not None:
             self._turn.run = claimed.run
             self._turn.epoch = claimed.run.epoch
@@ -77,9 +77,13 @@ class Execution(Transacting):
     @contained
     def receive(self, inbox: Inbox, epoch: int) -> None:
         """Messages came while the run is owned, by this very claim."""
-        if epoch == self.run.epoch and not self._is_over and self._turn is not None and not self._is_stopping:
-            self._turn.receive(inbox)
-            self.pump()
+        if epoch != self.run.epoch or self._is_over:
+            return
+        if self._turn is None or self._is_stopping:
+            self._came = inbox  # the forward code gets nothing any more; a compensation may
+            return
+        self._turn.receive(inbox)
+        self.pump()
 
     @contained
     def cancel(self) -> None:
@@ -118,6 +122,7 @@ class Execution(Transacting):
         """Tear the code down."""
         turn, self._turn = self._turn, None
         if turn is not None:
+            self._left = turn
             try:
                 turn.close()
             except KeyboardInterrupt:
@@ -523,8 +528,17 @@ class Execution(Transacting):
             failure=move.failure if move.failure is not None else self.run.failure,
         )
         self._journal.waits = {}
-        self._turn = self._new_turn(Inbox())
+        self._turn = self._new_turn(self._mail())
+        self._left = self._came = None
         self.pump()
+
+    def _mail(self) -> Inbox:
+        """The mailbox as the forward code left it, with what has come since."""
+        if self._left is None:
+            return self._inbox if self._came is None else self._came
+        if self._came is not None:
+            self._left.receive(self._came)
+        return self._left.mail
 
     def _new_turn(self, inbox: Inbox) -> Turn:
         host = self._host

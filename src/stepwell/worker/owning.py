@@ -15,7 +15,7 @@ from stepwell.environment import Environment
 from stepwell.model.commits import Applied, Commit, End, Move, Pause
 from stepwell.model.deadlines import deadline_exceeded
 from stepwell.model.failures import FailureRecord
-from stepwell.model.runs import Claimed, History, Run
+from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
@@ -121,6 +121,8 @@ class Owning:
         self._is_over = False
         self._is_leaving = False
         self._inbox = claimed.inbox
+        self._came: Inbox | None = None  # came while no code could get it
+        self._left: Turn | None = None  # the forward code, torn down: it knows what is left in the mailbox
         self._outlet: BodyOutlet | None = None
 
     @property

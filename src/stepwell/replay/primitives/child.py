@@ -19,6 +19,7 @@ from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
+from stepwell.replay.turn import Turn
 
 OnParentClose = Literal["leave", "cancel"]
 
@@ -162,8 +163,14 @@ async def run_spawn(
 
 
 def child_label(path: str, former: int) -> str:
-    """What the id of a child is derived from, beside its parent: its place, and how many stood there before."""
-    return f"{path}~was{former}" if former else path
+    """What the id of a child is derived from, beside its parent: its place (`Names.key`), and how many stood there
+    before.
+    """
+    return f"{path}/~was{former}" if former else path
+
+
+def _label(turn: Turn, location: Location) -> str:
+    return child_label(turn.journal.names.key(location), len(turn.journal.attempts.get(location, ())))
 
 
 def new_child(
@@ -172,7 +179,7 @@ def new_child(
     """The one child of this place, whose id is the same however often it is computed; it is another one after a rewind
     has taken the call out of the history, which leaves an attempt here.
 
-    It is as urgent as its parent, and one that is waited for has to end by the parent's deadline.
+    It is as urgent as its parent, and one that is waited for has to end by the parent's deadline. A rollback has none.
     """
     turn = scope.turn
     path = turn.journal.names.text(location)
@@ -180,7 +187,7 @@ def new_child(
         raise InvalidOptionError(
             f"on_parent_close is {options.on_parent_close!r}", where=path, fix='"leave" or "cancel"'
         )
-    run_id = derived_run_id(turn.run.run_id, child_label(path, len(turn.journal.attempts.get(location, ()))))
+    run_id = derived_run_id(turn.run.run_id, _label(turn, location))
     place = Place(turn.run.workflow, path, "the input", row=Row(run_id, "", "input"))
     hint = child.input_hint if child.takes_input else Any
     value = turn.codec.validate(input, hint, place=place) if child.takes_input else None
@@ -198,6 +205,7 @@ def new_child(
         Span(0),
         priority=turn.run.priority,
         tags=tuple(tag for tag in turn.run.tags if tag[0] == TRACE_TAG),
-        deadline_at=None if detached else turn.run.deadline_at,
+        # A rollback takes the time that it takes, and so do the children of a compensation.
+        deadline_at=None if detached or turn.is_undoing else turn.run.deadline_at,
         discards=child.discards,
     )

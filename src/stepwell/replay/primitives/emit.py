@@ -41,7 +41,7 @@ async def run_emit(scope: Scope, location: Location, entry: Entry | None, name: 
     turn = scope.turn
     if entry is None:
         path = turn.journal.names.text(location)
-        event_id = derived_event_id(turn.run.run_id, path)
+        event_id = derived_event_id(turn.run.run_id, turn.journal.names.key(location))
         # Before anything else: it must fail at the same point of the code when it is replayed.
         stored = _encode(turn, path, event_id, payload)
         await turn.after_replay()
@@ -66,13 +66,13 @@ def emits_of(turn: Turn, location: Location, body: Body, step: Step[..., Any], v
 
     Raises as `Codec.encode` does.
     """
-    run, path, emits = turn.run, turn.journal.names.text(location), []
+    run, path, key, emits = turn.run, turn.journal.names.text(location), turn.journal.names.key(location), []
     for number, (name, plain) in enumerate(body.emitted):
-        event_id = derived_event_id(run.run_id, path, number)
+        event_id = derived_event_id(run.run_id, key, number)
         sealed = turn.codec.seal(plain, place=emit_place(run, path, event_id))
         emits.append(Emit(event_id, name, path, sealed, turn.now))
     if step.options_.emits is not None:
-        event_id = derived_event_id(run.run_id, path, len(emits))
+        event_id = derived_event_id(run.run_id, key, len(emits))
         stored = turn.codec.encode(value, step.signature.returns, place=emit_place(run, path, event_id))
         emits.append(Emit(event_id, step.options_.emits, path, stored, turn.now))
     return emits

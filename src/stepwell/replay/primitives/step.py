@@ -20,6 +20,7 @@ from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded, TimedOut, Yielded
 from stepwell.replay.calls import UndoFailed, describe_call
+from stepwell.replay.copies import Passed, is_fixed
 from stepwell.replay.definition import Step
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded import decode_recorded, stopped
@@ -78,6 +79,8 @@ async def run_step(
 ) -> Any:
     """The result of a step: recorded, or made now."""
     turn = scope.turn
+    if step.options_.compensate is not None:
+        turn.journal.bound[location] = step
     if entry is None:
         entry, value = await perform(scope, location, _STEP, step, args, kwargs)
         # What a transaction has recorded is durable already: no signal could be consumed with it.
@@ -102,11 +105,22 @@ async def perform(
 ) -> tuple[Entry, Any]:
     """Attempt a step until it succeeds or fails for good, and record that; the entry, and the value as replayed.
 
+    Every attempt, and the compensation, gets what the code passes now, whatever an attempt does to its own copy.
     The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
+    passed = None if is_fixed(args, kwargs) else Passed(args, kwargs, turn.codec)
     past, number, counted = turn.journal.attempts.get(location), 0, 0
     first_at = scope.time if past or location in turn.journal.progress else turn.now
+    undo = None
+    if options.compensate is not None:
+        try:
+            undo = describe_call(turn, location, step, args, kwargs)
+        except StoreError as error:
+            raise stopped(turn, turn.journal.names.text(location), error) from error
+        except StepwellError as error:
+            # It could not be undone, so it is not done.
+            return _give_up(turn, location, kind, record_failure(error), turn.now - first_at, len(past or ()) + 1), None
     if past:
         number = len(past)
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
@@ -116,6 +130,8 @@ async def perform(
             await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
     while True:
         number, counted = number + 1, counted + 1
+        if passed is not None:
+            args, kwargs = passed.take()
         if options.at_most_once:
             turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), None, None))
         body = Body(
@@ -137,7 +153,7 @@ async def perform(
             body.codec, body.progress = turn.codec, turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once
         if step.takes_transaction:
-            turn.begin_transaction(body, _recorder(turn, location, kind, step, first_at, number, args, kwargs))
+            turn.begin_transaction(body, _recorder(turn, location, kind, step, first_at, number, undo))
         else:
             turn.bodies.append(body)
         try:
@@ -146,7 +162,7 @@ async def perform(
             turn.abandon(body)
             raise
         if isinstance(attempted, Succeeded):
-            made = _store(turn, location, kind, step, body, attempted.value, first_at, number, args, kwargs)
+            made = _store(turn, location, kind, step, body, attempted.value, first_at, number, undo)
             if not isinstance(made, Raised):
                 return made
             attempted = made
@@ -182,14 +198,12 @@ def _store(
     value: Any,
     first_at: Instant,
     number: int,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    undo: bytes | None,
 ) -> tuple[Entry, Any] | Raised:
     """Record a value; the entry, and the value as replayed. One that cannot be stored is a failure for good."""
     options, hint = step.options_, step.signature.returns
     try:
         stored, decoded = turn.codec.settle(value, hint, place=lambda: turn.place(location, "the result"))
-        undo = describe_call(turn, location, step, args, kwargs) if options.compensate is not None else None
         emits = emits_of(turn, location, body, step, value) if body.emitted or options.emits is not None else ()
     except ReplayError:
         raise
@@ -212,8 +226,7 @@ def _recorder(
     step: Step[..., Any],
     first_at: Instant,
     number: int,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    undo: bytes | None,
 ) -> Callable[[Any, Instant], tuple[Entry, Any]]:
     """How the value of a transactional step becomes its entry, inside the transaction; nothing else is recorded
     meanwhile.
@@ -222,7 +235,6 @@ def _recorder(
     def record(value: Any, at: Instant) -> tuple[Entry, Any]:
         place = turn.place(location, "the result")
         stored, decoded = turn.codec.settle(value, step.signature.returns, place=place)
-        undo = describe_call(turn, location, step, args, kwargs) if step.options_.compensate is not None else None
         seq = turn.journal.last_seq + 1
         return Entry(seq, location, kind, EntryStatus.DONE, stored, at, at - first_at, number, undo), decoded
 

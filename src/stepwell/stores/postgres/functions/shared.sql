@@ -166,7 +166,12 @@ begin
             when 16 then v_parts := v_parts || p_names[v_number + 1];
             when 32 then v_parts := v_parts || ('~' || v_number);
             when 48 then v_parts[v_count] := v_parts[v_count] || '#' || v_number;
-            when 64 then v_parts[v_count] := v_parts[v_count] || '~undo';
+            when 64 then
+                if v_count = 0 then
+                    v_parts := array['~undo'];
+                else
+                    v_parts[v_count] := v_parts[v_count] || '~undo';
+                end if;
             when 80 then v_parts[v_count] := v_parts[v_count] || '~was' || v_number;
             else perform {f}.refuse_value('location ' || encode(p_location, 'hex') || ' cannot be read');
         end case;
