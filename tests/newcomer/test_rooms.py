@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stepwell import Context, workflow
+from stepwell import Context, SyncEngine, workflow
 from stepwell.addresses import open_store
 from stepwell.cli.dev import keys
 from stepwell.cli.dev.child import FailedOnPurpose, Fault
@@ -151,6 +152,41 @@ def test_each_has_a_seat_of_its_own_and_gives_it_back(tmp_path: Path) -> None:
     assert again.worker == "dev-1"
     again.leave()
     second.leave()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o002])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_folder_of_its_own_is_for_its_owner_alone_whatever_the_umask_says(
+    tmp_path: Path, umask: int, is_old: bool
+) -> None:
+    folder = tmp_path / ".stepwell"
+    before = os.umask(umask)
+    try:
+        if is_old:
+            folder.mkdir(0o777)
+            (folder / "dev.db.clock").write_text("5\n")
+            (folder / "dev.db.seat-1").write_text("")
+        place = Place(f"sqlite:///{folder}/dev.db")
+        place.prepare()
+        place.take_seat().leave()
+        write_skipped(folder / "dev.db", Span(7))
+        with SyncEngine(f"sqlite:///{folder}/dev.db", worker=False) as engine:
+            list(engine.list_runs())
+            made = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    finally:
+        os.umask(before)
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {".gitignore", "dev.db", "dev.db.clock", "dev.db.seat-1"} <= set(made)
+    assert set(made.values()) == {0o600}
+    assert read_skipped(folder / "dev.db") == 7
+
+
+def test_a_folder_of_somebody_else_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    Place(f"sqlite:///{tmp_path}/shop.db").prepare()
+
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_with_a_code(tmp_path: Path) -> None:

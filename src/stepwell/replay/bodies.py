@@ -132,6 +132,7 @@ Size = str | int
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B\s*")
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _SIZE_MIN: Final = 1_000_000
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
 
 
 class Isolated(functools.partial[Any]):
@@ -143,17 +144,21 @@ class Isolated(functools.partial[Any]):
     module: str
     file: str
     memory_max: int | None
+    env: tuple[str, ...]
 
 
-def isolated(fn: Callable[..., Any], isolate: str | None, memory_max: Size | None) -> Callable[..., Any]:
+def isolated(
+    fn: Callable[..., Any], isolate: str | None, memory_max: Size | None, env: tuple[str, ...] = ()
+) -> Callable[..., Any]:
     """The body that a step with these options has. Raises `InvalidOptionError` for one that cannot be isolated."""
     fn = fn.func if isinstance(fn, Isolated) else fn
     name = getattr(fn, "__qualname__", repr(fn))
-    if isolate is None and memory_max is None:
+    if isolate is None and memory_max is None and not env:
         return fn
     if isolate != "process":
-        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has memory_max alone"
-        why = "" if isolate else "the memory of a body is its own only in a process of its own"
+        alone = "env" if memory_max is None else "memory_max"
+        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has {alone} alone"
+        why = "" if isolate else "a body has memory and variables of its own only in a process of its own"
         raise InvalidOptionError(title, where=name, why=why, fix='write isolate="process"')
     bytes_max = None if memory_max is None else _bytes_of(memory_max, name)
     reason = _why_not(fn, name)
@@ -170,6 +175,7 @@ def isolated(fn: Callable[..., Any], isolate: str | None, memory_max: Size | Non
     body.module = _spec_name(home) if fn.__module__ == "__main__" else fn.__module__
     body.file = str(Path(home["__file__"]).resolve()) if home.get("__file__") else ""
     body.memory_max = bytes_max
+    body.env = _checked_env(env, name)
     return body
 
 
@@ -190,6 +196,18 @@ def _why_not(fn: Callable[..., Any], name: str) -> str | None:
 def _spec_name(home: dict[str, Any]) -> str:
     """The name of the module that `python -m` started; `__main__` for a script."""
     return str(getattr(home.get("__spec__"), "name", "__main__"))
+
+
+def _checked_env(env: tuple[Any, ...], name: str) -> tuple[str, ...]:
+    for each in env:
+        if not isinstance(each, str) or not _VARIABLE.fullmatch(each):
+            raise InvalidOptionError(
+                f"env of step {name!r} has {each!r}",
+                where=name,
+                why="it has names of environment variables; a * at the end stands for any rest",
+                fix='write for example env=["DATABASE_URL", "AWS_*"]',
+            )
+    return env
 
 
 def _bytes_of(size: Size, name: str) -> int:

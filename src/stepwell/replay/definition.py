@@ -25,6 +25,7 @@ from stepwell.replay.step_options import (
     check_budget,
     check_transaction,
     find_named,
+    names_of,
     options_of,
     qualified_name,
 )
@@ -61,7 +62,7 @@ class Step(Generic[P, R]):
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self.fn = isolated(fn, options.isolate, options.memory_max)
+        self.fn = isolated(fn, options.isolate, options.memory_max, options.env)
         self.options_ = options
         self.signature: Signature = hints_of(fn)
         if options.emits is not None:
@@ -105,6 +106,7 @@ class Step(Generic[P, R]):
         at_most_once: bool | None = None,
         isolate: Isolation | None = None,
         memory_max: Size | None = None,
+        env: str | Iterable[str] | None = None,
         emits: str | None = None,
         budget: Duration | Budget | None = None,
         transaction: bool | None = None,
@@ -120,6 +122,7 @@ class Step(Generic[P, R]):
             "at_most_once": at_most_once,
             "isolate": isolate,
             "memory_max": memory_max,
+            "env": None if env is None else names_of(env),
             "emits": emits,
             "budget": budget_of(budget),
             "transaction": transaction,
@@ -208,6 +211,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    env: str | Iterable[str] = (),
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
@@ -227,6 +231,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    env: str | Iterable[str] = (),
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
@@ -244,6 +249,7 @@ def step(
     at_most_once: bool = False,
     isolate: Isolation | None = None,
     memory_max: Size | None = None,
+    env: str | Iterable[str] = (),
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
@@ -254,6 +260,7 @@ def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
     `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
     the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
+    Of the environment it gets what every program needs, and the variables that `env` names (["DATABASE_URL", "AWS_*"]).
     `emits` names an event: the step's result is its payload, and it is published with the commit that records that.
     `budget` is what a long step may use in one turn before its `StepContext.should_yield()` says so.
     `transaction=True` gives the body a `Transaction` of the database first: its rows and its result commit together.

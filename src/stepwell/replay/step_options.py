@@ -31,6 +31,7 @@ class StepOptions:
     at_most_once: bool = False
     isolate: Isolation | None = None
     memory_max: Size | None = None
+    env: tuple[str, ...] = ()
     emits: str | None = None
     budget: Budget | None = None
     transaction: bool = False
@@ -58,6 +59,7 @@ def options_of(
     timeout: Duration | None = None,
     budget: Duration | Budget | None = None,
     raises: Iterable[type[Exception]] = (),
+    env: str | Iterable[str] = (),
     **rest: Any,
 ) -> StepOptions:
     retry = retry or DEFAULT_RETRY
@@ -71,8 +73,14 @@ def options_of(
         retry=retry,
         timeout=None if timeout is None else span(timeout, what="timeout"),
         budget=budget_of(budget),
+        env=names_of(env),
         **rest,
     )
+
+
+def names_of(env: str | Iterable[str]) -> tuple[str, ...]:
+    """One name, or several, as a tuple."""
+    return (env,) if isinstance(env, str) else tuple(env)
 
 
 def check_budget(fn: Callable[..., Any], options: StepOptions, takes_context: bool) -> None:

@@ -10,14 +10,17 @@ from stepwell.errors import SinkError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Not global, and yet not named as such by every version of `ipaddress`; or global only by way of a translator.
+# Not for hosts, and yet not named as such by every version of `ipaddress`; or global only by way of a translator.
 _CLOSED: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
-        *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4"),
-        *("64:ff9b::/96", "64:ff9b:1::/48", "fec0::/10"),
+        *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+        *("192.175.48.0/24", "198.18.0.0/15", "240.0.0.0/4"),
+        *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3ffe::/16", "3fff::/20"),
     )
 )
+# All that was ever given out to hosts. Everything else is reserved, local, or leads through a translator to IPv4.
+_GIVEN_OUT: Final = ipaddress.IPv6Network("2000::/3")
 
 
 def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
@@ -42,10 +45,8 @@ def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
 
 def why_closed(address: Address) -> str | None:
     """Why an address is not of the public network; None if it is."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if inner is not None:
-            return why_closed(inner)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return why_closed(address.ipv4_mapped)
     if address.is_loopback:
         return "this machine"
     if address.is_link_local:
@@ -54,4 +55,6 @@ def why_closed(address: Address) -> str | None:
         return "not one host"
     if any(address in network for network in _CLOSED if network.version == address.version):
         return "not public"
+    if isinstance(address, ipaddress.IPv6Address) and address not in _GIVEN_OUT:
+        return "in a private network" if address.is_private else "not public"
     return None if address.is_global else "in a private network"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.client
+import io
 import re
+import selectors
 import socket
 import ssl
 from collections.abc import Iterable
@@ -14,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from stepwell.clock import SECOND, Duration, span, to_instant
+from stepwell.clock import SECOND, Clock, Duration, SystemClock, span, to_instant
 from stepwell.errors import InvalidOptionError, RetryAfter, SinkError
 from stepwell.model.retries import Retry
 from stepwell.sinks.addresses import resolve
@@ -23,6 +25,9 @@ from stepwell.sinks.signatures import ID, SIGNATURE, TIMESTAMP, keys_of, sign
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600
 _LATER: Final = (429, 503)
+_PIECE: Final = 65_536
+_LATE: Final = "the receiver did not answer in time"
+_CLOCK: Clock = SystemClock()
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -32,9 +37,10 @@ class Webhook:
 
         Webhook("https://example.com/hooks", secret=os.environ["HOOK_SECRET"], events="order.*")
 
-    Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. It connects over TLS to public
-    addresses only, unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are
-    being changed. Its name in the store is `name`, or made of the host.
+    Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. `timeout` is for all of
+    it, up to the last line of the answer's head, however slowly that drips. It connects over TLS to public addresses only,
+    unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are being changed. Its
+    name in the store is `name`, or made of the host.
     """
 
     url: str = field(repr=False)
@@ -88,7 +94,7 @@ class Webhook:
             TIMESTAMP: str(timestamp),
             SIGNATURE: sign(keys_of(self.secret), event.id, timestamp, body),
         }
-        connection = self._connection()
+        connection = self._connection(_CLOCK.monotonic() + span(self.timeout) / SECOND)
         try:
             target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
             connection.request("POST", target, body, headers)
@@ -98,12 +104,11 @@ class Webhook:
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, deadline: float) -> http.client.HTTPConnection:
         host, is_tls = self._parts.hostname or "", self._parts.scheme == "https"
         port = self._parts.port or (443 if is_tls else 80)
         addresses = resolve(host, port, allow_private=self.allow_private)
-        seconds = span(self.timeout) / SECOND
-        return _PinnedTls(host, port, addresses, seconds) if is_tls else _Pinned(host, port, addresses, seconds)
+        return _PinnedTls(host, port, addresses, deadline) if is_tls else _Pinned(host, port, addresses, deadline)
 
     def _check(self, response: http.client.HTTPResponse) -> None:
         status = response.status
@@ -161,30 +166,100 @@ def _check_url(url: Any, allow_http: bool) -> SplitResult:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one of the very addresses that were checked, the first that answers."""
+    """A connection to one of the very addresses that were checked, the first that answers, until a deadline."""
 
-    def __init__(self, host: str, port: int, addresses: list[str], timeout: float) -> None:
-        super().__init__(host, port, timeout=timeout)
-        self._addresses = addresses
+    def __init__(self, host: str, port: int, addresses: list[str], deadline: float) -> None:
+        super().__init__(host, port)
+        self._addresses, self._deadline = addresses, deadline
 
     def connect(self) -> None:
+        self.sock = _Timed(self._open(), self._deadline)
+
+    def _open(self) -> socket.socket:
         failed: OSError | None = None
         for address in self._addresses:
             try:
-                self.sock = socket.create_connection((address, self.port), self.timeout)
+                return socket.create_connection((address, self.port), _left(self._deadline))
             except OSError as error:
                 failed = error
-            else:
-                return
         raise failed or OSError(f"{self.host} has no address")
 
 
 class _PinnedTls(_Pinned):
     """The same over TLS, with the certificate of the host's name."""
 
-    def connect(self) -> None:
-        super().connect()
-        self.sock = _tls().wrap_socket(self.sock, server_hostname=self.host)
+    def _open(self) -> socket.socket:
+        sock = super()._open()
+        try:
+            return _shake_hands(sock, self.host, self._deadline)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _shake_hands(sock: socket.socket, host: str, deadline: float) -> ssl.SSLSocket:
+    """The handshake, until the deadline: a time limit of the socket would begin again with each byte."""
+    wrapped = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    try:
+        wrapped.setblocking(False)
+        while True:
+            try:
+                wrapped.do_handshake()
+            except ssl.SSLWantReadError:
+                _wait(wrapped, deadline, selectors.EVENT_READ)
+            except ssl.SSLWantWriteError:
+                _wait(wrapped, deadline, selectors.EVENT_WRITE)
+            else:
+                return wrapped
+    except BaseException:
+        wrapped.close()
+        raise
+
+
+def _wait(sock: socket.socket, deadline: float, event: int) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, event)
+        if not selector.select(_left(deadline)):
+            raise TimeoutError(_LATE)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - _CLOCK.monotonic()
+    if left <= 0:
+        raise TimeoutError(_LATE)
+    return left
+
+
+class _Timed:
+    """A socket as `http.client` uses it. Every call has what is left until the deadline, and not a time of its own."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self._deadline = sock, deadline
+
+    def sendall(self, data: Any) -> None:
+        view = memoryview(data)
+        while view:
+            self._sock.settimeout(_left(self._deadline))
+            view = view[self._sock.send(view[:_PIECE]) :]
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        assert mode == "rb"
+        return io.BufferedReader(_TimedReader(self._sock, self._deadline))
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self._deadline = sock, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(_left(self._deadline))
+        return self._sock.recv_into(buffer)
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from typing import Any
 
 import pytest
 
 from stepwell.errors import SinkError
-from stepwell.sinks.addresses import resolve
+from stepwell.sinks.addresses import resolve, why_closed
 
 CLOSED = [
     "127.0.0.1",
@@ -73,7 +74,81 @@ CLOSED = [
     "100::1",
     "localhost",
 ]
-OPEN = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8", "2002:808:808::"]
+OPEN = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "2a00:1450:4001::1", "::ffff:8.8.8.8"]
+
+# The registries of special-purpose addresses, and what was never given out to hosts; in each all is closed.
+RESERVED = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.31.196.0/24",
+    "192.52.193.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "192.175.48.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "255.255.255.255/32",
+    "::/128",
+    "::1/128",
+    "::/96",
+    "::ffff:0:0:0/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "100:0:0:1::/64",
+    "200::/7",
+    "400::/6",
+    "800::/5",
+    "1000::/4",
+    "2001::/23",
+    "2001::/32",
+    "2001:2::/48",
+    "2001:3::/32",
+    "2001:4:112::/48",
+    "2001:10::/28",
+    "2001:20::/28",
+    "2001:30::/28",
+    "2001:db8::/32",
+    "2002::/16",
+    "2620:4f:8000::/48",
+    "3ffe::/16",
+    "3fff::/20",
+    "4000::/3",
+    "5f00::/16",
+    "6000::/3",
+    "8000::/3",
+    "a000::/3",
+    "c000::/3",
+    "e000::/4",
+    "f000::/5",
+    "f800::/6",
+    "fc00::/7",
+    "fe00::/9",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+]
+
+
+@pytest.mark.parametrize("network", RESERVED)
+def test_no_reserved_network_is_let_through_at_its_edges_or_within(network: str) -> None:
+    found = ipaddress.ip_network(network)
+    size = found.num_addresses
+    for place in {0, size // 3, size // 2, size - 1}:
+        address = found[place]
+        assert why_closed(address) is not None, address
+        if address.version == 4:
+            mapped = ipaddress.ip_address(f"::ffff:{address}")
+            assert why_closed(mapped) is not None, mapped
 
 
 def test_there_are_sixty_spellings() -> None:

@@ -8,7 +8,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -152,6 +152,66 @@ def test_a_receiver_that_does_not_answer_in_time_has_failed(server: Server) -> N
 
     with pytest.raises(TimeoutError):
         server.webhook(timeout="100ms").send(EVENT)
+
+
+def _endless(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    yield from pieces
+    while True:
+        yield b"x"
+
+
+# What a receiver says, piece by piece, each well within the time limit of a single read.
+DRIPS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "status": lambda: _endless(iter([b"HTTP/1.1 2"])),
+    "headers": lambda: iter([b"HTTP/1.1 200 OK\r\n", *[b"X-Drip: 1\r\n"] * 100_000]),
+    "continue": lambda: iter([b"HTTP/1.1 100 Continue\r\n\r\n"] * 100_000),
+    "tls": lambda: iter([b"\x16", b"\x03", b"\x03", b"\x40", b"\x00", *[b"\x02"] * 100_000]),
+}
+
+
+@pytest.mark.parametrize("drip", list(DRIPS))
+def test_a_receiver_that_drips_does_not_outlive_the_time_limit(drip: str) -> None:
+    """It would go on for ever: that the call comes back at all is the test."""
+    stop = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                for piece in DRIPS[drip]():
+                    connection.sendall(piece)
+                    if stop.wait(0.02):
+                        return
+            except OSError:
+                return
+
+    receiver = threading.Thread(target=serve, daemon=True)
+    receiver.start()
+    scheme = "https" if drip == "tls" else "http"
+    url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
+    webhook = Webhook(url, secret=SECRET, allow_http=True, allow_private=True, timeout="300ms")
+    try:
+        with pytest.raises(TimeoutError):
+            webhook.send(EVENT)
+    finally:
+        stop.set()
+        receiver.join()
+        listener.close()
+
+
+def test_a_receiver_that_takes_nothing_does_not_outlive_the_time_limit() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    large = replace(EVENT, payload="x" * 30_000_000)
+    webhook = Webhook(
+        f"http://127.0.0.1:{listener.getsockname()[1]}/",
+        secret=SECRET,
+        allow_http=True,
+        allow_private=True,
+        timeout="300ms",
+    )
+    with listener, pytest.raises(TimeoutError):
+        webhook.send(large)
 
 
 def test_nobody_there_is_a_failure(server: Server) -> None:

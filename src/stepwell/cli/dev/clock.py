@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from stepwell.clock import Instant, Span, SystemClock
 from stepwell.environment import Environment, system_environment
 from stepwell.ids import SystemIds
 
+OWNER_ONLY: Final = 0o600
 _DIGITS_MAX: Final = 18
 
 
@@ -63,8 +65,21 @@ def write_skipped(database: Path, skipped: Span) -> None:
     """Keep how much time was skipped. A reader sees the old figure or the new one, never half of it."""
     file = clock_file(database)
     fresh = file.with_name(f"{file.name}.new")
-    fresh.write_text(f"{skipped}\n", encoding="ascii")
+    with open_private(fresh, "w") as text:
+        text.write(f"{skipped}\n")
     fresh.replace(file)
+
+
+def open_private(path: Path, mode: str) -> IO[str]:
+    """Open a text file that, if it is made here, only its owner may read, whatever the umask says."""
+    return open(path, mode, encoding="utf-8", opener=_open_private)
+
+
+def _open_private(name: str, flags: int) -> int:
+    descriptor = os.open(name, flags, OWNER_ONLY)
+    if os.name == "posix":
+        os.fchmod(descriptor, OWNER_ONLY)
+    return descriptor
 
 
 def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Environment:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from stepwell.addresses import file_of, store_kind
-from stepwell.cli.dev.clock import clock_file
+from stepwell.cli.dev.clock import OWNER_ONLY, clock_file, open_private
 from stepwell.cli.settings import DEV_DB
 from stepwell.errors import InvalidOptionError
 
 _SEATS_MAX: Final = 64
 _FOLDER: Final = Path(".stepwell")
+OWNER_ONLY_FOLDER: Final = 0o700
 
 
 class Seat:
@@ -54,19 +55,31 @@ class Place:
     def prepare(self) -> None:
         """Make the folder. Nothing in the one of our own is meant for version control."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            ignored = self._folder / ".gitignore"
-            if self._folder.name == _FOLDER.name and not ignored.exists():
-                ignored.write_text("*\n", encoding="ascii")
+            self._folder.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+            if self._folder.name == _FOLDER.name:
+                self._keep_private()
+                ignored = self._folder / ".gitignore"
+                if not ignored.exists():
+                    with open_private(ignored, "w") as file:
+                        file.write("*\n")
         except OSError as error:
             raise InvalidOptionError(
                 f"cannot write to {self._folder}: {error.strerror or error}", fix="go to a folder that is yours"
             ) from error
 
+    def _keep_private(self) -> None:
+        """Let nobody else into the folder of our own, also if an umask or an older version made it otherwise."""
+        if os.name != "posix":
+            return
+        self._folder.chmod(OWNER_ONLY_FOLDER)
+        for each in self._folder.iterdir():
+            if each.is_file() and not each.is_symlink() and each.stat().st_mode & 0o077:
+                each.chmod(OWNER_ONLY)
+
     def take_seat(self) -> Seat:
         """The first number that nobody has."""
         for number in range(1, _SEATS_MAX + 1):
-            file = self._seat_file(number).open("a+", encoding="utf-8")
+            file = open_private(self._seat_file(number), "a+")
             if _lock(file):
                 return Seat(file, number, is_local=self.database is not None)
             file.close()

@@ -14,6 +14,7 @@ from stepwell.worker.isolation.failures import crashed, describe_output, rebuild
 from stepwell.worker.isolation.frames import CODEC, Failed, Order, Returned, frame_of, parse_answer
 from stepwell.worker.isolation.loading import loading
 from stepwell.worker.isolation.process import ChildProcess, search_path
+from stepwell.worker.isolation.surroundings import variables_for
 
 _LOG = logging.getLogger("stepwell.step")
 _MODULE: Final = "stepwell.worker.isolation.child"
@@ -31,7 +32,7 @@ async def run_isolated(body: Body, fn: Isolated) -> Succeeded | Raised:
         process = ChildProcess()
         is_ended = False
         try:
-            await process.run(_MODULE, frame_of(order))
+            await process.run(_MODULE, frame_of(order), variables_for(fn.env))
             is_ended = True
         finally:
             await process.end()

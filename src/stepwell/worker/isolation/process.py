@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from subprocess import PIPE
 from typing import Any, Final, cast
 
 from stepwell.worker.isolation.frames import FRAME_BYTES_MAX
+from stepwell.worker.isolation.surroundings import variables_for
 
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
@@ -77,7 +79,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         code = self._transport.get_returncode() if self._transport is not None else None
         return 0 if code is None else code
 
-    async def run(self, module: str, frame: bytes) -> None:
+    async def run(self, module: str, frame: bytes, variables: Mapping[str, str] | None = None) -> None:
         """Start the process of a module, give it a frame, and wait until it has ended."""
         answer, answer_of_child = os.pipe()
         try:
@@ -92,7 +94,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 stderr=PIPE,
                 pass_fds=(answer_of_child,),
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+                env={
+                    **(variables_for(()) if variables is None else variables),
+                    "PYTHONPATH": os.pathsep.join(search_path()),
+                },
             )
             self._transport = transport
         finally:
