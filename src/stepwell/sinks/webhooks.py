@@ -38,9 +38,9 @@ class Webhook:
         Webhook("https://example.com/hooks", secret=os.environ["HOOK_SECRET"], events="order.*")
 
     Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. `timeout` is for all of
-    it, up to the last line of the answer's head, however slowly that drips. It connects over TLS to public addresses only,
-    unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are being changed. Its
-    name in the store is `name`, or made of the host.
+    it, up to the last line of the answer's head, however slowly that drips. It connects over TLS to public addresses
+    only, unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are being changed.
+    Its name in the store is `name`, or made of the host.
     """
 
     url: str = field(repr=False)
