@@ -115,6 +115,7 @@ class _Run(msgspec.Struct, omit_defaults=True):
     reason: str = ""
     undo_floor: int = 0
     retried_at: int | None = None
+    loose: tuple[tuple[int, int], ...] = ()
     failure: str | None = None
     output: str | None = None
     priority: int = 0
@@ -195,6 +196,7 @@ def _dump_run(run: Run) -> _Run:
         reason=run.reason,
         undo_floor=run.undo_floor,
         retried_at=run.retried_at,
+        loose=run.loose,
         failure=_text_or_none(run.failure),
         output=_text_or_none(run.output),
         priority=run.priority,
@@ -349,6 +351,7 @@ def _load_run(run: _Run) -> Run:
         reason=run.reason,
         undo_floor=run.undo_floor,
         retried_at=_instant(run.retried_at),
+        loose=run.loose,
         failure=_bytes_or_none(run.failure),
         output=_bytes_or_none(run.output),
         priority=run.priority,

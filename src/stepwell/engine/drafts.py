@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stepwell.clock import Instant
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.ids import RunId, derived_run_id
-from stepwell.model.amendments import Amendment, Dropped
+from stepwell.model.amendments import Amendment, Dropped, loosened
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
 from stepwell.model.locations import (
@@ -24,7 +24,7 @@ from stepwell.model.locations import (
     prefixes,
     undo,
 )
-from stepwell.model.runs import History, Run
+from stepwell.model.runs import History, Ranges, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
@@ -67,6 +67,12 @@ class Draft:
         """The entries that stay, in their order."""
         return [entry for entry in self.detail.history.entries if entry.location not in self.dropped]
 
+    @property
+    def loose(self) -> Ranges:
+        """What the code may leave out, since what was before it is taken out."""
+        taken = [entry.seq for entry in self.dropped.values()]
+        return loosened(self.run.loose, taken, [entry.seq for entry in self.kept])
+
     def path(self, location: Location) -> str:
         """A location as people read it."""
         return format_path(location, (*self.detail.history.names, *self.names)) or START
@@ -97,6 +103,7 @@ class Draft:
             failure=None,
             undo_floor=0,
             retried_at=self.now,
+            loose=self.loose,
             last_seq=run.last_seq + len(self.entries),
             version=run.version if self.version is None else self.version,
             input=run.input if self.input is None else self.input,
@@ -126,6 +133,7 @@ class Draft:
             input=self.input,
             names=self.names,
             consumed=tuple(sorted(self.consumed)),
+            loose=self.loose,
         )
 
 

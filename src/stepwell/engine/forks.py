@@ -35,7 +35,12 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
     entries = tuple(copy.entry(seq, entry) for seq, entry in enumerate(draft.kept, 1))
     cursors = tuple(copy.cursor(one) for one in draft.history().cursors)
     names = draft.detail.history.names
-    return Fork(new, run.run_id, run.epoch, run.revision, names, entries, cursors, by, reason)
+    loose = tuple(
+        (numbers[0] - 1, numbers[-1])
+        for low, high in draft.loose
+        if (numbers := [seq for seq, entry in enumerate(draft.kept, 1) if low < entry.seq <= high])
+    )
+    return Fork(new, run.run_id, run.epoch, run.revision, names, entries, cursors, by, reason, loose)
 
 
 def _check_children(draft: Draft) -> None:

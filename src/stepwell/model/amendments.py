@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -9,7 +10,7 @@ from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce
-from stepwell.model.runs import NewRun
+from stepwell.model.runs import NewRun, Ranges
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 
@@ -51,6 +52,7 @@ class Amendment(NamedTuple):
     announce: Announce | None = None  # who hears of children that are cancelled
     names: tuple[str, ...] = ()  # appended to the run's numbered names
     consumed: tuple[int, ...] = ()  # signals that the supplied entries count as having used
+    loose: Ranges = ()  # `Run.loose` from now on
 
 
 class Amended(StrEnum):
@@ -73,3 +75,15 @@ class Fork(NamedTuple):
     cursors: tuple[Cursor, ...] = ()
     by: str = ""
     reason: str = ""
+    loose: Ranges = ()
+
+
+def loosened(loose: Ranges, taken: Iterable[int], kept: Iterable[int]) -> Ranges:
+    """What the code may leave out once entries of these numbers are taken out and those are kept.
+
+    What was recorded after the first of them may be the consequence of it: a failure that was handled, say, and will
+    not happen again. What was recorded before is as binding as ever.
+    """
+    first = min(taken, default=None)
+    after = [] if first is None else [seq for seq in kept if seq > first]
+    return (*loose, (first, max(after))) if first is not None and after else loose

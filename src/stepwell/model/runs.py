@@ -21,6 +21,7 @@ KEY_MAX = 200
 OnConflict = Literal["get", "raise", "replace"]
 
 Tags = tuple[tuple[str, str], ...]  # names with values, by name; a plain tag has the empty value
+Ranges = tuple[tuple[int, int], ...]
 
 
 TRACE_TAG: Final = "traceparent"  # carries the context of a trace, from a start to its run and on to its children
@@ -116,6 +117,7 @@ class Run(NamedTuple):
     hold: Hold | None = None  # a person paused it; while it is still owned, its owner is to give it up
     amendment: str | None = None  # the id of the repair that was applied last
     forked_from: RunId | None = None  # the run whose record it began with
+    loose: Ranges = ()  # what code may leave out since a repair took out what was before it: above, and up to, a seq
 
     @property
     def definition(self) -> str:

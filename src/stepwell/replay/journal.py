@@ -15,7 +15,7 @@ from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location, Names, is_below, is_undoing, subtree
 from stepwell.model.outbox import Emit
-from stepwell.model.runs import History, NewRun
+from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.waits import Wait
@@ -157,11 +157,13 @@ class Journal:
             if entry.location not in self.visited and entry.kind not in (EntryKind.VERSION, EntryKind.UNDO):
                 yield entry
 
-    def unpassed(self, since: Instant | None) -> tuple[list[Entry], list[Wait]]:
-        """What the code should have come to once nothing recorded is left to hand to it: entries, those apart that are
-        older than an operator's retry, which may have set the code on another way; and waits.
+    def unpassed(self, loose: Ranges) -> tuple[list[Entry], list[Wait]]:
+        """What the code should have come to once nothing recorded is left to hand to it: entries, those apart that were
+        recorded after what a repair took out, which may have set the code on another way; and waits.
         """
-        entries = [one for one in self.missing() if since is None or one.at > since] if self.unvisited > 0 else []
+        entries = [*self.missing()] if self.unvisited > 0 else []
+        if loose:
+            entries = [one for one in entries if not any(low < one.seq <= high for low, high in loose)]
         entries += self.repeated.values()
         reached = {at for at in self.awaited if at in self.visited and at not in self.entries}
         return entries, [self.waits[at] for at in sorted(self.awaited - reached) if at in self.waits]

@@ -331,7 +331,7 @@ class Turn(Arrivals):
             self._tokens += 1
             heapq.heappush(self._replays, (self.journal.last_seq + 1, self._tokens, future))
             await future
-        if self._is_rehearsal and not any(self.journal.unpassed(self.run.retried_at)):
+        if self._is_rehearsal and not any(self.journal.unpassed(self.run.loose)):
             self._held.append(self.loop.own_future())
             await self._held[-1]
 
@@ -434,7 +434,7 @@ class Turn(Arrivals):
         """All that is recorded has been handed to the code. Unless it went another way it has come to everything, and
         may get and ask for what is new; if it did, it stops here, before anything is done that was not meant for it.
         """
-        entries, waits = self.journal.unpassed(self.run.retried_at)
+        entries, waits = self.journal.unpassed(self.run.loose)
         if self.problem is None and (entries or waits):
             path = self.journal.names.text
             recorded = [(path(entry.location), entry.kind.word) for entry in entries]
@@ -491,7 +491,7 @@ class Turn(Arrivals):
             lost += [*self._armed, *self.yielded.values()]
             self.diverge(divergence.unawaited([path(location) for location in lost]))
         elif self.journal.unvisited > 0:
-            missing, _ = self.journal.unpassed(self.run.retried_at)
+            missing, _ = self.journal.unpassed(self.run.loose)
             if missing:
                 self.diverge(divergence.not_visited([(path(entry.location), entry.kind) for entry in missing]))
 

@@ -93,6 +93,7 @@ def _let_go_on(tx: Transaction, row: RunRow, amendment: Amendment) -> None:
         deadline_at=None if row.deadline_at is None or row.deadline_at <= tx.now else row.deadline_at,
         amendment=amendment.amendment_id,
         hold=None,
+        loose=amendment.loose,
         version=version,
         definition=f"{row.workflow}@{version}",
         input=row.input if amendment.input is None else amendment.input,
@@ -116,7 +117,7 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
     for cursor in fork.cursors:
         tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)
     record = {"names": fork.names, "revision": 1, "last_seq": len(fork.entries)}
-    tx.change(row, **record, retried_at=tx.now, forked_from=source.run_id)
+    tx.change(row, **record, retried_at=tx.now, forked_from=source.run_id, loose=fork.loose)
     note(tx, source, "fork", fork.by, source.status, fork.reason)
     note(tx, row, "forked", fork.by, row.status, fork.reason)
     return created

@@ -16,7 +16,7 @@ from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
-from stepwell.model.runs import History, Parent, Previous, Run, Tags
+from stepwell.model.runs import History, Parent, Previous, Ranges, Run, Tags
 from stepwell.model.signals import Reply, Signal
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.waits import Wait
@@ -73,6 +73,7 @@ class RunRow:
     hold: Hold | None = None
     amendment: str | None = None
     forked_from: RunId | None = None
+    loose: Ranges = ()
 
     @property
     def lane(self) -> Lane:
@@ -116,6 +117,7 @@ class RunRow:
             hold=self.hold,
             amendment=self.amendment,
             forked_from=self.forked_from,
+            loose=self.loose,
         )
 
 

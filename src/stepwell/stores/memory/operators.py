@@ -5,10 +5,12 @@ from __future__ import annotations
 from stepwell.clock import Instant
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
+from stepwell.model.amendments import loosened
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
+from stepwell.model.runs import Ranges
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import Audit
 from stepwell.stores.memory.database import RunRow
@@ -66,9 +68,10 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     row = _find(tx, run_id, RunStatus.FAILED)
     if row is None or (row.key is not None and row.key in tx.db.active_keys):
         return False
-    failed_at = _forget_failed_entries(tx, row)
+    failed_at, loose = _forget_failed_entries(tx, row)
     tx.change(
         row,
+        loose=loose,
         status=RunStatus.PENDING,
         ended_at=None,
         failure=None,
@@ -98,15 +101,16 @@ def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> RunRow | None:
     return row if row is not None and row.status is status else None
 
 
-def _forget_failed_entries(tx: Transaction, row: RunRow) -> list[Location]:
-    """Delete the failed entries that made the run fail; where they stood."""
+def _forget_failed_entries(tx: Transaction, row: RunRow) -> tuple[list[Location], Ranges]:
+    """Delete the failed entries that made the run fail; where they stood, and what the code may leave out now."""
     if row.failure is None:
-        return []
+        return [], row.loose
     failure, entries = decode_failure(row.failure), tx.db.entries[row.run_id]
     failed = [at for at, entry in entries.items() if entry.status is EntryStatus.FAILED]
     concerned = [at for at in failed if failure.concerns(format_path(at, row.names))]
+    taken = [entries[at].seq for at in concerned]
     tx.drop_all(entries, concerned)
-    return concerned
+    return concerned, loosened(row.loose, taken, [entry.seq for entry in entries.values()])
 
 
 def note(tx: Transaction, row: RunRow, verb: str, by: str, before: RunStatus, reason: str = "") -> None:

@@ -11,7 +11,7 @@ from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
-from stepwell.model.runs import ChildOutcome, Parent, Previous, Run, Tags
+from stepwell.model.runs import ChildOutcome, Parent, Previous, Ranges, Run, Tags
 from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
@@ -26,6 +26,7 @@ _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TAGS = msgspec.json.Decoder(Tags)
+_RANGES = msgspec.json.Decoder(Ranges)
 _HOLD = msgspec.json.Decoder(Hold)
 
 
@@ -60,7 +61,14 @@ def to_run(row: Row) -> Run:
     (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
         12:22
     ]
-    rest: tuple[Any, ...] = (*row[22:31], decode_tags(row[31]), *row[32:36], decode_hold(row[36]), *row[37:39])
+    rest: tuple[Any, ...] = (
+        *row[22:31],
+        decode_tags(row[31]),
+        *row[32:36],
+        decode_hold(row[36]),
+        *row[37:39],
+        decode_ranges(row[39]),
+    )
     return Run(
         run_id,
         workflow,
@@ -77,7 +85,7 @@ def to_run(row: Row) -> Run:
         wake_at,
         input_,
         generation,
-        None if parent is None else Parent(parent, location, bool(detached), bool(row[39])),
+        None if parent is None else Parent(parent, location, bool(detached), bool(row[40])),
         None if previous is None else Previous(previous, previous_from, previous_to),
         *rest,
     )
@@ -91,6 +99,16 @@ def encode_tags(tags: Tags) -> str:
 def decode_tags(stored: str) -> Tags:
     """Tags from JSON."""
     return _TAGS.decode(stored) if stored else ()
+
+
+def encode_ranges(ranges: Ranges) -> str:
+    """Ranges as JSON; without any, the empty text."""
+    return msgspec.json.encode(ranges).decode() if ranges else ""
+
+
+def decode_ranges(stored: str) -> Ranges:
+    """Ranges from JSON."""
+    return _RANGES.decode(stored) if stored else ()
 
 
 def to_entry(row: Row) -> Entry:

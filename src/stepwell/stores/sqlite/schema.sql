@@ -91,6 +91,7 @@ create table stepwell_runs (
     hold text,
     amendment text,
     forked_from text,
+    loose text not null default '',
     check (
         case status
             when 'running' then ended_at is null
@@ -440,6 +441,7 @@ select
     r.hold,
     r.amendment,
     r.forked_from,
+    r.loose,
     r.tied
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition

@@ -1,6 +1,6 @@
 -- An amendment is [amendment_id, run_id, status, epoch, revision, verb, by, reason, forgotten, ended_cursors, ended_progress,
--- attempts, entries, waits, children, retries, version, input, announce, names, consumed]; a fork is [new, source, epoch, revision, names, entries,
--- cursors, by, reason].
+-- attempts, entries, waits, children, retries, version, input, announce, names, consumed, loose]; a fork is [new, source, epoch, revision, names, entries,
+-- cursors, by, reason, loose].
 
 -- Let a child, [run_id, location, successor], stand where its parent does not look for it, and stop it.
 create function {f}.drop_child(p_now bigint, p_child jsonb, p_announce jsonb) returns void language plpgsql volatile as $$
@@ -102,7 +102,7 @@ begin
     perform {f}.replace_waits(v_now, r.id, a->>1, a->13);
     update {t}.runs
     set status = 'pending', epoch = epoch + 1, ended_at = null, cause = null, undo_floor = 0,
-        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = r.id)), wake_at = v_now, hold = null, amendment = a->>0, deadline_at = case when deadline_at > v_now then deadline_at end,
+        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = r.id)), wake_at = v_now, hold = null, amendment = a->>0, loose = (a->21)::json, deadline_at = case when deadline_at > v_now then deadline_at end,
         definition = case
             when a->>16 is null then definition else {f}.define(r.workflow, (a->>16)::bigint, r.priority)
         end
@@ -153,7 +153,7 @@ begin
     select v_run, {f}.unb64(c->>0), (c->>1)::bigint, (c->>2)::bigint, {f}.unb64(c->>3)
     from jsonb_array_elements(p_fork->6) as c;
     update {t}.heads set revision = 1, last_seq = jsonb_array_length(p_fork->5) where run = v_run;
-    update {t}.runs set forked_from = p_fork->>1, retried_at = v_now where id = v_run;
+    update {t}.runs set forked_from = p_fork->>1, retried_at = v_now, loose = (p_fork->9)::json where id = v_run;
     perform {f}.note(v_now, r.id, 'fork', p_fork->>7, r.status, p_fork->>8);
     perform {f}.note(v_now, v_run, 'forked', p_fork->>7, 'pending', p_fork->>8);
     return {f}.answer(v_now, v_made.created::text);

@@ -125,7 +125,7 @@ create function {f}.read_runs(p_runs bigint[]) returns table (run bigint, value 
             end,
             r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
             d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold, r.amendment,
-            r.forked_from
+            r.forked_from, r.loose
         ) as value
         from {t}.runs as r
         join {t}.heads as h on h.run = r.id

@@ -94,6 +94,8 @@ declare
     v_failure json;
     v_names text[];
     v_failed_at bytea[] := '{}';
+    v_first bigint;
+    v_last bigint;
     v_child text;
 begin
     select id, key into r from {t}.runs where run_id = p_run_id and status = 'failed' for no key update;
@@ -112,14 +114,20 @@ begin
         with forgotten as (
             delete from {t}.entries
             where run = r.id and status = 'f' and {f}.concerns(v_failure, {f}.spell(location, v_names))
-            returning location
+            returning location, seq
         )
-        select coalesce(array_agg(location), '{}') into v_failed_at from forgotten;
+        select coalesce(array_agg(location), '{}'), min(seq) into v_failed_at, v_first from forgotten;
+        -- See model.amendments.loosened.
+        select max(seq) into v_last from {t}.entries where run = r.id and seq > v_first;
     end if;
     update {t}.runs
     set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = p_now,
         retried_at = greatest(p_now, (select max(at) from {t}.attempts where run = r.id)),
-        deadline_at = case when deadline_at > p_now then deadline_at end
+        deadline_at = case when deadline_at > p_now then deadline_at end,
+        loose = case
+            when v_last is null then loose
+            else (loose::jsonb || jsonb_build_array(jsonb_build_array(v_first, v_last)))::json
+        end
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
     update {t}.payloads set failure = null where run = r.id;

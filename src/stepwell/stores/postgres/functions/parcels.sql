@@ -278,7 +278,7 @@ begin
         run_id, definition, status, epoch, wake_at, created_at, started_at, ended_at, key, generation, parent,
         parent_location, detached, tied, previous, previous_started_at, previous_finished_at, successor, cause, reason,
         undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until, discards, hold,
-        amendment, forked_from
+        amendment, forked_from, loose
     )
     select
         r->>0, {f}.define(r->>1, (r->>2)::bigint, (r->>25)::bigint), r->>3, (r->>5)::bigint, (r->>12)::bigint,
@@ -286,7 +286,7 @@ begin
         coalesce((r->15->>2)::boolean, false), coalesce((r->15->>3)::boolean, false), r->16->>0, (r->16->>1)::bigint,
         (r->16->>2)::bigint, r->>17, r->>18, r->>19, (r->>20)::bigint, (r->>22)::bigint, (r->>27)::bigint,
         (r->>28)::bigint, r->>29, (r->>30)::bigint, discards, case when jsonb_typeof(r->31) = 'array' then (r->31)::json end,
-        r->>32, r->>33
+        r->>32, r->>33, (r->34)::json
     from (
         select one->0 as r, (one->>2)::boolean as discards
         from jsonb_array_elements(p_items) with ordinality as x (one, place)

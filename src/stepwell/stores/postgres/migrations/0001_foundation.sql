@@ -76,7 +76,8 @@ create table {t}.runs (
     discards boolean not null,
     hold json,
     amendment text,
-    forked_from text
+    forked_from text,
+    loose json not null default '[]'
 )
 with (fillfactor = 50);
 

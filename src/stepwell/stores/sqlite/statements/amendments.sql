@@ -5,6 +5,7 @@ select id, status, epoch, revision, last_seq, key, amendment, definition from st
 update stepwell_runs
 set status = 'pending', epoch = epoch + 1, revision = revision + 1, last_seq = :last_seq, definition = :definition,
     ended_at = null, cause = null, undo_floor = 0, wake_at = :now, stalls = 0, amendment = :amendment, hold = null,
+    loose = :loose,
     retried_at = max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id)),
     deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
@@ -22,4 +23,5 @@ from stepwell_runs
 where run_id = :run_id and parent is not null;
 
 -- name: begin_fork
-update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source, retried_at = :now where id = :id;
+update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source, retried_at = :now, loose = :loose
+where id = :id;

@@ -30,3 +30,6 @@ from (
 )
 order by at desc, seq desc, location desc
 limit 1;
+
+-- name: list_seqs
+select location, seq from stepwell_entries where run = :run;

@@ -291,6 +291,12 @@ set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at =
     deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
 
+-- name: find_loose
+select loose from stepwell_runs where id = :id;
+
+-- name: loosen
+update stepwell_runs set loose = :loose where id = :id;
+
 -- name: list_ended_children
 -- Those that the run's waits name. A continued child has not ended: its successor stands at the same location.
 select c.parent_location, c.run_id, c.status, p.output, p.failure

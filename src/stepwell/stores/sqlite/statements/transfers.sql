@@ -105,12 +105,12 @@ insert into stepwell_runs (
     run_id, definition, status, epoch, number, revision, last_seq, stalls, wake_at, created_at, started_at, ended_at,
     key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
     successor, cause, reason, undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until, hold,
-    amendment, forked_from
+    amendment, forked_from, loose
 ) values (
     :run_id, :definition, :status, :epoch, :number, :revision, :last_seq, :stalls, :wake_at, :created_at, :started_at, :ended_at,
     :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
     :successor, :cause, :reason, :undo_floor, :retried_at, :deadline_at, :max_suspend, :replaced_by, :debounced_until,
-    :hold, :amendment, :forked_from
+    :hold, :amendment, :forked_from, :loose
 ) returning id;
 
 -- name: add_payloads

@@ -14,7 +14,7 @@ from stepwell.model.outbox import Announce
 from stepwell.model.runs import Created
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
-from stepwell.stores.sqlite.rows import to_status
+from stepwell.stores.sqlite.rows import encode_ranges, to_status
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.commits import consume, replace_waits
 from stepwell.stores.sqlite.transitions.ends import cancel_family
@@ -47,7 +47,13 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
         definition = tx.definition(row[0], amendment.version, row[2])
     seq = last_seq + len(amendment.entries)
     tx.run(
-        "amendments.apply", id=run, now=tx.now, last_seq=seq, definition=definition, amendment=amendment.amendment_id
+        "amendments.apply",
+        id=run,
+        now=tx.now,
+        last_seq=seq,
+        definition=definition,
+        amendment=amendment.amendment_id,
+        loose=encode_ranges(amendment.loose),
     )
     tx.run("payloads.fail", run=run, failure=None)
     if amendment.input is not None:
@@ -122,7 +128,8 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
     _append(tx, run, fork.new.run_id, 0, fork.entries)
     for cursor in fork.cursors:
         tx.run("cursors.set", run=run, **cursor._asdict())
-    tx.run("amendments.begin_fork", id=run, last_seq=len(fork.entries), source=fork.source, now=tx.now)
+    begun = {"last_seq": len(fork.entries), "source": fork.source, "loose": encode_ranges(fork.loose)}
+    tx.run("amendments.begin_fork", id=run, now=tx.now, **begun)
     note(tx, source, "fork", fork.by, status, fork.reason)
     note(tx, run, "forked", fork.by, RunStatus.PENDING, fork.reason)
     return created

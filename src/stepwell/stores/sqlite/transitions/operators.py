@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
+from stepwell.model.amendments import loosened
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import Location, format_path
@@ -11,6 +12,7 @@ from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
+from stepwell.stores.sqlite.rows import decode_ranges, encode_ranges
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.holds import withdraw
@@ -95,8 +97,15 @@ def _forget_failed_entries(tx: Transaction, run: int) -> list[Location]:
     failure, names = decode_failure(row[0]), read_names(tx.connection, run)
     failed = [Location(location) for (location,) in tx.rows("entries.list_failed", run=run)]
     concerned = [location for location in failed if failure.concerns(format_path(location, names))]
+    seqs: dict[Location, int] = dict(tx.rows("entries.list_seqs", run=run))
     for location in concerned:
         tx.run("entries.forget", run=run, location=location)
+    taken = [seqs.pop(location) for location in concerned]
+    if taken:
+        known = tx.find("runs.find_loose", id=run)
+        assert known is not None
+        loose = loosened(decode_ranges(known[0]), taken, seqs.values())
+        tx.run("runs.loosen", id=run, loose=encode_ranges(loose))
     return concerned
 
 

@@ -38,7 +38,14 @@ from stepwell.stores.base.transfers import (
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.packing import Packer, manifest
-from stepwell.stores.sqlite.rows import encode_hold, encode_locations, encode_tags, encode_texts, to_worker
+from stepwell.stores.sqlite.rows import (
+    encode_hold,
+    encode_locations,
+    encode_ranges,
+    encode_tags,
+    encode_texts,
+    to_worker,
+)
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.holds import add_act
 from stepwell.stores.sqlite.transitions.rescues import rescue
@@ -259,6 +266,7 @@ def _add_row(tx: Transaction, run: Run, applied: int) -> int:
         "transfers.add_run",
         **{name: getattr(run, name) for name in _COPIED},
         hold=encode_hold(run.hold),
+        loose=encode_ranges(run.loose),
         definition=tx.definition(run.workflow, run.version, run.priority),
         status=run.status.value,
         number=applied,
