@@ -90,12 +90,17 @@ def _answer(program: Path, account: Account) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
+def wheel_package() -> Path | None:
+    """The folder that the wheel is installed in; None without the wheel."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
 def wheel_folders(account: Account) -> Iterator[Path]:
     """The wheel's folders of programs, one for each version in it, at a place where the account can run them."""
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or spec.origin is None:
+    package = wheel_package()
+    if package is None:
         return
-    package = Path(spec.origin).parent
     if not account.can_enter(package):
         package = reachable_copy(package, account)
     for program in sorted(package.glob("pginstall*/bin/postgres"), reverse=True):  # the newest, usually wanted, first
