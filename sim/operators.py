@@ -61,14 +61,15 @@ class Operators:
         bound = settings.lease_span / 1e6 + 2 * span(settings.sweep_every) / 1e6 + SLACK
         if world.loop.time() < world.calm_at + bound:
             return
+        are_all_busy = self._are_all_busy(left)
         for row in left:
             owner = checker.incarnations.get(row.owner or "")
             if owner is not None and owner.lane.is_dead:
                 world.violate("L2", row.run_id, f"still owned by {owner.name}, which died long ago")
             is_ready = row.wake_at is not None and row.wake_at < checker.inspector.now() - bound * 1e6
-            if is_ready and not self._are_all_busy(left):
+            if is_ready and not are_all_busy:
                 world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
-        check_late_rows(world, left, bound)
+        check_late_rows(world, left, bound, are_all_busy=are_all_busy)
 
     def _are_all_busy(self, left: list[Run]) -> bool:
         """Whether no worker that is alive has room: what is more urgent may take long. In the end all must be done."""

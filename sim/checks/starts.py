@@ -109,17 +109,26 @@ def check_claims(
             checker.violate("I37", row.run_id, f"priority {row.priority} was due, and {least.run_id} was claimed")
 
 
-def check_late_rows(world: World, left: list[Run], bound: float) -> None:
-    """Long after the last fault, no run is still going on whose time is over."""
+def check_late_rows(world: World, left: list[Run], bound: float, *, are_all_busy: bool) -> None:
+    """Long after the last fault, no run is still going on whose time is over, unless it stands in line: it was due by
+    then, and no worker has had room for it.
+    """
     now = world.checker.inspector.now()
+
+    def is_in_line(row: Run, over_at: Instant) -> bool:
+        return are_all_busy and row.owner is None and row.wake_at is not None and row.wake_at <= over_at
+
     for row in left:
-        if row.deadline_at is not None and row.status in FORWARD and row.deadline_at < now - bound * 1e6:
+        deadline = row.deadline_at
+        is_late = deadline is not None and row.status in FORWARD and deadline < now - bound * 1e6
+        if deadline is not None and is_late and not is_in_line(row, deadline):
             world.violate("L2", row.run_id, f"still {row.status}, long after its deadline")
         if row.max_suspend is None or row.status is not RunStatus.WAITING:
             continue
         detail = world.checker.detail(row.run_id)
         for wait in detail.history.waits if detail is not None else ():
-            if wait.limit_at is not None and wait.limit_at < now - bound * 1e6:
+            limit = wait.limit_at
+            if limit is not None and limit < now - bound * 1e6 and not is_in_line(row, limit):
                 world.violate("L2", row.run_id, "still waiting, for longer than it may")
 
 
