@@ -22,6 +22,7 @@ from stepwell.codec.secret import MASK, Secret
 from stepwell.errors import UnsupportedTypeError
 
 _PLANS_MAX: Final = 4096
+_KNOWN_MAX: Final = 1024
 
 
 class Plan:
@@ -35,7 +36,8 @@ class Plan:
         self.adapter = adapter
 
 
-_plans: dict[int, Plan] = {}
+_known: dict[int, Plan] = {}
+_plans: dict[tuple[str, Any], Plan] = {}
 
 
 def plan_for(hint: Any, place: PlaceLike) -> Plan:
@@ -46,13 +48,30 @@ def plan_for(hint: Any, place: PlaceLike) -> Plan:
     """
     # By identity: hashing a union costs more than decoding a small value. The plan keeps its hint alive, so the id
     # cannot come to mean another hint.
-    plan = _plans.get(id(hint))
+    plan = _known.get(id(hint))
+    if plan is None:
+        plan = _equal_plan(hint, place)
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[id(hint)] = plan
+    return plan
+
+
+def _equal_plan(hint: Any, place: PlaceLike) -> Plan:
+    """A plan that keeps this very hint. A function that is defined anew for each run has new hints each time, which are
+    equal to those before: they share a decoder, which takes some kilobytes.
+    """
+    key = (repr(hint), hint)  # unions are equal in any order, and pydantic prefers the first that fits
+    try:
+        plan = _plans.get(key)
+    except TypeError:  # an annotation with something in it that cannot be hashed
+        return _make_plan(hint, place)
     if plan is None:
         plan = _make_plan(hint, place)
         if len(_plans) >= _PLANS_MAX:
             _plans.clear()
-        _plans[id(hint)] = plan
-    return plan
+        _plans[key] = plan
+    return plan if plan.hint is hint else Plan(hint, plan.read, plan.adapter)
 
 
 def _make_plan(hint: Any, place: PlaceLike) -> Plan:
