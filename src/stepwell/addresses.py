@@ -12,6 +12,7 @@ from stepwell.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from stepwell.environment import Environment
+    from stepwell.stores.base.backups import BackedUp, Fenced, Restored
     from stepwell.stores.base.diagnosis import Diagnosis
     from stepwell.stores.base.migrations import Migrated
     from stepwell.stores.base.store import Store
@@ -64,6 +65,60 @@ def diagnose(url: str, environment: Environment) -> Diagnosis:
             with _driver():
                 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
             return PostgresDiagnosis(environment, url)
+
+
+def back_up(url: str, target: Path) -> BackedUp:
+    """Copy the database of a URL into a new file while it is used. Raises `InvalidOptionError` for a server."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.backups import back_up as copy_file
+
+            return copy_file(sqlite_file(url), target)
+        case "postgres":
+            where = spell_url(url)
+            raise InvalidOptionError(
+                f"{where} is backed up by PostgreSQL itself",
+                where="url",
+                why="a server has its own tools, which copy all of it at one moment",
+                fix=f"pg_dump --format=custom --file {target} --dbname ADDRESS, or pg_basebackup for the whole server; "
+                "after pg_restore, and before any worker starts: stepwell restore --fence ADDRESS",
+            )
+
+
+def restore(copy: Path, url: str, environment: Environment, *, is_forced: bool = False) -> Restored:
+    """Put a copy in the place of the database of a URL. Raises `InvalidOptionError` for a server."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.backups import restore as put_back
+
+            return put_back(copy, sqlite_file(url), environment, is_forced=is_forced)
+        case "postgres":
+            raise InvalidOptionError(
+                f"{spell_url(url)} is restored by PostgreSQL itself",
+                where="url",
+                why="a server has its own tools for that",
+                fix=f"pg_restore --dbname ADDRESS {copy}, and before any worker starts: "
+                "stepwell restore --fence ADDRESS",
+            )
+
+
+def fence(url: str, environment: Environment) -> Fenced:
+    """Make a database safe that was put back by other means: nothing that was seen outside is used again."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.backups import fence as fence_file
+
+            return fence_file(sqlite_file(url), environment)
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.fencing import fence as fence_database
+            return fence_database(url)
 
 
 def _without_life(url: str) -> InvalidOptionError:

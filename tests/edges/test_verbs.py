@@ -48,6 +48,7 @@ LINES: dict[str, tuple[int, list[str]]] = {
 }
 # These have tests of their own: they take a process, or two databases.
 ELSEWHERE = {"new", "dev", "demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export", "import"}
+ELSEWHERE |= {"backup", "restore"}
 
 
 def test_every_verb_is_tried() -> None:

@@ -46,6 +46,8 @@ _MODULES = {
     "rollback": "rollback",
     "move": "move",
     "migrate": "migrate",
+    "backup": "backups",
+    "restore": "backups",
     "doctor": "doctor",
     "check": "check",
     "versions": "versions",

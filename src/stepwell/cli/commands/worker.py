@@ -108,7 +108,9 @@ async def _serve(
         await engine.__aenter__()
         out = Output(settings)
         _banner(out, settings, workflows, how, listener)
-        failed, stopped = asyncio.ensure_future(engine.wait_failed()), asyncio.ensure_future(told.wait())
+        spawn = environment.executor.spawn
+        failed = spawn(engine.wait_failed(), name="stepwell-failed")
+        stopped = spawn(told.wait(), name="stepwell-stopped")
         await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not failed.cancel():

@@ -71,6 +71,11 @@ def open_reader(path: str, *, busy_seconds: float) -> apsw.Connection:
     return connection
 
 
+def open_plain(path: str, *, busy_seconds: float = LOCK_SECONDS_MAX) -> apsw.Connection:
+    """A connection to a file that is there, with its schema and its journal mode as they are."""
+    return _connect(path, busy_seconds)
+
+
 def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
