@@ -13,6 +13,7 @@ FIRST_SEED ?= 1
 OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
+MINUTES ?= 60
 # One more than there are cores: many tests wait for real processes.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 PEERS ?=
@@ -20,7 +21,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm api-campaign lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm soak api-campaign lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -80,6 +81,9 @@ scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service
 
 storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)
+
+soak: setup ## a steady load with kills for MINUTES on each store: RSS, descriptors, tasks and WAL over time, and their slopes
+	$(BIN)/python -m tests.system.soak --minutes $(MINUTES) $(ARGS)
 
 api-campaign: setup ## send REQUESTS generated requests to each operation of a real server, and print the figures
 	$(BIN)/python -m tests.http.campaign --requests $(REQUESTS) $(ARGS)

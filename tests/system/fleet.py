@@ -32,8 +32,8 @@ def mark_of(folder: Path, pid: int) -> Path:
 class Member:
     """One worker process."""
 
-    def __init__(self, folder: Path, url: str, arguments: tuple[str, ...]) -> None:
-        command = [sys.executable, "-m", "tests.system.storm_worker", str(folder), url, *arguments]
+    def __init__(self, folder: Path, url: str, arguments: tuple[str, ...], program: str) -> None:
+        command = [sys.executable, "-m", program, str(folder), url, *arguments]
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._mark = mark_of(folder, self._process.pid)
@@ -78,8 +78,9 @@ class Member:
 class Fleet:
     """The workers on one folder. Whatever is left when it closes is killed."""
 
-    def __init__(self, folder: Path, url: str | None = None) -> None:
+    def __init__(self, folder: Path, url: str | None = None, *, program: str = "tests.system.storm_worker") -> None:
         self.folder = folder
+        self._program = program  # the module that a worker runs
         self.url = url or sqlite_url(folder)  # of the database they share
         self.members: list[Member] = []
 
@@ -94,7 +95,7 @@ class Fleet:
 
     def spawn(self, *arguments: str) -> Member:
         """One more worker."""
-        member = Member(self.folder, self.url, arguments)
+        member = Member(self.folder, self.url, arguments, self._program)
         self.members.append(member)
         return member
 
