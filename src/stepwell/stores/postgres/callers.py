@@ -11,7 +11,8 @@ from stepwell.environment import Environment
 from stepwell.errors import StepwellError
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, outage
+from stepwell.stores.postgres.connecting import connect, connect_again, connect_now, connecting_seconds, outage
+from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.times import Times
 from stepwell.stores.postgres.urls import Address
@@ -21,9 +22,9 @@ Tell = Callable[[Hint], None]
 
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
-# What is not answered by then never will be: the server is frozen, or waits for a standby that is gone. Longer than any
-# call takes that works.
-ANSWER_SECONDS_MAX = 60.0
+# What is not answered by then never will be: the server is frozen, out of reach, or waits for a standby that is gone.
+ANSWER_SECONDS_MAX = 30.0  # for who has no lease
+ANSWER_SECONDS_MIN = 1.0  # however short the lease is
 
 
 class Caller(Protocol):
@@ -32,6 +33,20 @@ class Caller(Protocol):
     times: Times
     is_alone: bool  # everybody who uses this database does it by this caller
     listeners: list[Tell]  # the handles that use this caller: each hears of what any of them did
+
+    @property
+    def patience(self) -> float:
+        """How many seconds an ordinary call may take, connecting and waiting for a line included."""
+        ...
+
+    @property
+    def patience_urgent(self) -> float:
+        """How many seconds a call may take that is repeated within the lease."""
+        ...
+
+    def keep_lease(self, seconds: float) -> None:
+        """A lease of so many seconds depends on this caller: no call takes longer."""
+        ...
 
     async def beside(self, work: Callable[[], T]) -> T:
         """Do work that blocks."""
@@ -62,6 +77,8 @@ class InlineCaller:
     """One line, and every call is done at once in the caller: for simulations and tests in virtual time."""
 
     is_alone = True
+    # Time is virtual here, and a server on a busy machine is not.
+    patience = patience_urgent = 60.0
 
     def __init__(self, address: Address) -> None:
         self.listeners: list[Tell] = []
@@ -73,6 +90,9 @@ class InlineCaller:
 
     async def beside(self, work: Callable[[], T]) -> T:
         return work()
+
+    def keep_lease(self, seconds: float) -> None:
+        pass
 
     async def open(self) -> None:
         self.uses += 1
@@ -114,29 +134,57 @@ class PooledCaller:
         self._lines = _Lines(address.lines_max, self._connect)
         self._urgent = _Lines(1, self._connect)
         self._now: Line | None = None
+        self._lease: float | None = None
         self.calls = 0
+
+    @property
+    def patience(self) -> float:
+        return ANSWER_SECONDS_MAX if self._lease is None else max(ANSWER_SECONDS_MIN, self._lease)
+
+    @property
+    def patience_urgent(self) -> float:
+        # Twice within a lease: over a line that is dead, and over a new one.
+        return max(ANSWER_SECONDS_MIN, self.patience / 3)
+
+    def keep_lease(self, seconds: float) -> None:
+        self._lease = seconds
 
     async def beside(self, work: Callable[[], T]) -> T:
         return await self._environment.executor.call_blocking(work)
 
     async def open(self) -> None:
-        line = await connect(self._address)
+        line = await connect(self._address, self.patience)
         self._lines.open()
         self._urgent.open()
         self._lines.give(line)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         lines = self._urgent if is_urgent else self._lines
-        line = lines.find() or await lines.take()
+        patience = self.patience_urgent if is_urgent else self.patience
+        line = lines.find() or await self._take(lines, patience)
         self.calls += 1
         try:
-            return await line.call(call, values, is_brief=lines.is_calm, patience=ANSWER_SECONDS_MAX)
+            return await line.call(call, values, is_brief=lines.is_calm, patience=patience)
         finally:
             lines.give(line)
+            if line.is_late:
+                self._distrust()
+
+    async def _take(self, lines: _Lines, patience: float) -> Line:
+        try:
+            async with asyncio.timeout(max(patience, connecting_seconds(self._address, patience))):
+                return await lines.take()
+        except TimeoutError as error:
+            raise unavailable(self._address.where, "no connection was free in time") from error
+
+    def _distrust(self) -> None:
+        """A line was dead without a word. Those at rest may be dead, too: to find out would take as long for each."""
+        for line in (*self._lines.take_idle(), *self._urgent.take_idle()):
+            line.finish()
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = connect_again(self._address)
+            self._now = connect_again(self._address, self.patience_urgent)
         self.calls += 1
         return self._now.call_now(call, values)
 
@@ -157,10 +205,11 @@ class PooledCaller:
         Raises `StoreUnavailableError` only.
         """
         clock = self._environment.clock
-        until = clock.monotonic() + _PATIENCE_SECONDS
+        patience = min(_PATIENCE_SECONDS, self.patience)
+        until = clock.monotonic() + patience
         while True:
             try:
-                return await connect(self._address)
+                return await connect(self._address, patience)
             except StepwellError as error:
                 if clock.monotonic() >= until:
                     raise outage(error, self._address.where) from error
@@ -239,6 +288,10 @@ class _Lines:
     def close(self) -> list[Line]:
         """Keep nothing that comes back; what was idle is the caller's to close."""
         self._is_closed = True
+        return self.take_idle()
+
+    def take_idle(self) -> list[Line]:
+        """The lines at rest, which are the caller's from now on."""
         idle, self._idle = self._idle, []
         return idle
 

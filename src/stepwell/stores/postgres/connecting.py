@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell.errors import (
     InvalidOptionError,
@@ -17,7 +17,7 @@ from stepwell.errors import (
     StoreUnavailableError,
 )
 from stepwell.stores.postgres.faults import in_words, unavailable
-from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.lines import Line, TimelyConnection
 from stepwell.stores.postgres.urls import Address
 
 # What every session is set to.
@@ -29,28 +29,41 @@ _SETTINGS = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_HOST_SECONDS_MIN = 2  # the driver counts no shorter
+_INTRODUCTION_SECONDS = 1.0
 _PREPARED_AFTER = 5  # an author's own statement, when it was used so often
 
 
-async def connect(address: Address) -> Line:
-    """A line on the running event loop."""
+async def connect(address: Address, patience: float | None = None) -> Line:
+    """A line on the running event loop, within about so many seconds."""
+    conninfo, seconds = _soon(address.conninfo, patience)
     try:
-        connection = await psycopg.AsyncConnection.connect(address.conninfo, autocommit=True)
-        try:
-            row = await (await connection.execute(_introduction(address, connection))).fetchone()
-            line = _line(connection, address, row)
-        except BaseException:
-            await connection.close()
-            raise
+        async with asyncio.timeout(seconds):
+            connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+            try:
+                row = await (await connection.execute(_introduction(address, connection))).fetchone()
+                line = _line(connection, address, row)
+            except BaseException:
+                await connection.close()
+                raise
+    except TimeoutError as error:
+        raise unavailable(address.where, "no connection came about in time") from error
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
     line.attach(asyncio.get_running_loop())
     return line
 
 
-def connect_now(address: Address) -> Line:
-    """A line for callers that cannot wait."""
-    connection = open_connection(address)
+def connect_now(address: Address, patience: float | None = None) -> Line:
+    """A line for callers that cannot wait. Each of its answers may take so many seconds."""
+    try:
+        connection = TimelyConnection.connect(
+            _soon(address.conninfo, patience)[0], autocommit=True, prepare_threshold=None
+        )
+    except (psycopg.Error, OSError) as error:
+        raise refused(error, address.where) from error
+    if patience is not None:
+        connection.silence.lasts(patience)
     try:
         return _line(connection, address, connection.execute(_introduction(address, connection)).fetchone())
     except psycopg.Error as error:
@@ -61,10 +74,29 @@ def connect_now(address: Address) -> Line:
         raise
 
 
-def connect_again(address: Address) -> Line:
+def _soon(conninfo: str, patience: float | None) -> tuple[str, float | None]:
+    """The way to a server with a limit for each of its hosts, and how long all of them may take together."""
+    if patience is None:
+        return conninfo, None
+    parts = conninfo_to_dict(conninfo)
+    hosts = len(str(parts.get("host") or "").split(","))
+    given = str(parts.get("connect_timeout") or "0")
+    if not given.isdecimal():
+        return conninfo, patience  # the driver says what is wrong with it
+    limit = int(given) or patience
+    each = max(_HOST_SECONDS_MIN, int(min(limit, patience) / hosts))
+    return make_conninfo(conninfo, connect_timeout=each), max(patience, each * hosts + _INTRODUCTION_SECONDS)
+
+
+def connecting_seconds(address: Address, patience: float) -> float:
+    """How long it may take to connect, if a call may take so long."""
+    return _soon(address.conninfo, patience)[1] or patience
+
+
+def connect_again(address: Address, patience: float | None = None) -> Line:
     """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
     try:
-        return connect_now(address)
+        return connect_now(address, patience)
     except StepwellError as error:
         raise outage(error, address.where) from error
 

@@ -149,11 +149,15 @@ class PostgresDatabase:
 
     async def _surely(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:
         """Ask until no other transition is in the way."""
-        pause = _PAUSE_SECONDS
+        pause, until = _PAUSE_SECONDS, float("inf")
         for _ in range(_CONFLICTS_MAX):
             try:
                 return await self.caller.call(call, self.values(call, arguments), is_urgent=is_urgent)
             except ConflictError:
+                now = self._clock.monotonic()
+                until = min(until, now + (self.caller.patience_urgent if is_urgent else self.caller.patience))
+                if now >= until:
+                    break
                 # Not all at the same moment again.
                 await asyncio.sleep(pause * self.environment.random.random())
                 pause = min(pause * 2, _PAUSE_SECONDS_MAX)
@@ -164,4 +168,4 @@ class PostgresDatabase:
 
 
 def _overrun(where: str) -> StoreUnavailableError:
-    return unavailable(where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
+    return unavailable(where, "again and again another transaction was in the way")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -23,7 +24,90 @@ _IDLE = pq.TransactionStatus.IDLE
 # A server on the only core there is could not answer as long as we look.
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _LOOKS_MAX, _NAP_MILLIS = (1_600, 0) if _CORES > 1 else (1, 2)  # two milliseconds, in either way
+_UNPREPARED = ("0A", "25", "26")  # classes of states
 _READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
+
+
+_SLICE_SECONDS = 0.1  # so often a thread that waits for the server looks whether it may go on waiting
+_CANCEL_SECONDS = 1.0
+_ANSWER_SECONDS_MAX = 60.0  # for a line that was told nothing else
+
+
+class Silence:
+    """For how long the server may say nothing while a thread waits for its answer."""
+
+    def __init__(self, seconds: float = _ANSWER_SECONDS_MAX) -> None:
+        self._seconds = seconds
+        self._left = seconds
+        self._seconds_max = float("inf")
+
+    def begin(self, seconds: float | None = None) -> None:
+        """A question goes out."""
+        self._left = min(self._seconds if seconds is None else seconds, self._seconds_max)
+
+    def goes_on(self) -> None:
+        """Nothing came for another slice. Raises `psycopg.OperationalError` if that was the last one."""
+        self._left -= _SLICE_SECONDS
+        if self._left <= 0:
+            raise psycopg.OperationalError("the server did not answer in time")
+
+    def lasts(self, seconds: float) -> None:
+        """From the next question on."""
+        self._seconds = seconds
+
+    def shorten(self, seconds: float) -> None:
+        """From now on, also for what is being waited for; from another thread."""
+        self._seconds_max = min(self._seconds_max, seconds)
+        self._left = min(self._left, seconds)
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether whoever uses the line is about to leave."""
+        return self._seconds_max != float("inf")
+
+
+class TimelyConnection(psycopg.Connection[Any]):
+    """A connection for threads, whose waits for the server are bounded."""
+
+    _silence: Silence | None = None
+
+    @property
+    def silence(self) -> Silence:
+        """How long it waits."""
+        if self._silence is None:
+            self._silence = Silence()
+        return self._silence
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        """Wait as the driver does, but not for ever. What is not answered in time is cancelled, if that is possible."""
+        kwargs.pop("interval", None)
+        try:
+            return super().wait(_timely(gen, self.silence), _SLICE_SECONDS, *args[1:], **kwargs)
+        except psycopg.OperationalError:
+            if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+                cancel(self, self.silence)
+            raise
+
+
+def _timely(gen: Generator[Any, Any, Any], silence: Silence) -> Generator[Any, Any, Any]:
+    """The driver's steps. It sends a zero when nothing came for a slice."""
+    silence.begin()
+    ready: Any = None
+    while True:
+        try:
+            wanted = gen.send(ready)
+        except StopIteration as ended:
+            return ended.value
+        ready = yield wanted
+        if not ready and ready is not None:
+            silence.goes_on()
+
+
+def cancel(connection: psycopg.Connection[Any], silence: Silence) -> None:
+    """Ask the server to stop working on what nobody waits for; best effort, over a connection of its own."""
+    if psycopg.capabilities.has_cancel_safe() and not silence.is_shortened:
+        with suppress(psycopg.Error, OSError):
+            connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
 
 class Line:
@@ -43,7 +127,9 @@ class Line:
         self._prepared: dict[str, bytes] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
-        self._patience: float | None = None
+        self._until: float | None = None  # by the loop's clock
+        self.silence = connection.silence if isinstance(connection, TimelyConnection) else Silence()
+        self.is_late = False  # an answer did not come in time
         self._pause = 0  # how many calls do not try to be brief, because one was not
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket = -1  # as it was attached: a connection that is lost does not know it any more
@@ -88,10 +174,10 @@ class Line:
 
         The answer to a brief call is waited for right here, awake, if answers come within two milliseconds: to go round
         the event loop, which has nothing else to do for the store, and to be woken up cost more than what is waited
-        for. `patience` is for how many seconds the server may say nothing.
+        for. `patience` is how many seconds the answer may take.
         """
         is_done = False
-        self._patience = patience
+        self._be_patient(patience)
         try:
             if self.prepares and call.is_kept:
                 name = self._prepared.get(call.name)
@@ -113,9 +199,10 @@ class Line:
             if not is_done:
                 self.is_broken = True
 
-    async def execute(self, statement: str) -> None:
+    async def execute(self, statement: str, *, patience: float | None = None) -> None:
         """Run a statement without parameters or rows."""
         is_done = False
+        self._be_patient(patience)
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
@@ -126,6 +213,9 @@ class Line:
         finally:
             if not is_done:
                 self.is_broken = True
+
+    def _be_patient(self, patience: float | None) -> None:
+        self._until = None if patience is None or self._loop is None else self._loop.time() + patience
 
     async def _prepare(self, call: Call[Any]) -> bytes:
         name = self._prepared[call.name] = call.name.encode()
@@ -172,10 +262,11 @@ class Line:
             raise psycopg.OperationalError("the connection is closed")
         self._waiting = self._loop.create_future()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout_at(self._until):
                 await self._waiting
         except TimeoutError:
-            raise psycopg.OperationalError(f"nothing came within {self._patience:g} s") from None
+            self.is_late = True
+            raise psycopg.OperationalError("the server did not answer in time") from None
         finally:
             self._waiting = None
 
@@ -222,29 +313,73 @@ class Line:
         pgconn = self._pgconn
         try:
             if not (self.prepares and call.is_kept):
-                answer = _value(pgconn.exec_params(self._statement(call), values, None, call.formats))
+                pgconn.send_query_params(self._statement(call), values, None, call.formats)
             else:
                 name = self._prepared.get(call.name)
                 if name is None:
                     name = call.name.encode()
-                    _checked(pgconn.prepare(name, self._statement(call)))
+                    pgconn.send_prepare(name, self._statement(call))
+                    self._results_now()
                     self._prepared[call.name] = name
-                # None is null, as everywhere.
-                answer = _value(pgconn.exec_prepared(name, values, call.formats))  # type: ignore[arg-type]
+                pgconn.send_query_prepared(name, values, call.formats)
+            answer = _value(self._results_now())
             self._check_server()
             return answer
         except psycopg.Error as error:
-            self.is_broken |= pgconn.status != pq.ConnStatus.OK or _is_over(error)
+            self._note_broken(error)
             raise translate(error, self._where) from error
 
-    def execute_now(self, text: str) -> None:
+    def execute_now(self, text: str, *, patience: float | None = None) -> None:
         """Run statements without parameters or rows, in the caller's own thread."""
         try:
-            _checked(self._pgconn.exec_(text.encode()))
+            self._pgconn.send_query(text.encode())
+            self._results_now(patience)
             self._check_server()
         except psycopg.Error as error:
-            self.is_broken |= self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
+            self._note_broken(error)
             raise translate(error, self._where) from error
+
+    def _note_broken(self, error: psycopg.Error) -> None:
+        is_busy = self._pgconn.transaction_status in (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
+        self.is_broken |= is_busy or self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
+
+    def _results_now(self, patience: float | None = None) -> pq.abc.PGresult:
+        """`_results`, for a thread. It looks up now and then: a server that says nothing is not waited for for ever."""
+        pgconn, silence = self._pgconn, self.silence
+        poll = select.poll()
+        poll.register(pgconn.socket, select.POLLIN)
+        silence.begin(patience)
+        last: pq.abc.PGresult | None = None
+        try:
+            while pgconn.flush():
+                poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
+                self._wait_now(poll)
+            poll.modify(pgconn.socket, select.POLLIN)
+            while True:
+                while pgconn.is_busy():
+                    self._wait_now(poll)
+                found = pgconn.get_result()
+                if found is None:
+                    if last is None:
+                        raise psycopg.OperationalError("the server did not answer")
+                    return _checked(last)
+                if last is None or last.status in _FINE:
+                    last = found
+        except psycopg.OperationalError:
+            if self.is_late and isinstance(self.connection, psycopg.Connection):
+                cancel(self.connection, silence)
+            raise
+
+    def _wait_now(self, poll: select.poll) -> None:
+        ready = poll.poll(_SLICE_SECONDS * 1_000)
+        if not ready:
+            try:
+                self.silence.goes_on()
+            except psycopg.OperationalError:
+                self.is_late = True
+                raise
+        elif ready[0][1] & ~select.POLLOUT:
+            self._pgconn.consume_input()
 
     def is_silent(self) -> bool:
         """Whether the server has said nothing since the last answer; if it closed the line, it did."""
@@ -262,8 +397,10 @@ class Line:
 
 
 def _is_over(error: psycopg.Error) -> bool:
-    """Whether it is of no use to ask this server again: the next connection may lead to the one that takes writes."""
-    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+    """Whether it is of no use to ask again here: the next connection may lead to the server that takes writes, and it
+    has no prepared statements that do not fit any more.
+    """
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or (error.sqlstate or "")[:2] in _UNPREPARED
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from stepwell.clock import Clock, Instant, Span
+from stepwell.clock import SECOND, Clock, Instant, Span
 from stepwell.environment import Environment
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.amendments import Amended, Amendment, Fork
@@ -284,8 +284,10 @@ class PostgresWorkers:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write
+        self._caller = database.caller
 
     async def register(self, worker: NewWorker) -> Worker:
+        self._caller.keep_lease(worker.lease / SECOND)
         return await self._write(calls.REGISTER, worker)
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _CONFLICTS_MAX = 20
 # A process that is stopped, or whose machine is gone, keeps its run from everybody for no longer than this.
 _IDLE_SECONDS = 30.0
+_LAST_SECONDS = 1.0  # for an answer, once the store is closed
 
 
 class PostgresTransactions:
@@ -36,6 +37,7 @@ class PostgresTransactions:
         self._database = database
         self._address = address
         self._idle: list[Line] = []
+        self._busy: set[Line] = set()
         self._is_closed = False
         self.identity = 0
 
@@ -48,7 +50,7 @@ class PostgresTransactions:
 
     async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
         def once(line: Line) -> T:
-            _begin(line, "begin")
+            self._begin(line, "begin")
             self._call(line, calls.BEGIN_WORK)
             result = self._let_write(line, work)
             _commit(line, self._address.where)
@@ -62,7 +64,7 @@ class PostgresTransactions:
         """
 
         def once(line: Line) -> tuple[T, Hints]:
-            _begin(line, "begin isolation level read committed")
+            self._begin(line, "begin isolation level read committed")
             answer = self._call(line, call, *arguments)
             _commit(line, self._address.where)
             return answer
@@ -72,8 +74,12 @@ class PostgresTransactions:
         return result
 
     def close(self) -> None:
-        """Let go of all lines: those at rest now, and those that are still at work when they come back."""
+        """Let go of all lines: those at rest now, and those that are still at work when they come back. No thread waits
+        for a server much longer: it would keep the process alive.
+        """
         self._is_closed = True
+        for line in tuple(self._busy):
+            line.silence.shorten(_LAST_SECONDS)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -82,19 +88,26 @@ class PostgresTransactions:
 
     def _again(self, once: Callable[[Line], T]) -> T:
         """Do it in a transaction, anew if another one was in the way."""
+        clock = self._database.environment.clock
+        until = clock.monotonic() + self._database.caller.patience
         for _ in range(_CONFLICTS_MAX):
             line = self._take()
+            self._busy.add(line)
             try:
+                if self._is_closed:
+                    line.silence.shorten(_LAST_SECONDS)
                 return once(line)
             except ConflictError:
-                continue
+                if clock.monotonic() >= until:
+                    break
             finally:
+                self._busy.discard(line)
                 self._give(line)
-        raise unavailable(self._address.where, f"{_CONFLICTS_MAX} times in a row another transaction was in the way")
+        raise unavailable(self._address.where, "again and again another transaction was in the way")
 
     def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
-        _begin(line, f"begin; {idle}")
+        self._begin(line, f"begin; {idle}")
         refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
             line.execute_now("rollback")
@@ -129,13 +142,25 @@ class PostgresTransactions:
         values = self._database.values(call, arguments)
         return self._database.note(call.decode(line.call_now(call, values)))
 
+    def _begin(self, line: Line, how: str) -> None:
+        """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+        try:
+            line.execute_now(how, patience=self._database.caller.patience_urgent)
+        except StoreUnavailableError as error:
+            line.is_broken = True
+            if line.is_late:
+                self._let_go()  # those at rest may be dead, too
+            raise ConflictError(error.title) from error
+
     def _take(self) -> Line:
+        patience = self._database.caller.patience
         while self._idle:
             line = self._idle.pop()
             if line.is_usable and line.is_silent():
+                line.silence.lasts(patience)
                 return line
             line.finish()
-        return connect_again(self._address)
+        return connect_again(self._address, patience)
 
     def _give(self, line: Line) -> None:
         if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
@@ -187,15 +212,6 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise psycopg.errors.error_from_result(result)
     return result
-
-
-def _begin(line: Line, how: str) -> None:
-    """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
-    try:
-        line.execute_now(how)
-    except StoreUnavailableError as error:
-        line.is_broken = True
-        raise ConflictError(error.title) from error
 
 
 def _hear_out(line: Line, where: str) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from stepwell.environment import Environment
-from stepwell.errors import StepwellError, StoreError
+from stepwell.errors import StepwellError
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
 from stepwell.stores.postgres.calls import NOTIFY
 from stepwell.stores.postgres.connecting import connect
 from stepwell.stores.postgres.database import PostgresDatabase
-from stepwell.stores.postgres.faults import ConflictError, unavailable
+from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.lines import Line
 from stepwell.stores.postgres.texts import quoted
 from stepwell.stores.postgres.urls import Address
@@ -29,6 +30,8 @@ _LOG = logging.getLogger("stepwell.postgres")
 
 _GAP_SECONDS = 0.002  # between two messages, so that a burst is told in a few
 _BEAT_SECONDS, _BEAT_PATIENCE = 20.0, 5.0
+_CONNECT_SECONDS = 5.0
+_LAST_SECONDS = 1.0  # for the last message, and for each task to end
 _PRESENT_SECONDS = 3 * _BEAT_SECONDS  # how long somebody is taken to be there who has said so
 _AGAIN_SECONDS, _AGAIN_SECONDS_MAX = 0.1, 5.0
 _PAYLOAD_MAX = 7_000  # bytes; the server takes 8,000
@@ -92,8 +95,10 @@ class PostgresWakeups(Hub):
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
-            await self._send()
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._send()
 
     def _is_anybody_there(self) -> bool:
         """Whether somebody else may want to hear; who does not listen himself cannot know."""
@@ -125,8 +130,8 @@ class PostgresWakeups(Hub):
             return
         try:
             await self._database.say(NOTIFY, self._channel, payloads)
-        except (StoreError, ConflictError):
-            return  # a hint that is lost only costs time
+        except Exception as error:  # noqa: BLE001  a hint that is lost only costs time
+            _LOG.debug("a hint was not sent: %r", error)
 
     # --- hearing ---
 
@@ -134,7 +139,7 @@ class PostgresWakeups(Hub):
         await self._has_listeners.wait()
         while True:
             try:
-                line = await connect(self._address)
+                line = await connect(self._address, _CONNECT_SECONDS)
                 try:
                     if not line.prepares:
                         _LOG.warning(
@@ -158,24 +163,23 @@ class PostgresWakeups(Hub):
         lost = asyncio.Event()
         line.on_input = lambda: self._take_in(line)
         line.on_loss = lost.set
-        await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}")
+        await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}", patience=_BEAT_PATIENCE)
         await self._say_hello(line)
         self.is_listening, self.again_seconds = True, _AGAIN_SECONDS
         # Whatever was told while nobody listened is not told again.
         self.tell(Hint(HintKind.CHANGED))
         while not lost.is_set():
-            try:
-                await asyncio.wait_for(lost.wait(), _BEAT_SECONDS)
-            except TimeoutError:
-                # A line that only listens does not notice by itself that there is nobody at the other end.
-                try:
-                    await asyncio.wait_for(self._say_hello(line), _BEAT_PATIENCE)
-                except TimeoutError:
-                    break
+            with suppress(TimeoutError):
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the loss.
+                async with asyncio.timeout(_BEAT_SECONDS):
+                    await lost.wait()
+                break
+            # A line that only listens does not notice by itself that there is nobody at the other end.
+            await self._say_hello(line)
         raise unavailable(self._address.where, "the connection that listens was lost")
 
     async def _say_hello(self, line: Line) -> None:
-        await line.execute(f"notify {quoted(self._channel)}, '{self._hello}'")
+        await line.execute(f"notify {quoted(self._channel)}, '{self._hello}'", patience=_BEAT_PATIENCE)
 
     def _take_in(self, line: Line) -> None:
         while (notice := line.connection.pgconn.notifies()) is not None:

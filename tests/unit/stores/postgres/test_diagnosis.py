@@ -418,5 +418,5 @@ def test_an_error_within_a_check_is_a_finding_and_the_others_go_on(url: str) -> 
 
     found = examine(url)
 
-    assert found["workers"].found.startswith("SW600 ")
+    assert found["workers"].found.startswith("SW610 ")
     assert found["size"].verdict is Verdict.OK
