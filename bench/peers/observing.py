@@ -30,13 +30,13 @@ def usage(pids: list[int]) -> Usage:
                 cpu += times.user + times.system
                 if process.pid == pid:
                     cpu += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-                memory += _own_bytes(process)
+                memory += own_bytes(process)
             except psutil.Error:
                 continue  # it ended between two looks
     return Usage(cpu, memory)
 
 
-def _own_bytes(process: psutil.Process) -> int:
+def own_bytes(process: psutil.Process) -> int:
     """Pages of files that are mapped are not counted, where the system tells them apart."""
     try:
         for line in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines():

@@ -67,7 +67,7 @@ async def _fill(url: str) -> dict[str, str]:
         for name, run_id in ids.items():
             if name != "approval":
                 try:
-                    await engine.result(run_id, timeout="20s")
+                    await engine.result(run_id, timeout="60s")
                 except StepwellError:
                     pass
         while not (await engine.detail("approval-1")).history.waits:  # noqa: ASYNC110  another task waits

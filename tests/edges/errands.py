@@ -77,7 +77,7 @@ async def begin(url: str, workflows: dict[str, Any]) -> None:
         await engine.start(workflows["parent"], "p", key="p")
         await wait_until_all_wait(engine, *(f"e{n}" for n in range(5)), "p", await find_child(engine))
         await engine.signal("e0", "order", "milk", dedup_key="once")
-        assert await engine.result("e0", timeout="20s") == ["e0 fetch", "e0 carry milk", "home"]
+        assert await engine.result("e0", timeout="60s") == ["e0 fetch", "e0 carry milk", "home"]
         await engine.signal("nobody yet", "order", "held", if_missing="hold")
 
 
@@ -100,7 +100,7 @@ async def finish(url: str, app: str) -> dict[str, Any]:
         for n in range(1, 5):
             await engine.signal(f"e{n}", "order", "bread")
         await engine.signal(await find_child(engine), "order", "salt")
-        return {key: await engine.result(key, timeout="30s") for key in ("e0", "e1", "e2", "e3", "e4", "p")}
+        return {key: await engine.result(key, timeout="60s") for key in ("e0", "e1", "e2", "e3", "e4", "p")}
 
 
 STEPS_BEFORE = sorted([*(f"e{n} fetch" for n in range(5)), "p pack", "child of p fetch", "e0 carry milk"])

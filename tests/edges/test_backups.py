@@ -88,7 +88,7 @@ def test_a_restored_database_uses_no_epoch_and_no_number_again(cli: Cli, db: Sho
     async def go_on() -> str:
         async with Engine(db.url, workflows=[shop.approval]) as engine:
             await engine.signal("approval-1", "reject")
-            return str(await engine.result("approval-1", timeout="20s"))
+            return str(await engine.result("approval-1", timeout="60s"))
 
     assert asyncio.run(go_on()) == "reject: None"
 
@@ -108,7 +108,7 @@ def test_a_worker_of_the_lost_database_can_write_nothing_to_the_restored_one(sho
     async def go_on() -> str:
         async with Engine(shop_anywhere.url, workflows=[shop.approval]) as engine:
             await engine.signal("approval-1", "reject")
-            return str(await engine.result("approval-1", timeout="20s"))
+            return str(await engine.result("approval-1", timeout="60s"))
 
     assert asyncio.run(go_on()) == "reject: None"
 

@@ -51,7 +51,7 @@ def test_a_run_that_waits_goes_on_where_it_was(cli: Cli, db: Shop, elsewhere: st
     async def go_on() -> Any:
         async with Engine(elsewhere, workflows=[shop.approval]) as engine:
             await engine.signal("approval-1", "reject")
-            return await engine.result("approval-1", timeout="30s")
+            return await engine.result("approval-1", timeout="60s")
 
     assert asyncio.run(go_on()) == "reject: None"
 

@@ -147,7 +147,7 @@ def test_a_run_that_waits_for_a_timer_and_then_a_signal_goes_on_in_postgresql(
     async def end() -> Any:
         async with Engine(postgres_url, workflows=[watch]) as engine:
             await engine.signal("w", "word", "yes")
-            return await engine.result("w", timeout="30s")
+            return await engine.result("w", timeout="60s")
 
     asyncio.run(begin())
     said = cli("move", src, postgres_url, "--app", str(app))

@@ -76,7 +76,7 @@ async def counted(path: Path, **options: Any) -> AsyncIterator[tuple[Engine, Sql
 async def test_a_one_step_run_costs_two_commits(tmp_path: Path) -> None:
     async with counted(tmp_path) as (engine, database):
         before = database.commits
-        assert await (await engine.start(sequence, 1)).result("5s") == 1
+        assert await (await engine.start(sequence, 1)).result("60s") == 1
 
         assert database.commits - before == 2
 
@@ -84,7 +84,7 @@ async def test_a_one_step_run_costs_two_commits(tmp_path: Path) -> None:
 async def test_sequential_steps_cost_one_commit_each_and_one_for_the_start(tmp_path: Path) -> None:
     async with counted(tmp_path) as (engine, database):
         before = database.commits
-        assert await (await engine.start(sequence, 20)).result("5s") == 20
+        assert await (await engine.start(sequence, 20)).result("60s") == 20
 
         assert database.commits - before == 21
 
@@ -92,7 +92,7 @@ async def test_sequential_steps_cost_one_commit_each_and_one_for_the_start(tmp_p
 async def test_deferred_steps_cost_no_commit_of_their_own(tmp_path: Path) -> None:
     async with counted(tmp_path) as (engine, database):
         before = database.commits
-        assert await (await engine.start(deferred, 20)).result("5s") == 20
+        assert await (await engine.start(deferred, 20)).result("60s") == 20
 
         assert database.commits - before == 2
 
@@ -100,7 +100,7 @@ async def test_deferred_steps_cost_no_commit_of_their_own(tmp_path: Path) -> Non
 async def test_steps_that_end_together_share_their_commits(tmp_path: Path) -> None:
     async with counted(tmp_path) as (engine, database):
         before = database.commits
-        assert await (await engine.start(fan_out, 100)).result("5s") == 5050
+        assert await (await engine.start(fan_out, 100)).result("60s") == 5050
 
         assert database.commits - before <= 4
 
@@ -112,7 +112,7 @@ async def test_a_signal_to_a_run_that_waits_here_wakes_it_in_its_own_transaction
             await asyncio.sleep(0)
         before = database.commits
         await run.signal("go", "now")
-        assert await run.result("5s") == "now"
+        assert await run.result("60s") == "now"
 
         # The signal with its wake-up and claim; what was received, with the end of the run.
         assert database.commits - before == 2
@@ -121,7 +121,7 @@ async def test_a_signal_to_a_run_that_waits_here_wakes_it_in_its_own_transaction
 async def test_a_child_is_started_and_claimed_with_its_parents_own_commit(tmp_path: Path) -> None:
     async with counted(tmp_path) as (engine, database):
         before = database.commits
-        assert await (await engine.start(parent)).result("5s") == 1
+        assert await (await engine.start(parent)).result("60s") == 1
 
         # Start; park with the child started; the child's end with the parent's wake-up; claim; the parent's end.
         assert database.commits - before <= 6
@@ -137,7 +137,7 @@ async def test_emitting_costs_no_commit_of_its_own(tmp_path: Path) -> None:
         for relay in engine._worker._relays:
             await relay.drain(0.0)
         before = database.commits
-        assert await (await engine.start(emitting, 20)).result("5s") == 20
+        assert await (await engine.start(emitting, 20)).result("60s") == 20
 
         assert database.commits - before == 21
         assert len(await engine.outbox.pending()) == 41

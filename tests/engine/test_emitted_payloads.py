@@ -133,4 +133,4 @@ async def test_a_secret_needs_an_encrypting_codec(mode: str) -> None:
 
     async with Engine("memory:", workflows=[tells]) as engine:
         with pytest.raises(RunFailed, match="UnserialisableError"):
-            await (await engine.start(tells)).result("5s")
+            await (await engine.start(tells)).result("60s")

@@ -213,7 +213,7 @@ def test_a_synchronous_engine_publishes_and_starts(tmp_path: Path) -> None:
         engine.on(Shipped, start=starts, key="order")
 
         assert engine.publish(Shipped("9"), retain=True) == 0
-        assert engine.handle(starts, "9").result("5s") == "9"
+        assert engine.handle(starts, "9").result("60s") == "9"
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -233,7 +233,7 @@ async def test_encrypted_events_are_matched_and_read_and_show_nothing(tmp_path: 
         kept = await engine._store.views.list_events(limit=9)
         run = await engine.start(secretive, "canary-1")
 
-        assert await run.result("5s") == ["canary-1", "canary-2", "canary-3"]
+        assert await run.result("60s") == ["canary-1", "canary-2", "canary-3"]
         waits = (await engine.detail(run.run_id)).history.entries
         assert b"canary" not in b"".join([event.payload for event in kept] + [entry.value for entry in waits])
     assert b"canary" not in _bytes_in(tmp_path)

@@ -73,7 +73,7 @@ async def fails_with(engine: Engine, flow: Any) -> str:
     """Why a run of this workflow fails; nothing of what it showed is stored."""
     run = await engine.start(flow)
     with pytest.raises(RunFailed) as failed:
-        await run.result("5s")
+        await run.result("60s")
     assert await values(run.stream("out")) == []
     return str(failed.value)
 
@@ -89,7 +89,7 @@ async def test_state_is_read_while_it_runs_and_after_its_end(engine: Engine):
     assert await engine.state("chat", "mood", as_type=str) == "fine"
     assert await run.state("nothing") is None
     await run.signal("go")
-    await run.result("5s")
+    await run.result("60s")
     assert await engine.states("chat") == {"": {"done": 1, "of": 1}, "mood": "fine"}
     with pytest.raises(InvalidInputError):
         await run.state("mood", as_type=Progress)
@@ -162,7 +162,7 @@ async def test_a_plain_body_writes_from_its_thread():
         run = await engine.start(flow)
         assert await values(run.stream("out")) == ["begin", *range(100), "end"]  # closed, and the run goes on
         await run.signal("go")
-        assert await run.result("5s") is False
+        assert await run.result("60s") is False
         assert await engine.states(run.run_id) == {"": [1], "x": 1}
 
 
@@ -198,7 +198,7 @@ async def test_a_thread_that_outlives_its_timeout_cannot_mix_into_the_next_attem
 
         first, second = StreamItem(1, "attempt 1", "slow"), StreamItem(3, "attempt 2", "slow")
         assert seen == [first, StreamReset(2, "slow", 1), second]
-        assert await run.result("5s") == "done"
+        assert await run.result("60s") == "done"
         assert await values(run.stream("out")) == ["attempt 2"]
 
 
@@ -237,8 +237,8 @@ async def test_what_is_shown_is_encrypted_and_bound_to_its_run():
 
     async with Engine("memory:", workflows=[flow], codec=codec) as engine:
         run, other = await engine.start(flow), await engine.start(flow)
-        await run.result("5s")
-        await other.result("5s")
+        await run.result("60s")
+        await other.result("60s")
 
         assert await values(run.stream("out")) == ["secret", "secret"]
         assert await run.state() == "secret"
@@ -298,7 +298,7 @@ async def test_a_name_that_cannot_be_one_is_refused_everywhere(name: str):
         for which in ("workflow", "step", "state"):
             run = await engine.start(flow, which)
             with pytest.raises(RunFailed, match="InvalidNameError"):
-                await run.result("5s")
+                await run.result("60s")
             assert await engine.states(run.run_id) == {}
 
 
@@ -362,7 +362,7 @@ async def test_a_stream_is_closed_by_the_workflow_itself_only():
 
     async with Engine("memory:", workflows=[flow]) as engine:
         with pytest.raises(RunFailed, match="JoinError"):
-            await (await engine.start(flow)).result("5s")
+            await (await engine.start(flow)).result("60s")
 
 
 async def test_a_body_outside_of_a_run_has_no_stream():

@@ -54,7 +54,7 @@ async def test_a_body_in_a_thread_keeps_its_state_and_yields(url: str):
 
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
-        assert await run.result("20s") == [5, 1]
+        assert await run.result("60s") == [5, 1]
         assert begun == [(0, False), (2, False), (4, False)]
         assert (await engine.detail(run.run_id)).history.progress == ()
 
@@ -77,7 +77,7 @@ async def test_a_checkpoint_in_a_thread_is_durable_when_it_returns(url: str):
         [seen] = (await run.status()).progress
         released.set()
         assert (seen.path, seen.state) == ("load", {"page": 3})
-        await run.result("20s")
+        await run.result("60s")
 
 
 async def test_a_body_in_a_thread_hears_of_a_cancel(url: str):
@@ -124,7 +124,7 @@ async def test_a_thread_that_was_given_up_stops_at_its_next_word(url: str, verb:
 
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
-        assert await run.result("20s") == "TimeoutError"
+        assert await run.result("60s") == "TimeoutError"
         assert await asyncio.to_thread(stopped.wait, 10)
 
 
@@ -141,7 +141,7 @@ async def test_a_coroutine_may_hand_its_context_to_a_thread(url: str):
         return await ctx.step(load)
 
     async with Engine(url, workflows=[flow]) as engine:
-        assert await (await engine.start(flow)).result("20s") == 5
+        assert await (await engine.start(flow)).result("60s") == 5
 
 
 async def test_a_yield_inside_a_task_group_is_a_yield():
@@ -159,7 +159,7 @@ async def test_a_yield_inside_a_task_group_is_a_yield():
         return await ctx.step(load)
 
     async with Engine("memory:", workflows=[flow]) as engine:
-        assert await (await engine.start(flow)).result("20s") == 8
+        assert await (await engine.start(flow)).result("60s") == 8
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ async def test_a_body_in_a_process_of_its_own_cannot_keep_a_state():
 
     async with Engine("memory:", workflows=[flow]) as engine:
         with pytest.raises(RunFailed, match="`heartbeat` of the context of step isolated"):
-            await (await engine.start(flow)).result("20s")
+            await (await engine.start(flow)).result("60s")
 
 
 async def test_counting_down_is_refused(url: str):
@@ -237,4 +237,4 @@ async def test_counting_down_is_refused(url: str):
         return await ctx.step(step(load, budget=Budget(rows=5)))
 
     async with Engine(url, workflows=[flow]) as engine:
-        assert await (await engine.start(flow)).result("20s") == "SW103 count: rows is -1"
+        assert await (await engine.start(flow)).result("60s") == "SW103 count: rows is -1"

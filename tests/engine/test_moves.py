@@ -353,4 +353,4 @@ async def test_a_worker_that_was_away_while_the_store_was_closed_serves_nothing_
 
         await store.transfers.unseal("t")
         handle = await engine.start(greet, "you")
-        assert await handle.result(timeout="20s") == "hello you"
+        assert await handle.result(timeout="60s") == "hello you"

@@ -83,7 +83,7 @@ async def test_whatever_a_body_raises_is_a_failed_attempt_that_names_it(url: str
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
         with pytest.raises(RunFailed) as caught:
-            await run.result(timeout="30s")
+            await run.result(timeout="60s")
         assert caught.value.status == "compensated"
         assert name in str(caught.value) or name == "CancelledError"
         entry = (await engine.history(run.run_id))[1]
@@ -108,7 +108,7 @@ async def test_a_compensation_that_raises_it_parks_the_run(name: str):
     async with Engine("memory:", workflows=[flow]) as engine:
         run = await engine.start(flow)
         with pytest.raises(Exception, match="incomplete"):
-            await run.result(timeout="30s")
+            await run.result(timeout="60s")
         assert (await engine.status(run.run_id)).status == "compensation_failed"
 
 
@@ -132,7 +132,7 @@ async def test_a_transactional_body_that_raises_it_fails(tmp_path: Path, name: s
         return "nothing"
 
     async with Engine(f"sqlite:///{tmp_path}/odd.db", workflows=[flow]) as engine:
-        assert name in await (await engine.start(flow)).result(timeout="30s")
+        assert name in await (await engine.start(flow)).result(timeout="60s")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -174,7 +174,7 @@ async def test_workflow_code_that_raises_it_fails_and_is_undone_at_the_top_and_i
         for number in range(len(places)):
             run = await engine.start(flow, number)
             with pytest.raises(RunFailed):
-                await run.result(timeout="30s")
+                await run.result(timeout="60s")
             assert (await engine.status(run.run_id)).status == "compensated"
     assert undone == ["0", "1", "2", "3", "4"]
 
@@ -198,7 +198,7 @@ async def test_a_cancelled_task_inside_a_branch_is_the_failure_of_that_branch(ur
         return []
 
     async with Engine(url, workflows=[flow]) as engine:
-        [said] = await (await engine.start(flow)).result(timeout="30s")
+        [said] = await (await engine.start(flow)).result(timeout="60s")
         assert "CancelledError" in said
 
 
@@ -224,4 +224,4 @@ async def test_the_time_of_a_plain_function_begins_when_a_thread_is_free_for_it(
         return list(await asyncio.gather(*rest))
 
     async with Engine(url, workflows=[flow], settings=WorkerSettings(threads_max=1)) as engine:
-        assert await (await engine.start(flow)).result(timeout="30s") == [0, 1, 2, 3, 4]
+        assert await (await engine.start(flow)).result(timeout="60s") == [0, 1, 2, 3, 4]

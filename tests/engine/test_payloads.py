@@ -518,7 +518,7 @@ async def test_a_canary_is_nowhere_on_disk_nor_in_views_or_logs(
         run = await engine.start(flow, Login("me", Secret(CANARY)))
         await engine.signal(run.run_id, "go", {"again": CANARY})
         with pytest.raises(RunFailed) as caught:
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         await engine.cancel(run.run_id, f"because of {CANARY}")
         seen = repr([await engine.status(run.run_id), await engine.history(run.run_id), str(caught.value)])
         seen += repr([await engine.detail(run.run_id), await engine.explain(run.run_id)])
@@ -539,7 +539,7 @@ async def test_many_runs_with_every_layer_work_on_real_files(tmp_path: Path, led
     flows = make_everything(ledger)
     async with Engine(f"sqlite:///{tmp_path}/shop.db", workflows=flows[1:], codec=sealed(tmp_path / "blobs")) as engine:
         runs = [await engine.start(flows[1], BIG) for _ in range(10)]
-        results = await asyncio.gather(*[run.result(timeout="20s") for run in runs])
+        results = await asyncio.gather(*[run.result(timeout="60s") for run in runs])
 
     assert results == [Paid(len(BIG), BIG)] * 10
     assert CANARY.encode() not in (tmp_path / "shop.db").read_bytes()

@@ -76,7 +76,7 @@ async def test_a_thousand_waiting_runs_need_few_threads(body: Any):
         for run in runs:
             await run.signal("go", 1)
         factor = 2 if body is double else 3
-        assert [await run.result("30s") for run in runs] == [number * factor + 1 for number in range(1_000)]
+        assert [await run.result("60s") for run in runs] == [number * factor + 1 for number in range(1_000)]
         assert threading.active_count() - before <= 10
 
 
@@ -97,7 +97,7 @@ async def test_any_number_of_strands_gives_the_same_result(strands_max: int):
     async with Engine("memory:", workflows=[flow], environment=few_strands(strands_max)) as engine:
         runs = [await engine.start(flow) for _ in range(5)]
 
-        results = [await run.result("20s") for run in runs]
+        results = [await run.result("60s") for run in runs]
 
     expected = [[number * 2, True] for number in range(20)]
     assert results == [[expected[:5], 8, expected, True]] * 5
@@ -118,7 +118,7 @@ async def test_what_the_function_changes_in_a_value_is_not_there_when_it_is_told
         await asyncio.sleep(0.1)
         await run.signal("go")
 
-        assert await run.result("5s") == [["given", "by the function"], ["first", "by the function"]]
+        assert await run.result("60s") == [["given", "by the function"], ["first", "by the function"]]
 
 
 async def test_the_items_of_a_map_are_not_changed_by_an_unwound_call():
@@ -132,7 +132,7 @@ async def test_the_items_of_a_map_are_not_changed_by_an_unwound_call():
         return ctx.map("all", item, [Basket(), Basket(), Basket()])
 
     async with Engine("memory:", workflows=[flow], environment=few_strands(1)) as engine:
-        assert await (await engine.start(flow)).result("5s") == [["once"]] * 3
+        assert await (await engine.start(flow)).result("60s") == [["once"]] * 3
 
 
 async def test_finally_blocks_run_at_each_unwinding_and_record_nothing():
@@ -159,7 +159,7 @@ async def test_finally_blocks_run_at_each_unwinding_and_record_nothing():
         assert await engine.history(run.run_id) == []
         await run.signal("go")
 
-        assert await run.result("5s") == "done"
+        assert await run.result("60s") == "done"
         assert log == ["finally", "finally", "2"]
         assert [entry.path for entry in await engine.history(run.run_id)] == ["go", "clean up"]
 
@@ -176,7 +176,7 @@ async def test_a_blocking_client_serves_plain_workflows_too(tmp_path: Any):
 
     def use() -> int:
         with SyncEngine(f"sqlite:///{tmp_path}/shop.db", workflows=[flow]) as engine:
-            return engine.start(flow, 1).result("10s")
+            return engine.start(flow, 1).result("60s")
 
     assert await asyncio.to_thread(use) == 2
 
@@ -199,7 +199,7 @@ async def test_a_compensation_may_be_a_plain_function_with_operations():
     async with Engine("memory:", workflows=[flow]) as engine:
         run = await engine.start(flow)
         with pytest.raises(RunFailed, match="no stock"):
-            await run.result("5s")
+            await run.result("60s")
 
         assert undone == ["took back 6"]
         assert [entry.path for entry in await engine.history(run.run_id)] == [
@@ -223,7 +223,7 @@ async def test_a_blocking_engine_is_refused_in_the_code_of_a_workflow():
     def use() -> None:
         with SyncEngine("memory:", workflows=[flow]) as engine:
             engines.append(engine)
-            engine.start(flow).result("5s")
+            engine.start(flow).result("60s")
 
     with pytest.raises(RunPaused, match="blocking engine was called") as paused:
         await asyncio.to_thread(use)
@@ -273,7 +273,7 @@ async def test_a_context_is_refused_in_another_thread():
     async with Engine("memory:", workflows=[flow]) as engine:
         run = await engine.start(flow)
 
-        assert await run.result("5s") == "went on"
+        assert await run.result("60s") == "went on"
         assert await engine.history(run.run_id) == []
     assert isinstance(caught[0], NonDeterministicError)
     assert "start threads inside steps only" in caught[0].fix
@@ -288,7 +288,7 @@ async def test_a_branch_that_uses_the_outer_context_pauses_the_run_with_the_fix(
         run = await engine.start(flow)
 
         with pytest.raises(RunPaused, match="outside of the function that it belongs to"):
-            await run.result("5s")
+            await run.result("60s")
 
 
 async def test_code_that_does_something_else_when_it_is_run_again_is_stopped():
@@ -307,7 +307,7 @@ async def test_code_that_does_something_else_when_it_is_run_again_is_stopped():
         await run.signal("go", 1)
 
         with pytest.raises(RunPaused, match="step first before, step other now"):
-            await run.result("5s")
+            await run.result("60s")
 
 
 async def test_an_async_branch_in_a_plain_workflow_is_refused():
@@ -320,7 +320,7 @@ async def test_an_async_branch_in_a_plain_workflow_is_refused():
 
     async with Engine("memory:", workflows=[flow]) as engine:
         with pytest.raises(RunFailed, match="is not a plain function"):
-            await (await engine.start(flow)).result("5s")
+            await (await engine.start(flow)).result("60s")
 
 
 async def test_errors_of_operations_are_raised_in_the_function():
@@ -342,4 +342,4 @@ async def test_errors_of_operations_are_raised_in_the_function():
         return found
 
     async with Engine("memory:", workflows=[flow], environment=few_strands(1)) as engine:
-        assert await (await engine.start(flow)).result("5s") == ["a", "refused"]
+        assert await (await engine.start(flow)).result("60s") == ["a", "refused"]

@@ -51,12 +51,12 @@ async def test_a_retry_runs_the_failed_branch_of_a_join_again_and_not_the_others
     async with Engine(url, workflows=[joined]) as engine:
         run = await engine.start(joined)
         with pytest.raises(RunFailed):
-            await run.result("5s")
+            await run.result("60s")
 
         outage.is_over = True
 
         assert await engine.retry(run.run_id) is True
-        assert await run.result("5s") == ["fails", "works"]
+        assert await run.result("60s") == ["fails", "works"]
         assert outage.calls == {"works": 1, "fails": 2}
 
 
@@ -76,12 +76,12 @@ async def test_a_retry_reaches_the_failed_child_and_its_failed_step(url: str) ->
     async with Engine(url, workflows=[inner, outer]) as engine:
         run = await engine.start(outer)
         with pytest.raises(RunFailed):
-            await run.result("5s")
+            await run.result("60s")
 
         outage.is_over = True
 
         assert await engine.retry(run.run_id) is True
-        assert await run.result("5s") == "fails"
+        assert await run.result("60s") == "fails"
         assert outage.calls == {"works": 1, "fails": 2}
         assert await engine.retry(run.run_id) is False
 

@@ -319,10 +319,10 @@ async def test_signals_questions_looks_and_redelivery_work_under_encryption(tmp_
         await engine.signal("wrong", add, Item("fountain"), if_missing="hold")
         run = await engine.signal_or_start(secretive, None, add, Item("ink"), key="right")
         assert await engine.redeliver(await engine.held_signals("wrong"), to="right") == [Delivery.DELIVERED]
-        assert await engine.ask("right", total, None, timeout="5s") == 3
+        assert await engine.ask("right", total, None, timeout="60s") == 3
         with pytest.raises(AskRefused, match="no"):
-            await run.ask(total, None, timeout="5s")
-        assert await run.result("5s") == ["ink", "ink"]
+            await run.ask(total, None, timeout="60s")
+        assert await run.result("60s") == ["ink", "ink"]
         [left] = await engine.unread_signals("right")
         assert left.payload != {"sku": "fountain"}
     assert b"fountain" not in (tmp_path / "secret.db").read_bytes()
@@ -331,14 +331,14 @@ async def test_signals_questions_looks_and_redelivery_work_under_encryption(tmp_
 def test_the_same_verbs_without_asyncio() -> None:
     with SyncEngine("memory:", workflows=[cart]) as engine:
         run = engine.signal_or_start(cart, "ann", add, Item("pen"), key="k")
-        assert engine.ask("k", total, None, timeout="5s") == 1
-        assert run.ask(total, None, timeout="5s") == 1
+        assert engine.ask("k", total, None, timeout="60s") == 1
+        assert run.ask(total, None, timeout="60s") == 1
         with pytest.raises(InvalidInputError):
             engine.signal("k", add, {"sku": 7})  # type: ignore[misc]
         engine.signal("other", "checkout", if_missing="hold")
         [held] = engine.held_signals("other")
         assert engine.redeliver(held, to="k") == [Delivery.DELIVERED]
-        assert run.result("5s") == ["ann", "pen"]
+        assert run.result("60s") == ["ann", "pen"]
         assert engine.unread_signals() == []
         other = engine.start(cart, "bo")
         other.signal(Cancel("late"))

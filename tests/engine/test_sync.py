@@ -36,18 +36,18 @@ def test_a_run_is_started_signalled_and_awaited(tmp_path: Path) -> None:
         run = engine.start(greets, "ann", key="K")
         run.signal("mood", "cheerful")
 
-        assert run.result("5s") == "hello ann, cheerful"
+        assert run.result("60s") == "hello ann, cheerful"
         assert engine.status("k").status == "completed"
         assert [entry.kind for entry in engine.history("k")] == ["receive"]
         assert "completed" in engine.explain("k").sentence
         assert [view.run_id for view in engine.list_runs()] == [run.run_id]
-        assert engine.handle(greets, "k").result("5s") == "hello ann, cheerful"
+        assert engine.handle(greets, "k").result("60s") == "hello ann, cheerful"
 
 
 def test_errors_reach_the_caller_as_they_are() -> None:
     with SyncEngine("memory:", workflows=[fails, greets]) as engine:
         with pytest.raises(RunFailed, match="Failure: no"):
-            engine.start(fails).result("5s")
+            engine.start(fails).result("60s")
         with pytest.raises(NotFoundError):
             engine.signal("nobody", "hello")
         assert engine.cancel(engine.start(greets, "bo").run_id) is True
@@ -57,7 +57,7 @@ def test_many_threads_may_call_it_at_once() -> None:
     def one(number: int) -> str:
         run = engine.start(greets, str(number))
         engine.signal(run.run_id, "mood", number)
-        return run.result("20s")
+        return run.result("60s")
 
     with SyncEngine("memory:", workflows=[greets]) as engine, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(40))) == [f"hello {n}, {n}" for n in range(40)]
@@ -83,7 +83,7 @@ def test_a_synchronous_engine_relays_events_and_replays_dead_letters() -> None:
             raise Fatal("no")
 
     with SyncEngine("memory:", workflows=[emits], sinks=[handler(refuse_once)]) as engine:
-        event_id = engine.start(emits).result("5s")
+        event_id = engine.start(emits).result("60s")
         while not engine.outbox.dead():
             time.sleep(0.01)
         assert engine.outbox.replay(event_id) == 1

@@ -30,7 +30,7 @@ async def test_blocking_steps_run_in_threads_and_at_once(url: str):
 
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
-        assert await run.result(timeout="20s") == ["a False", "b False", "c False"]
+        assert await run.result(timeout="60s") == ["a False", "b False", "c False"]
 
 
 async def test_a_blocking_step_that_outlasts_its_timeout_fails_and_its_late_result_is_nothing(url: str):
@@ -50,7 +50,7 @@ async def test_a_blocking_step_that_outlasts_its_timeout_fails_and_its_late_resu
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
         try:
-            assert await run.result(timeout="20s") == "TimeoutError"
+            assert await run.result(timeout="60s") == "TimeoutError"
         finally:
             released.set()
         assert [entry.status for entry in await engine.history(run.run_id)] == ["failed"]
@@ -79,7 +79,7 @@ async def test_a_blocking_step_that_outlasts_the_deadline_is_waited_for_and_undo
         assert (await run.status()).status == "running"
         released.set()
         with pytest.raises(RunFailed, match="had not ended at its deadline"):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         assert (await run.status()).status == "compensated"
     assert lines == ["paid", "refunded receipt"]
 
@@ -97,7 +97,7 @@ async def test_many_runs_with_signals_and_timers_on_a_real_clock(url: str):
         runs = [await engine.start(flow, number, key=f"k{number}") for number in range(30)]
         for number in range(30):
             await engine.signal(f"k{number}", "go", number * 2)
-        results = [await run.result(timeout="20s") for run in runs]
+        results = [await run.result(timeout="60s") for run in runs]
 
     assert results == [[number, number * 2] for number in range(30)]
 
@@ -124,6 +124,6 @@ async def test_an_engine_that_is_closed_leaves_its_runs_to_the_next(tmp_path: Pa
     async with Engine(url) as client:
         await client.signal("k", "go")
     async with Engine(url, workflows=[flow]) as engine:
-        assert await engine.result("k", timeout="20s") == "done"
+        assert await engine.result("k", timeout="60s") == "done"
 
     assert done == ["first", "second"]

@@ -42,10 +42,10 @@ async def test_an_emitted_event_reaches_a_run_that_waits_for_it_and_starts_anoth
         engine.on(Paid, start=thanks, key="order")
         waiting = [await engine.start(ships, order) for order in ("1", "2")]
         await until_all_wait(engine, waiting)
-        await (await engine.start(pays, "2")).result("5s")
+        await (await engine.start(pays, "2")).result("60s")
 
-        assert await waiting[1].result("5s") == "shipped 2"
-        assert await engine.result("2", timeout="5s") == "thanks for 2"
+        assert await waiting[1].result("60s") == "shipped 2"
+        assert await engine.result("2", timeout="60s") == "thanks for 2"
         status = await waiting[0].status()
         assert status is not None
         assert status.status == "waiting"
@@ -65,8 +65,8 @@ async def test_an_event_that_is_handed_over_twice_is_published_once() -> None:
         sink.send = twice  # type: ignore[method-assign]
         runs = [await engine.start(ships, "7") for _ in range(2)]
         await until_all_wait(engine, runs)
-        await (await engine.start(pays, "7")).result("5s")
-        assert [await run.result("5s") for run in runs] == ["shipped 7"] * 2
+        await (await engine.start(pays, "7")).result("60s")
+        assert [await run.result("60s") for run in runs] == ["shipped 7"] * 2
         assert len(given) == 1
 
 
@@ -113,9 +113,9 @@ async def test_a_plain_function_takes_and_gives_messages(harness: Harness):
     client = await harness.client()
     run = await worker.start(flow, key="k")
     await harness.drain()
-    first = asyncio.ensure_future(client.do(client.engine.ask("k", "question", 1, timeout="30s")))
+    first = asyncio.ensure_future(client.do(client.engine.ask("k", "question", 1, timeout="60s")))
     await harness.drain()
-    second = asyncio.ensure_future(client.do(client.engine.ask("k", "question", 2, timeout="30s")))
+    second = asyncio.ensure_future(client.do(client.engine.ask("k", "question", 2, timeout="60s")))
     await harness.advance("100ms")
     await client.do(client.engine.signal("k", "news", "sunny"))
     await client.do(client.engine.publish(Paid(order="9"), retain="1h"))

@@ -78,7 +78,7 @@ async def test_a_run_begins_with_the_commit_of_its_caller(path: Path, connect: C
         connection.execute("commit")
         connection.close()
 
-        assert await run.result("10s") == 42
+        assert await run.result("60s") == 42
         assert await engine.transact(lambda tx: tx.execute("select id from orders")) == [(1,)]
 
 
@@ -94,7 +94,7 @@ async def test_a_rollback_of_its_caller_leaves_no_run(path: Path, connect: Conne
         with pytest.raises(NotFoundError):
             await run.status()
         again = await engine.start(ship, 4, key="order-1")
-        assert (again.is_new, await again.result("10s")) == (True, 8)
+        assert (again.is_new, await again.result("60s")) == (True, 8)
 
 
 async def test_a_known_key_gives_the_run_that_has_it_and_writes_nothing(path: Path, connect: Connect):
@@ -124,7 +124,7 @@ async def test_another_process_sees_it_after_the_commit(path: Path, connect: Con
         connection.execute("commit")
         connection.close()
 
-        assert await worker.result(run.run_id, timeout="10s") == 10
+        assert await worker.result(run.run_id, timeout="60s") == 10
 
 
 async def test_a_start_with_a_delay_and_held_signals_is_as_any_other(path: Path, connect: Connect):
@@ -152,7 +152,7 @@ def test_code_that_is_not_asynchronous_starts_in_its_own_thread(path: Path):
         connection.execute("commit")
         connection.close()
 
-        assert run.result("10s") == 14
+        assert run.result("60s") == 14
 
 
 # --- through sqlite3, in a process that has the file open in no other way --------------------------
@@ -188,7 +188,7 @@ async def test_a_process_without_an_open_engine_starts_through_sqlite3(
     async with Engine(f"sqlite:///{path}", workflows=[ship]) as worker:
         orders = await worker.transact(lambda tx: tx.execute("select id from orders"))
         if end == "commit":
-            assert (orders, await worker.result(run.run_id, timeout="10s")) == ([(1,)], 42)
+            assert (orders, await worker.result(run.run_id, timeout="60s")) == ([(1,)], 42)
         else:
             assert (orders, await worker.status(run.run_id)) == ([], None)
 
@@ -292,7 +292,7 @@ async def test_the_file_may_be_spelled_in_another_way(path: Path, connect: Conne
         connection.execute("commit")
         connection.close()
 
-        assert await run.result("10s") == 2
+        assert await run.result("60s") == 2
 
 
 async def test_what_is_no_connection_is_refused(path: Path):
@@ -370,7 +370,7 @@ async def test_many_runs_write_their_rows_and_results_together(path: Path):
     async with Engine(f"sqlite:///{path}", workflows=[flow]) as engine:
         await engine.transact(lambda tx: tx.execute(ORDERS))
         runs = [await engine.start(flow, number) for number in range(60)]
-        assert [await run.result("20s") for run in runs] == [[number, 1] for number in range(60)]
+        assert [await run.result("60s") for run in runs] == [[number, 1] for number in range(60)]
         counted = "select count(*), count(distinct id), sum(run = 'marked') from orders"
         assert await engine.transact(lambda tx: tx.execute(counted)) == [(60, 60, 60)]
 
@@ -392,7 +392,7 @@ async def test_a_failing_body_does_not_hurt_those_who_share_its_transaction(path
     async with Engine(f"sqlite:///{path}", workflows=[flow]) as engine:
         await engine.transact(lambda tx: tx.execute(ORDERS))
         runs = [await engine.start(flow, number) for number in range(30)]
-        ended = await asyncio.gather(*(run.result("20s") for run in runs), return_exceptions=True)
+        ended = await asyncio.gather(*(run.result("60s") for run in runs), return_exceptions=True)
         stored = await engine.transact(lambda tx: tx.execute("select id from orders order by id"))
 
     assert [number for number in ended if isinstance(number, int)] == list(range(2, 30, 3))

@@ -99,9 +99,9 @@ def test_with_tokens_it_serves_who_has_one_until_it_is_taken_back(tmp_path: Path
         with httpx.stream("GET", f"{server.url}/runs/{started}/changes", headers=ADMIN) as stream:
             told = [line for line in stream.iter_lines() if line.startswith("event: ")]
         assert main(["token", "revoke", "the admin", "--tokens", str(server.tokens)]) == 0
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while httpx.get(f"{server.url}/runs", headers=ADMIN).status_code == 200:
-            assert time.monotonic() < deadline, "a token that was taken back still counts after 5 s"
+            assert time.monotonic() < deadline, "a token that was taken back still counts after a minute"
             time.sleep(0.1)
 
     assert nobody.status_code == 401

@@ -18,7 +18,7 @@ import pytest
 
 from tools.terminal.session import Session
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Dev:

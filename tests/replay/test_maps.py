@@ -193,4 +193,4 @@ async def test_nothing_to_wait_for_and_nonsense_are_refused():
     async with Engine("memory:", workflows=[flow], settings=WorkerSettings()) as engine:
         for which in range(2):
             with pytest.raises(RunFailed, match="InvalidOptionError"):
-                await (await engine.start(flow, which)).result("5s")
+                await (await engine.start(flow, which)).result("60s")

@@ -101,7 +101,7 @@ async def test_an_update_is_answered_with_its_own_type_or_refused_on_either_side
     assert refused.value.violations
     assert (await worker.engine.detail("a")).signals == ()
 
-    left = await client.do(client.engine.ask("a", change, Change(4), timeout="5s"))
+    left = await client.do(client.engine.ask("a", change, Change(4), timeout="60s"))
     assert left == 6
     with pytest.raises(AskRefused) as error:
         await client.do(run.ask(change, Change(7)))

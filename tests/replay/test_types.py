@@ -47,18 +47,18 @@ def settings(request: pytest.FixtureRequest) -> WorkerSettings:
 
 async def test_the_value_of_a_break_has_the_annotated_type(settings: WorkerSettings) -> None:
     async with Engine("memory:", workflows=[breaks], settings=settings) as engine:
-        assert await (await engine.start(breaks)).result("5s") == 2
+        assert await (await engine.start(breaks)).result("60s") == 2
 
 
 async def test_a_join_of_nothing_is_an_empty_result(settings: WorkerSettings) -> None:
     async with Engine("memory:", workflows=[joins_nothing], settings=settings) as engine:
-        assert await (await engine.start(joins_nothing)).result("5s") == {}
+        assert await (await engine.start(joins_nothing)).result("60s") == {}
 
 
 async def test_a_wrong_input_of_a_successor_fails_the_run_with_the_violation(settings: WorkerSettings) -> None:
     async with Engine("memory:", workflows=[continues_wrongly, takes_text], settings=settings) as engine:
         with pytest.raises(RunFailed) as failed:
-            await (await engine.start(continues_wrongly)).result("5s")
+            await (await engine.start(continues_wrongly)).result("60s")
 
     assert "str" in failed.value.why
 
@@ -67,4 +67,4 @@ async def test_a_handle_on_an_existing_run_is_found_by_its_key(settings: WorkerS
     async with Engine("memory:", workflows=[takes_text], settings=settings) as engine:
         await engine.start(takes_text, "hello", key="K")
 
-        assert await (await engine.handle(takes_text, "k")).result("5s") == "hello"
+        assert await (await engine.handle(takes_text, "k")).result("60s") == "hello"

@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from bench.peers.observing import usage
+from bench.peers.observing import own_bytes
 from stepwell import Engine
 from tests.servers.postgres import PostgresServer
 from tests.system.fleet import Fleet, Member
@@ -185,7 +185,7 @@ class Soak:
         now, names = self._now, {"worker": lasting.pid, "client": os.getpid()}
         figures: dict[tuple[str, str], float] = {}
         for who, pid in names.items():
-            figures[who, "RSS"] = usage([pid]).memory / _MIB
+            figures[who, "RSS"] = own_bytes(psutil.Process(pid)) / _MIB
             figures[who, "fds"] = psutil.Process(pid).num_fds()
         vitals = vitals_of(self._folder, lasting.pid)
         if vitals.exists():

@@ -30,9 +30,9 @@ async def test_the_result_of_an_isolated_step_can_be_an_event_and_its_body_canno
     got: list[EmittedEvent] = []
 
     async with Engine("memory:", workflows=[isolated], sinks=[handler(got.append, name="got")]) as engine:
-        assert await (await engine.start(isolated, False)).result("30s") == 7
+        assert await (await engine.start(isolated, False)).result("60s") == 7
         with pytest.raises(RunFailed, match="cannot emit 'told' from here"):
-            await (await engine.start(isolated, True)).result("30s")
+            await (await engine.start(isolated, True)).result("60s")
         while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
             await asyncio.sleep(0.01)
 

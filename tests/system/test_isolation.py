@@ -467,10 +467,7 @@ async def test_it_does_not_outlive_a_killed_worker(tmp_path: Path) -> None:
         worker.kill()
         worker.wait()
 
-    deadline = time.monotonic() + 2
-    while not all(is_gone(pid) for pid in pids_in(pids)):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await until(lambda: all(is_gone(pid) for pid in pids_in(pids)))
 
 
 # --- crashed ---------------------------------------------------------------------------------

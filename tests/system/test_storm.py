@@ -25,20 +25,20 @@ def storm(*arguments: str, seconds_max: int) -> dict[str, int]:
     return {name: int(figure) for name, figure in figures}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_hundred_kills_lose_no_acknowledged_result_and_commit_nothing_twice() -> None:
-    figures = storm("--store", "sqlite", "--kills", "100", "--seconds", "45", seconds_max=280)
+    figures = storm("--store", "sqlite", "--kills", "100", "--seconds", "45", seconds_max=580)
 
     assert [figures[name] for name in ("kills", "stops", "terms")] == [100, 10, 10]
     assert [figures[name] for name in ("lost acks", "double commits", "orphans")] == [0, 0, 0]
     assert figures["results acknowledged"] > 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_neither_kills_of_the_server_nor_a_promotion_lose_an_acknowledged_result() -> None:
     counts = ("--kills", "15", "--stops", "4", "--terms", "1", "--server-kills", "2", "--promotions", "1")
     load = ("--workers", "3", "--active", "12", "--seconds", "10")
-    figures = storm("--store", "postgres", *counts, *load, seconds_max=280)
+    figures = storm("--store", "postgres", *counts, *load, seconds_max=580)
 
     assert [figures[name] for name in ("kills", "stops", "server kills", "promotions")] == [15, 4, 2, 1]
     assert [figures[name] for name in ("lost acks", "double commits", "orphans", "zombies")] == [0, 0, 0, 0]

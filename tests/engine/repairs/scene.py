@@ -34,7 +34,7 @@ class World:
 
 async def fails(run: Handle[Any]) -> None:
     with pytest.raises(RunFailed):
-        await run.result("10s")
+        await run.result("60s")
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

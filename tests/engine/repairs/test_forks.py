@@ -25,14 +25,14 @@ async def test_a_fork_keeps_what_is_before_the_place_and_leaves_the_other_run_al
     flow = three(world)
     async with Engine(url, workflows=[flow], codec=codec) as engine:
         run = await engine.start(flow, key="k", tags={"team": "shop"})
-        assert await run.result("10s") == ["a 1", "b 1", "c 1"]
+        assert await run.result("60s") == ["a 1", "b 1", "c 1"]
         before = await engine.detail(run.run_id)
 
         plan = await engine.fork(run.run_id, "b", key="again", by="ann", reason="once more")
 
         assert (plan.kept, plan.dropped, plan.is_applied) == (("a",), ("b", "c"), True)
         assert plan.fork_id is not None
-        assert await engine.result(plan.fork_id, timeout="10s") == ["a 1", "b 2", "c 2"]
+        assert await engine.result(plan.fork_id, timeout="60s") == ["a 1", "b 2", "c 2"]
         view = await engine.status("again")
         assert view is not None
         assert (view.run_id, view.forked_from, view.tags) == (plan.fork_id, run.run_id, {"team": "shop"})
@@ -88,12 +88,12 @@ async def test_every_kind_of_record_is_copied(url: str, codec: Codec, world: Wor
         run = await engine.start(every, "input")
         for name in ("first", "many", "second"):
             await run.signal(name, f"sent {name}")
-        expected = await run.result("10s")
+        expected = await run.result("60s")
 
         plan = await engine.fork(run.run_id, "last")
 
         assert plan.fork_id is not None
-        assert await engine.result(plan.fork_id, timeout="10s") == expected
+        assert await engine.result(plan.fork_id, timeout="60s") == expected
         assert world.calls["last"] == 2
         assert {name: count for name, count in world.calls.items() if name != "last" and count > 1} == {"tick": 3}
 
@@ -113,7 +113,7 @@ async def test_what_was_undone_is_done_again_in_a_fork(url: str, codec: Codec, w
     async with Engine(url, workflows=[saga], codec=codec) as engine:
         run = await engine.start(saga)
         with pytest.raises(RunFailed):
-            await run.result("10s")
+            await run.result("60s")
         assert (await run.status()).status == "compensated"
         with pytest.raises(InvalidMoveError) as refused:
             await engine.redrive(run.run_id)
@@ -124,7 +124,7 @@ async def test_what_was_undone_is_done_again_in_a_fork(url: str, codec: Codec, w
 
         assert (plan.kept, plan.undone) == (("kept", "also"), ("paid",))
         assert plan.fork_id is not None
-        assert await engine.result(plan.fork_id, timeout="10s") == "sent 2"
+        assert await engine.result(plan.fork_id, timeout="60s") == "sent 2"
         assert world.calls == {"kept": 1, "paid": 2, "also": 1, "sent": 2, "undo paid": 1}
 
 
@@ -135,10 +135,10 @@ async def test_a_fork_has_the_input_that_it_is_given(url: str, codec: Codec, wor
 
     async with Engine(url, workflows=[echoes], codec=codec) as engine:
         run = await engine.start(echoes, "one")
-        await run.result("10s")
+        await run.result("60s")
         plan = await engine.fork(run.run_id, "/", input="two", run_id="my-own-id")
         assert (plan.fork_id, plan.kept, plan.warnings) == ("my-own-id", (), ())
-        assert await engine.result("my-own-id", timeout="10s") == "two 1"
+        assert await engine.result("my-own-id", timeout="60s") == "two 1"
 
 
 async def test_a_child_that_goes_on_by_itself_cannot_be_copied(url: str, world: World) -> None:
@@ -165,7 +165,7 @@ async def test_a_taken_key_and_an_unknown_place_make_no_fork(url: str, world: Wo
     flow = three(world)
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
-        await run.result("10s")
+        await run.result("60s")
         await engine.start(flow, key="taken", delay="1h")
         with pytest.raises(AlreadyExistsError):
             await engine.fork(run.run_id, "b", key="taken")

@@ -27,7 +27,7 @@ async def test_a_failed_run_goes_on_from_its_failure(url: str, world: World) -> 
         world.broken = set()
         plan = await engine.redrive(run.run_id)
         assert (plan.kept, plan.dropped) == (("a",), ("b",))
-        assert await run.result("10s") == ["a 1", "b 2", "c 1"]
+        assert await run.result("60s") == ["a 1", "b 2", "c 1"]
         with pytest.raises(InvalidMoveError):
             await engine.redrive(run.run_id)
 
@@ -51,7 +51,7 @@ async def test_a_redrive_reaches_a_failed_child(url: str, world: World) -> None:
         world.broken = set()
         plan = await engine.redrive(run.run_id)
         assert len(plan.retried) == 1
-        assert await run.result("10s") == "x 2"
+        assert await run.result("60s") == "x 2"
         assert world.calls["first"] == 1
 
 
@@ -74,7 +74,7 @@ async def test_a_run_is_redriven_on_the_newest_version_with_another_input(url: s
             await engine.redrive(run.run_id, version="new", input=[1])
         plan = await engine.redrive(run.run_id, version="new", input="good")
         assert (plan.version, plan.new_version, plan.has_new_input, plan.warnings) == (1, 2, True, ())
-        assert await engine.result(run.run_id, timeout="10s") == "new good 1"
+        assert await engine.result(run.run_id, timeout="60s") == "new good 1"
         view = await run.status()
         assert (view.version, view.input) == (2, "good")
 
@@ -93,7 +93,7 @@ async def test_a_redrive_says_that_what_is_kept_was_done_with_the_old_input(url:
         assert any("old input" in warning for warning in kept.warnings)
         plan = await engine.redrive(run.run_id, input="good", start="/")
         assert (plan.kept, plan.warnings) == ((), ())
-        assert await run.result("10s") == "good 1"
+        assert await run.result("60s") == "good 1"
         assert world.calls["first"] == 2
 
 

@@ -35,7 +35,7 @@ async def test_what_is_before_the_place_is_kept_and_the_rest_is_done_again(url: 
         plan = await engine.rewind(run.run_id, "b", by="ann", reason="b was wrong")
 
         assert (plan.kept, plan.dropped, plan.is_applied) == (("a",), ("b", "c"), True)
-        assert await run.result("10s") == ["a 1", "b 2", "c 2"]
+        assert await run.result("60s") == ["a 1", "b 2", "c 2"]
         assert world.calls == {"a": 1, "b": 2, "c": 2}
         acts = await engine.list_acts(run.run_id)
         assert [(act.verb, act.by, act.before, act.after, act.reason) for act in acts] == [
@@ -79,7 +79,7 @@ async def test_a_waiting_run_is_taken_back_and_waits_anew(url: str, world: World
         await comes_to(engine, run, "waiting")
         assert [entry.path for entry in await engine.history(run.run_id)] == ["a"]
         await run.signal("answer", "two")
-        assert await run.result("10s") == ["a 1", "two", "end"]
+        assert await run.result("60s") == ["a 1", "two", "end"]
 
 
 async def test_a_place_inside_a_loop_takes_back_the_whole_loop(url: str, world: World) -> None:
@@ -103,7 +103,7 @@ async def test_a_place_inside_a_loop_takes_back_the_whole_loop(url: str, world: 
         plan = await engine.rewind(run.run_id, "rounds/~3/tick")
 
         assert plan.kept == ("before",)
-        assert await run.result("10s") == 4
+        assert await run.result("60s") == 4
         assert world.calls == {"before": 1, "after": 2, **{f"tick {n}": 2 for n in range(5)}}
 
 
@@ -127,7 +127,7 @@ async def test_a_loop_that_stopped_half_way_begins_at_its_first_iteration(url: s
 
         await engine.rewind(run.run_id, "rounds/~43")
 
-        assert await run.result("10s") == 45
+        assert await run.result("60s") == 45
         assert world.calls["tick 0"] == 2
         assert world.calls["tick 44"] == 2
 
@@ -155,7 +155,7 @@ async def test_a_call_of_a_child_that_is_taken_back_starts_another_child(url: st
 
         await engine.rewind(run.run_id, "second")
 
-        assert await run.result("10s") == ["first 3", "second 4"]
+        assert await run.result("60s") == ["first 3", "second 4"]
         children = (await engine.detail(run.run_id)).children
         assert len(children) == 7
         assert len({child.run_id for child in children}) == 7
@@ -185,7 +185,7 @@ async def test_a_child_that_still_runs_is_cancelled_and_its_key_is_free(url: str
         await until(lambda: has_children(engine, run, 2))
         new = next(one for one in (await engine.detail(run.run_id)).children if one.run_id != old.run_id)
         await engine.signal(new.run_id, "go", "went")
-        assert await run.result("10s") == "went"
+        assert await run.result("60s") == "went"
         await comes_to(engine, await engine.handle(waits, old.run_id), "cancelled")
 
 
@@ -221,7 +221,7 @@ async def test_attempts_are_counted_on(url: str, world: World) -> None:
         await comes_to(engine, run, "waiting")
         await engine.rewind(run.run_id, "a")
         await run.signal("go")
-        assert await run.result("10s") == 2
+        assert await run.result("60s") == 2
         assert world.attempts == [("a", 1), ("a", 2)]
 
 
@@ -245,7 +245,7 @@ async def test_only_a_run_at_rest_is_taken_back(url: str, world: World) -> None:
             await engine.rewind(run.run_id, "a")
         assert "pause it first" in refused.value.fix
         over.set()
-        await run.result("10s")
+        await run.result("60s")
         with pytest.raises(InvalidMoveError) as ended:
             await engine.rewind(run.run_id, "a")
         assert "fork" in ended.value.fix

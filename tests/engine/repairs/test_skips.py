@@ -36,7 +36,7 @@ async def test_a_failed_step_is_skipped_with_a_result(url: str, world: World) ->
         plan = await engine.skip(run.run_id, "b", "given", by="ann")
 
         assert (plan.kept, plan.supplied, plan.dropped) == (("a",), ("b",), ())
-        assert await run.result("10s") == ["a 1", "given", "c 1"]
+        assert await run.result("60s") == ["a 1", "given", "c 1"]
         assert world.calls == {"a": 1, "b": 1, "c": 1}
         assert [act.verb for act in await engine.list_acts(run.run_id)] == ["skip"]
 
@@ -64,7 +64,7 @@ async def test_a_step_that_is_to_be_tried_again_is_skipped(url: str, world: Worl
 
         await engine.skip(run.run_id, "a", "given")
 
-        assert await run.result("10s") == ["given", "b 1"]
+        assert await run.result("60s") == ["given", "b 1"]
 
 
 async def test_waits_are_skipped_with_what_they_wait_for(url: str, world: World) -> None:
@@ -90,7 +90,7 @@ async def test_waits_are_skipped_with_what_they_wait_for(url: str, world: World)
             with pytest.raises(NotFoundError):
                 await engine.skip(run.run_id, "elsewhere", result)
             await engine.skip(run.run_id, path, result)
-        assert await run.result("10s") == [42, ["one"], {"n": 1}, "child"]
+        assert await run.result("60s") == [42, ["one"], {"n": 1}, "child"]
         [child] = (await engine.detail(run.run_id)).children
         await comes_to(engine, await engine.handle(inner, child.run_id), "cancelled")
 
@@ -112,7 +112,7 @@ async def test_one_of_many_things_that_are_waited_for_cannot_be_skipped(url: str
         with pytest.raises(InvalidMoveError):
             await engine.skip(run.run_id, "first/late")
         await run.signal("answer")
-        assert await run.result("10s") == "answer"
+        assert await run.result("60s") == "answer"
 
 
 async def test_a_timer_takes_no_result_and_what_is_recorded_is_not_skipped(url: str, world: World) -> None:
@@ -130,7 +130,7 @@ async def test_a_timer_takes_no_result_and_what_is_recorded_is_not_skipped(url: 
         with pytest.raises(InvalidMoveError, match="has its result already"):
             await engine.skip(run.run_id, "a", "b")
         await engine.skip(run.run_id, "night")
-        assert await run.result("10s") == "up"
+        assert await run.result("60s") == "up"
 
 
 async def test_a_skipped_branch_lets_the_others_be_tried_again(url: str, world: World) -> None:
@@ -152,7 +152,7 @@ async def test_a_skipped_branch_lets_the_others_be_tried_again(url: str, world: 
         await fails(run)
         world.broken = set()
         await engine.skip(run.run_id, "both/x/do", "given")
-        assert await run.result("10s") == ["given", "y 2"]
+        assert await run.result("60s") == ["given", "y 2"]
 
 
 async def test_a_skipped_step_has_used_what_the_code_had_seen(url: str, world: World) -> None:
@@ -176,5 +176,5 @@ async def test_a_skipped_step_has_used_what_the_code_had_seen(url: str, world: W
         await engine.skip(run.run_id, "handle", "given")
         await run.signal("note", "second")
 
-        assert await run.result("10s") == ["first", "given", "second"]
+        assert await run.result("60s") == ["first", "given", "second"]
         assert (await engine.detail(run.run_id)).signals == ()

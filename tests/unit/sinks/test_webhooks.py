@@ -373,7 +373,7 @@ async def test_an_engine_posts_what_its_runs_emit_until_it_is_taken(server: Serv
     hook = server.webhook(events="order.*", retry=Retry(max_attempts=5, initial="10ms"))
 
     async with Engine(f"sqlite:///{tmp_path}/shop.db", workflows=[order], sinks=[hook], lifecycle=True) as engine:
-        event_id = await (await engine.start(order, 7)).result("5s")
+        event_id = await (await engine.start(order, 7)).result("60s")
         while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
             await asyncio.sleep(0.01)
 
@@ -394,7 +394,7 @@ async def test_a_receiver_that_hangs_takes_no_more_threads_than_its_share() -> N
     sink = handler(hang, timeout="50ms", retry=Retry(max_attempts=100, initial="1ms"))
     async with Engine("memory:", workflows=[order], sinks=[sink]) as engine:
         for number in range(12):
-            await (await engine.start(order, number)).result("5s")
+            await (await engine.start(order, number)).result("60s")
         await asyncio.sleep(0.5)
         assert len(began) == BLOCKING_MAX
         release.set()

@@ -161,7 +161,7 @@ async def test_what_a_run_needs_again_is_read_from_the_database(tmp_path: Path) 
         assert (await run.status()).status == "waiting"
     async with Engine(url, workflows=[flow], offload="database") as engine:
         await engine.signal("k", "go", "y" * 150_000)
-        assert await engine.result("k", timeout="20s") == 550_000
+        assert await engine.result("k", timeout="60s") == 550_000
 
 
 def test_an_offload_without_meaning_is_refused(tmp_path: Path) -> None:
