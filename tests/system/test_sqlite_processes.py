@@ -61,6 +61,24 @@ async def create_for_ever(path: str, name: str) -> None:
         n += 1
 
 
+async def read_and_write(path: str, name: str) -> None:
+    """Start runs with large inputs, look at them between, and hear others; prints how long the log ever was."""
+    store = await _open(path)
+    store.wakeups.listen(lambda _: None)
+    longest = 0
+    for n in range(200):
+        await store.runs.create([_new(f"{name}-{n:03}")._replace(input=b'"' + b"x" * 30_000 + b'"')])
+        await store.views.find(RunId(f"{name}-{n:03}"))
+        await asyncio.sleep(0)
+        longest = max(longest, _log_bytes(path))
+    print(longest, flush=True)
+    await store.close()
+
+
+def _log_bytes(path: str) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
 async def claim_all(path: str, name: str) -> None:
     """Claim in small batches until nothing is left; prints what it got."""
     store = await _open(path)
@@ -136,6 +154,14 @@ def test_eight_processes_that_race_to_create_the_file_all_succeed(file: str) -> 
     _check_integrity(file)
 
 
+def test_the_log_stays_short_while_four_processes_write_and_read_without_a_pause(file: str) -> None:
+    lines = [line for process in [_start(read_and_write, file, f"p{n}") for n in range(4)] for line in _finish(process)]
+
+    assert max(map(int, lines)) <= 16_000_000
+    assert len(asyncio.run(_ids(file))) == 800
+    _check_integrity(file)
+
+
 def test_each_run_is_claimed_by_one_process_only(file: str) -> None:
     _finish(_start(create_many, file, "p"))
 
@@ -198,5 +224,5 @@ def test_a_folder_without_rights_is_said() -> None:
 
 
 if __name__ == "__main__":
-    roles = (create_many, create_for_ever, claim_all, open_as_nobody, hold_lock)
+    roles = (create_many, create_for_ever, read_and_write, claim_all, open_as_nobody, hold_lock)
     asyncio.run({role.__name__: role for role in roles}[sys.argv[1]](sys.argv[2], sys.argv[3]))

@@ -20,7 +20,7 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translate
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.identity import OpenFiles
-from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, lengthen
+from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, RESTART_PAGES, lengthen, restart
 from stepwell.stores.sqlite.presence import FileId, enter, file_id, leave
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Left, Transaction
@@ -349,7 +349,10 @@ class SqliteDatabase:
         # A reader may keep the log from starting over; then it grows, and is looked at again when it has grown as much.
         self._checkpoint_due = self._log_pages + CHECKPOINT_PAGES
         try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if self._log_pages < RESTART_PAGES:
+                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            else:
+                restart(self.connection, self._log_pages)
         except apsw.Error:
             pass  # nothing is lost: the log has it all, and a lasting fault shows in the next commit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import apsw
@@ -12,10 +13,36 @@ from stepwell.stores.sqlite.texts import SQL
 # The log is written over again and again, because syncing a file that grows costs half as much again. Writing it back
 # takes most of a millisecond, however few pages were changed.
 CHECKPOINT_PAGES = 600
+# A log that is longer was written back, and then another process wrote to it before it could start over. It is written
+# back once more while nobody may write, so that the next writer begins at its start.
+RESTART_PAGES = 2 * CHECKPOINT_PAGES
+_WAIT_SECONDS = 0.1  # for other writers, and for readers that still need the log
+# From here on the log must become shorter: it is to stay below 16 MB, which are 4,000 pages.
+_LONG_PAGES, _LONG_WAIT_SECONDS = 3_000, 0.5
+_PAUSE_SECONDS = 0.000_5  # others hold their locks for less than that
+
 LENGTHEN_AFTER_COMMITS = 16  # who writes less would gain less than this takes, which is two milliseconds
 _FRAME_BYTES = PAGE_BYTES + 24
 _PAGES = CHECKPOINT_PAGES + 50  # the commit that reaches the limit goes beyond it
 _CACHE_PAGES = 8
+
+
+def restart(connection: apsw.Connection, pages: int) -> None:
+    """Write the whole log back, and let the next writer start it over; unless others need it for too long.
+
+    Raises the driver's errors; nothing is lost then.
+    """
+    seconds = _WAIT_SECONDS if pages < _LONG_PAGES else _LONG_WAIT_SECONDS
+
+    def wait(calls: int) -> bool:
+        time.sleep(_PAUSE_SECONDS)
+        return calls * _PAUSE_SECONDS < seconds
+
+    connection.set_busy_handler(wait)
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+    finally:
+        connection.set_busy_handler(None)
 
 
 def lengthen(connection: apsw.Connection, path: str) -> None:

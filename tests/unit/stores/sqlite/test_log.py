@@ -10,7 +10,7 @@ import apsw
 from stepwell.conformance.scene import new_run
 from stepwell.stores.sqlite.connections import PAGE_BYTES, open_reader, open_writer
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, LENGTHEN_AFTER_COMMITS, lengthen
+from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, LENGTHEN_AFTER_COMMITS, RESTART_PAGES, lengthen
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.writer import Writer
 from tests.unit.stores.sqlite.conftest import OpenStore
@@ -93,3 +93,25 @@ async def test_who_finds_the_database_locked_goes_on_with_a_short_log(open_store
 
     assert _log_bytes(file) < LENGTH
     assert database.connection.execute("select count(*) from stepwell_runs").fetchone() == (4,)
+
+
+async def test_a_reader_that_keeps_its_snapshot_delays_the_log_and_does_not_stop_writers(
+    open_store: OpenStore, file: Path
+) -> None:
+    database = SqliteDatabase(str(file))
+    store = await open_store(runner=Writer(database))
+    reader = open_reader(str(file), busy_seconds=1)
+    reader.execute("begin")
+    reader.execute("select count(*) from stepwell_runs").fetchall()
+    large = b'"' + b"x" * 100_000 + b'"'
+    for number in range(RESTART_PAGES // 20):
+        await store.runs.create([new_run(f"r{number}")._replace(input=large)])
+    while_read = _log_bytes(file)
+    reader.execute("commit")
+    reader.close()
+    for number in range(RESTART_PAGES // 20):
+        await store.runs.create([new_run(f"s{number}")._replace(input=large)])
+
+    assert while_read > RESTART_PAGES * PAGE_BYTES
+    assert database._log_pages < RESTART_PAGES
+    assert database.connection.execute("select count(*) from stepwell_runs").fetchone() == (RESTART_PAGES // 10,)
