@@ -13,6 +13,7 @@ from sim.plain import PlainTwin, twin_of
 from sim.programs import Node
 from sim.transactional_steps import TRANSACTIONAL_STEPS
 from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
+from stepwell.model.locations import gate_name
 from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
 from stepwell.replay.definition import Step, Workflow, step, workflow
@@ -229,6 +230,7 @@ class Interpreter:
                 return ["published"]
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
+                path = f"{at}/{gate_name(name)}" if at else gate_name(name)
             case "spawn":
                 policy = node.get("on_parent_close", "leave")
                 value = ["spawned", await ctx.spawn(HELPER, node["program"], name=name, on_parent_close=policy)]

@@ -51,7 +51,7 @@ def _step(node: Node) -> Outcomes:
             return _ONLY_FAIL
         case "timed":
             return _ONLY_FAIL if node["lasts"] > _TIMEOUT else BOTH
-        case "stuck" | "once_only":
+        case "stuck" | "once_only" | "slow_timed":  # workers may be lost with it until its attempts are used up
             return BOTH
         case _:
             return _ONLY_OK

@@ -74,7 +74,8 @@ def _applied(checker: Checker, shadow: Shadow, commit: Commit, row: Run, followi
 def _integrate(checker: Checker, shadow: Shadow, commit: Commit, row: Run, following: Run, now: Instant) -> None:
     shadow.names += commit.names
     is_further = bool(commit.progress or shadow.progress) and progress.integrate(checker, shadow, commit)
-    if commit.entries or commit.attempts or commit.cursors or is_further or commit.move is not None:
+    has_tried = not all(attempt.is_beginning for attempt in commit.attempts)
+    if commit.entries or has_tried or commit.cursors or is_further or commit.move is not None:
         shadow.stalls = 0
     checker.signals.consumed(shadow, commit)
     checker.events.received(shadow, commit)
@@ -170,6 +171,10 @@ def _check_undo(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> No
 def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: int) -> None:
     path = shadow.path(attempt.location)
     past = shadow.attempts.setdefault(attempt.location, [])
+    if attempt.is_beginning:
+        if attempt.number != len(past) + 1:
+            checker.violate("I10", shadow.run_id, f"attempt {attempt.number} of {path} begins after {len(past)} others")
+        return
     if attempt.number != (past[-1].number if past else 0) + 1:
         checker.violate("I10", shadow.run_id, f"attempt {attempt.number} of {path} after {len(past)} others")
     recent = [one for one in past if one.at > shadow.retried_at and one.failure is not None]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import threading
+from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context
@@ -15,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock, SystemClock
-from stepwell.errors import NonDeterministicError
+from stepwell.errors import NonDeterministicError, WrongLoopError
 from stepwell.ids import Ids, SystemIds
 
 T = TypeVar("T")
@@ -24,6 +26,52 @@ T = TypeVar("T")
 IDLE_SECONDS = 0.5  # how long threads for blocking calls outlast the last one
 
 _HERE = threading.local()
+
+
+_forks = 0  # of this process and those before it
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Home:
+    """Where something was opened: the process, and its event loop if it belongs to one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._forks = _forks
+        self._loop = loop
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one in which it was opened."""
+        return self._forks != _forks
+
+    def check(self, what: str) -> None:
+        """Refuse a call from elsewhere: it would wait for threads and for a loop that do not answer here."""
+        if self._forks != _forks:
+            raise WrongLoopError(
+                f"{what} was opened before this process was forked",
+                why="its threads and connections belong to the parent process, and do not exist here",
+                fix="open an engine in each child process, after the fork",
+            )
+        if self._loop is not None and events._get_running_loop() is not self._loop:
+            raise WrongLoopError(
+                f"{what} was called from another event loop than the one that it was opened in",
+                why="what it waits for happens in its own loop, and would never wake this one",
+                fix="open an engine in this loop, hand the call over with "
+                "asyncio.run_coroutine_threadsafe(call, loop), or use SyncEngine, which any thread may call",
+            )
+
+
+def is_on_strand() -> bool:
+    """Whether the caller's thread is a strand: it runs the code of a plain workflow."""
+    return getattr(_HERE, "is_strand", False)
 
 
 class Strand:
@@ -304,18 +352,31 @@ class LoopThread:
     """An event loop in a thread of its own, for callers that have none."""
 
     def __init__(self) -> None:
+        self._home = Home()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-engine", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for its result in the caller's thread."""
-        if getattr(_HERE, "is_strand", False):
+        if is_on_strand():
             work.close()
             raise NonDeterministicError(
                 "a blocking engine was called in the code of a workflow",
                 why="each recovery would call it again, and the engine that runs the workflow would wait for itself",
                 fix="call it inside a step, or use ctx.child, ctx.spawn and ctx.receive",
+            )
+        try:
+            self._home.check("this engine")
+        except WrongLoopError:
+            work.close()
+            raise
+        if threading.get_ident() == self._thread.ident:
+            work.close()
+            raise WrongLoopError(
+                "a blocking engine was called from its own event loop",
+                why="the call would wait for the thread that it blocks",
+                fix="call it from another thread, or use Engine in asynchronous code",
             )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
@@ -324,8 +385,15 @@ class LoopThread:
             future.cancel()
             raise
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that has the loop."""
+        return self._home.is_forked
+
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread. In a child of the process that has them, there are none."""
+        if self._home.is_forked:
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -207,7 +207,8 @@ class SyncEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._wait(self._engine.shutdown())
+            if self._thread is None or not self._thread.is_forked:
+                self._wait(self._engine.shutdown())
         finally:
             self._stop()
 

@@ -17,7 +17,7 @@ from stepwell.config import WorkerSettings
 from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.facade import Facade
 from stepwell.engine.starts import Plan, Start, Started
-from stepwell.environment import Environment, system_environment
+from stepwell.environment import Environment, Home, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun
@@ -79,6 +79,7 @@ class Engine(Facade):
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
+        self._home = Home(asyncio.get_running_loop())
         await self._store.open()
         if self._serves:
             await self._work(self._registry)
@@ -113,11 +114,13 @@ class Engine(Facade):
 
     async def shutdown(self, grace: float = 10.0) -> None:
         """Claim nothing more, let running bodies end within the grace time, give the rest back, and close."""
+        store = self._store  # refused elsewhere
         worker, self._worker, self._local = self._worker, None, None
         if worker is not None:
             await worker.stop(grace)
-        await self._store.close()
+        await store.close()
         self._environment.executor.close()
+        self._home = None
 
     async def wait_failed(self) -> StepwellError:
         """Wait until the worker here has given up, and give the reason. While it serves, and where there is no worker,

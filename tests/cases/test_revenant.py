@@ -324,7 +324,7 @@ async def test_rv_21_a_planned_failure_runs_once_and_keeps_its_reason_and_data(h
         await harness.result(run)
     failure = caught.value.failure
     assert (failure.message, failure.trace) == ("  out of stock – sorry  ", "")
-    assert bytes(failure.data) == b'{"sku":"X-1","left":0}'
+    assert failure.data == {"sku": "X-1", "left": 0}
     assert ledger.counts == {"pick": 1}
 
 

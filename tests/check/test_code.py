@@ -111,8 +111,8 @@ def test_an_operation_that_is_never_awaited(bad: str, good: str):
             flow("await ctx.wait_any('one')", "await ctx.wait_any('two')"),
         ),
         (
-            flow("if ctx.patched('p'):", "    pass", "ctx.version('p', 2)"),
-            flow("if ctx.patched('p'):", "    pass", "ctx.version('q', 2)"),
+            flow("await ctx.step('p', act)", "await ctx.step('p', other)"),
+            flow("if ctx.patched('p') and ctx.version('p', 2):", "    await ctx.step('p', act)"),
         ),
         (
             flow("match x:", "    case 1:", "        await ctx.step('a', act)", "await ctx.step('a', other)"),
@@ -284,3 +284,13 @@ def test_the_page_of_every_finding_shows_it(code: str, tmp_path: Path):
 
     assert found(rule.bad) == [code]
     assert found(rule.good) == []
+
+
+def test_a_step_that_is_called_directly():
+    steps = "@step\nasync def charge(x: int) -> int: ...\n"
+    [found] = look(steps + flow("await charge(1)"))
+
+    assert found.code == "SW121"
+    assert "write await ctx.step(charge, ...)" in found.fix
+    assert codes(steps + flow("await ctx.step(charge, 1)", "await ctx.step('two', lambda: charge(2))")) == []
+    assert codes(steps + "async def both() -> None:\n    await charge(1)\n" + flow("await ctx.step(both)")) == []

@@ -15,6 +15,7 @@ from stepwell import (
     Engine,
     OutsideStepError,
     Retry,
+    RunCancelled,
     RunFailed,
     StepContext,
     StepFailed,
@@ -99,6 +100,42 @@ async def test_a_body_in_a_thread_hears_of_a_cancel(url: str):
         await asyncio.to_thread(started.wait, 10)
         await run.cancel()
         assert await asyncio.to_thread(stopped.wait, 10)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_heartbeat_after_a_cancel_raises(url: str, kind: str):
+    begun, stopped, lines = threading.Event(), threading.Event(), []
+
+    def beat(info: StepContext) -> None:
+        begun.set()
+        try:
+            while True:
+                info.heartbeat()
+                stopped.wait(0.001)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    async def beat_here(info: StepContext) -> None:
+        begun.set()
+        await asyncio.to_thread(beat, info)
+
+    def reserve() -> None:
+        return None
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(reserve, compensate=lambda _: lines.append("undone")))
+        await ctx.step("beat", step(beat if kind == "def" else beat_here, retry=ONCE))
+
+    async with Engine(url, workflows=[flow]) as engine:
+        run = await engine.start(flow)
+        assert await asyncio.to_thread(begun.wait, 10)
+        await run.cancel()
+        assert await asyncio.to_thread(stopped.wait, 10)
+        with pytest.raises(RunCancelled):
+            await run.result("20s")
+        assert lines == ["undone"]
 
 
 @pytest.mark.parametrize("verb", ["heartbeat", "checkpoint"])

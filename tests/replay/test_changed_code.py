@@ -308,3 +308,46 @@ async def test_a_retried_run_may_leave_out_what_its_failure_led_to(harness: Harn
 
     assert await harness.result(run) == "called"
     assert ledger.lines == ["a", "tell"]
+
+
+async def test_a_gate_may_be_asked_again_and_may_have_the_name_of_an_operation(harness: Harness, ledger: Ledger):
+    """So the fix that is printed for a changed path, which names the gate after the operation, is right for all."""
+
+    @workflow(name="flow")
+    async def new(ctx: Context) -> Any:
+        asked = [ctx.version("a", 2), ctx.patched("a")]
+        await ctx.step("a", ledger.body("a"))
+        asked += [ctx.version("a", 2)]
+        await ctx.receive("go")
+        asked += [ctx.version("a", 2), ctx.patched("b")]
+        await ctx.step("b", ledger.body("b"))
+        return [*asked, ctx.version("a", 2), ctx.patched("b")]
+
+    worker, run = await begun(harness, old(ledger))
+    worker = await harness.deploy(worker, new)
+    fresh = await worker.start(new)
+    await harness.drain()
+    worker = await harness.takeover(worker, new)
+
+    assert await go(harness, worker, run) == [1, False, 1, 1, True, 1, True]
+    assert await go(harness, worker, fresh) == [2, True, 2, 2, True, 2, True]
+
+
+async def test_a_gate_that_is_left_out_does_not_keep_a_run_replaying(harness: Harness, ledger: Ledger):
+    @workflow(name="flow")
+    async def gated(ctx: Context) -> Any:
+        assert ctx.patched("p")
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        return None
+
+    @workflow(name="flow")
+    async def without(ctx: Context) -> Any:
+        await ctx.step("a", ledger.body("a"))
+        await ctx.receive("go")
+        return ctx.is_replaying
+
+    worker, run = await begun(harness, gated)
+    worker = await harness.deploy(worker, without)
+
+    assert await go(harness, worker, run) is False

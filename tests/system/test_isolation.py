@@ -555,7 +555,7 @@ async def test_failures_that_authors_plan_keep_their_meaning(engine: Engine, tmp
     later = await engine.start(failing, ("later", str(tmp_path / "later")))
 
     assert (planned.failure.type, planned.failure.message, planned.attempts) == ("Failure", "out of stock", 1)
-    assert bytes(planned.failure.data) == b'{"left":0}'
+    assert planned.failure.data == {"left": 0}
     assert (fatal.failure.type, fatal.failure.message, fatal.attempts) == ("Fatal", "never again", 1)
     assert await later.result() == "done"
 

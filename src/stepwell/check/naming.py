@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stepwell.check.findings import Finding
 from stepwell.check.rules import DUPLICATE
-from stepwell.check.sources import Function, Scope, Source, is_true, keyword, text_of
+from stepwell.check.sources import PINS, Function, Scope, Source, is_true, keyword, text_of
 
 # The operations that may have happened when the code comes to a place: their names, and where they are first called.
 Names = dict[str, int]
@@ -33,8 +33,8 @@ def find_duplicates(scope: Scope) -> Iterator[Finding]:
 def name_of(scope: Scope, call: ast.Call) -> str | None:
     """The name that a call gives its operation; None if it cannot be told, or if uses of it are numbered."""
     operation = scope.operation(call)
-    if not operation:
-        return None
+    if not operation or operation in PINS:
+        return None  # a gate may be asked again
     if operation not in {"step", "try_step"}:  # the keywords of a step belong to its function
         if is_true(keyword(call, "repeat")):
             return None

@@ -106,6 +106,19 @@ def _call(scope: Scope, source: Source, call: ast.Call, through: str, known: fro
         )
         return
     function = source.functions.get(called)
+    if function is not None and _is_step(source, function):
+        line = f"await ctx.step({ast.unparse(call.func)}{', ...' if call.args or call.keywords else ''})"
+        yield Finding(
+            source.path,
+            call.lineno,
+            call.col_offset + 1,
+            OUTSIDE.code,
+            OUTSIDE.severity,
+            scope.name,
+            f'step "{called}" is called directly' + (f", through {through}()" if through else ""),
+            f"nothing is recorded of it, and each recovery would run it again; write {line}",
+        )
+        return
     if function is not None and called not in known and not _is_ours(source, function):
         for statement in function.body:
             yield from _find(scope, source, statement, called, known | {called})
@@ -119,6 +132,11 @@ def _reason(source: Source, called: str) -> str | None:
     if root not in {name.partition(".")[0] for name in source.imports.values()} and "." in called:
         return None  # an attribute of some value that happens to be called like a module
     return _CALLS.get(called) or _MODULES.get(module) or (_MODULES.get(root) if root != called else None)
+
+
+def _is_step(source: Source, function: Function) -> bool:
+    decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    return any(source.resolve(one) == "stepwell.step" for one in decorators)
 
 
 def _is_ours(source: Source, function: Function) -> bool:

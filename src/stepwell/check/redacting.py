@@ -97,7 +97,7 @@ class _Mask:
             why=self.text(failure.why),
             fix=self.text(failure.fix),
             trace="",
-            data=msgspec.Raw(msgspec.json.encode(self._value(msgspec.json.decode(failure.data)))),
+            data=self._value(failure.data),
             causes={name: self._failure(cause) for name, cause in failure.causes.items()},
         )
 

@@ -33,7 +33,7 @@ OPERATIONS: Final = frozenset(
         "rollback_checkpoint",
     }
 )
-# What takes its own place on the path, and is not awaited.
+# Gates: they have names of their own, and are not awaited.
 PINS: Final = frozenset({"version", "patched", "deprecated"})
 # Whatever is called inside of what they are given runs once, and its result is recorded.
 BODIES: Final = frozenset({"step", "try_step", "once"})

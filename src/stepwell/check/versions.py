@@ -11,7 +11,7 @@ from stepwell.check.exporting import export_runs
 from stepwell.check.histories import Recording
 from stepwell.check.inflight import PAGE, Code, Tell
 from stepwell.clock import Instant
-from stepwell.model.locations import format_path
+from stepwell.model.locations import format_path, shown_gate
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, EntryKind, RunStatus
 from stepwell.model.workers import Worker
@@ -110,7 +110,7 @@ def _pins_of(recording: Recording, code: Code | None) -> tuple[list[tuple[str, i
     """The gates of a run, with what it is pinned to; and whether those are all that it has passed."""
     names = recording.history.names
     recorded = [
-        (format_path(entry.location, names), int(unpack(entry.value)[0][0]))
+        (shown_gate(format_path(entry.location, names)), int(unpack(entry.value)[0][0]))
         for entry in recording.history.entries
         if entry.kind is EntryKind.VERSION
     ]

@@ -112,7 +112,6 @@ def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
 
 def failure_body(failure: FailureRecord) -> dict[str, Any]:
     """A recorded error, with its causes."""
-    import msgspec
 
     return {
         "type": failure.type,
@@ -122,7 +121,7 @@ def failure_body(failure: FailureRecord) -> dict[str, Any]:
         "why": failure.why,
         "fix": failure.fix,
         "attempts": failure.attempts,
-        "data": msgspec.json.decode(failure.data),
+        "data": failure.data,
         "trace": failure.trace,
         "causes": {name: failure_body(cause) for name, cause in failure.causes.items()},
     }

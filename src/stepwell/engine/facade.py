@@ -37,7 +37,7 @@ from stepwell.engine.starts import (
 )
 from stepwell.engine.views import EntryView, RunView, entry_views, run_view
 from stepwell.engine.watching import Watching
-from stepwell.environment import Environment
+from stepwell.environment import Environment, Home
 from stepwell.errors import (
     InvalidInputError,
     NotFoundError,
@@ -54,6 +54,7 @@ from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.loop import refuse_in_workflow
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transactions import Transaction
@@ -96,7 +97,8 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
     ) -> None:
         self._environment = environment
-        self._store = store
+        self._opened = store
+        self._home: Home | None = None  # while it is open
         self._registry = registry
         self._codec = codec
         self._local: Local | None = None
@@ -162,7 +164,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         definition = workflow if isinstance(workflow, Workflow) else self._registry.newest(workflow)
         started = Started(definition.name, definition.version, definition.output_hint, definition.discards)
         new = self._new_runs(started, [self._new(definition, start) for start in starts], Plan(**options))
-        created = self._store.transactions.enqueue(transaction, new)
+        created = self._opened.transactions.enqueue(transaction, new)
         check_ids(created, new)
         return [self._handle(item, item.same_input, definition.output_hint) for item in created]
 
@@ -233,7 +235,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         return await self._store.runs.debounce(new, quiet=quiet, max_wait=max_wait)
 
     def _new_runs(self, started: Started, inputs: Sequence[tuple[RunId, bytes, Start]], plan: Plan) -> list[NewRun]:
-        now, announce = self._store.now(), self._announce if plan.on_conflict == "replace" else None
+        now, announce = self._opened.now(), self._announce if plan.on_conflict == "replace" else None
         return [
             plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
                 discards=started.discards, announce=announce
@@ -378,6 +380,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
         limit = None if timeout is None else span(timeout, what="timeout")
+        self._check_home()
         if self._local is not None and self._local.is_executing(RunId(target)):
             first = RunId(target)
             ended = await self._results.wait_for(first, limit, is_at_work=True)
@@ -439,9 +442,21 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
     # --- inside ---
 
+    @property
+    def _store(self) -> Store:
+        """The store, for what is awaited: in the event loop that the engine was opened in."""
+        self._check_home()
+        return self._opened
+
+    def _check_home(self) -> None:
+        """Refuse a call from another event loop or process, or from the code of a workflow."""
+        if self._home is not None:
+            refuse_in_workflow("an engine")
+            self._home.check("this engine")
+
     def now(self) -> Instant:
         """The store's time."""
-        return self._store.now()
+        return self._opened.now()
 
     async def _get(self, target: str, finder: Finder | None = None) -> Run:
         found = await self._surely(lambda _: (finder or self._store.views).find(_target(target)))
@@ -476,6 +491,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         """Ask until the store answers with something final, a bounded number of times: requests carry their own ids,
         so repeating is safe.
         """
+        self._check_home()
         for tries in range(TRIES_MAX):
             try:
                 return await ask(tries > 0)

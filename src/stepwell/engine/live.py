@@ -129,13 +129,14 @@ async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
 class LiveReads:
     """What a client may read of a run while it runs, and afterwards."""
 
-    _store: Store
     _codec: Codec
 
     # --- what the rest of the engine lends ---
 
     if TYPE_CHECKING:
 
+        @property
+        def _store(self) -> Store: ...
         async def _get(self, target: str) -> Run: ...
         async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
 

@@ -71,13 +71,14 @@ class RepairVerbs:
     """
 
     _environment: Environment
-    _store: Store
     _registry: Registry
     _codec: Codec
     _announce: Announce | None
 
     if TYPE_CHECKING:
 
+        @property
+        def _store(self) -> Store: ...
         async def detail(self, target: str) -> Detail: ...
         async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
         def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes: ...

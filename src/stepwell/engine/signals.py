@@ -37,7 +37,6 @@ class SignalVerbs:
     """The verbs of an engine that are about signals."""
 
     _environment: Environment
-    _store: Store
     _registry: Registry
     _codec: Codec
     _answers: Answers
@@ -46,6 +45,8 @@ class SignalVerbs:
 
     if TYPE_CHECKING:
 
+        @property
+        def _store(self) -> Store: ...
         async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool: ...
         async def _get(self, target: str) -> Run: ...
         async def _near(self, target: str) -> list[str]: ...

@@ -258,6 +258,8 @@ def entry_views(detail: Detail, after: int = 0) -> list[EntryView]:
 def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
     tries: dict[Location, list[AttemptView]] = {}
     for attempt in detail.history.attempts:
+        if attempt.is_beginning:
+            continue
         error = decode_failure(attempt.failure).summary if attempt.failure else "started, outcome unknown"
         view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))
         tries.setdefault(attempt.location, []).append(view)

@@ -51,6 +51,7 @@
     │   ├── FilterError                 SW407
     │   ├── KeyReusedError              SW408
     │   ├── RepairConflictError         SW410
+    │   ├── WrongLoopError              SW411
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
     │   ├── SignatureError              SW431
@@ -134,6 +135,7 @@ from stepwell.errors.requests import (
     TopicFullError,
     UnknownTopicError,
     UnknownWorkflowError,
+    WrongLoopError,
 )
 from stepwell.errors.runs import (
     AskRefused,
@@ -253,4 +255,5 @@ __all__ = [
     "UntrustedOriginError",
     "WaitTimeout",
     "WaitedTooLong",
+    "WrongLoopError",
 ]

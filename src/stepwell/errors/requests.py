@@ -82,6 +82,12 @@ class RunHeldError(InvalidMoveError):
     code = "SW409"
 
 
+class WrongLoopError(RequestError):
+    """An engine was called from another event loop or process than the one that it was opened in."""
+
+    code = "SW411"
+
+
 class RepairConflictError(RequestError):
     """The run changed each time between the plan of a repair and the repair."""
 

@@ -225,7 +225,7 @@ def failure_body(call: Call, failure: FailureRecord | None) -> FailureBody | Non
         failure.why,
         failure.fix,
         failure.attempts,
-        call.show(msgspec.json.decode(failure.data)),
+        call.show(failure.data),
         call.show(failure.trace or None),
         {name: cause for name, cause in causes.items() if cause is not None},
     )

@@ -24,13 +24,22 @@ class Entry(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One failed attempt at a step, or the recorded start of an at-most-once step."""
+    """One failed attempt at a step, or the recorded beginning of one.
+
+    The beginning of an at-most-once step has no `next_at`. Any other one is no attempt yet: it becomes one at
+    `next_at`, when the step's timeout has passed, and never if that is its own time.
+    """
 
     location: Location
     number: int
     at: Instant
     failure: bytes | None  # None: started, outcome unknown
     next_at: Instant | None  # when the next attempt is due; None after the last
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether it says only that a body was about to begin, which is no progress of the run."""
+        return self.failure is None and self.next_at is not None
 
 
 class Progress(NamedTuple):

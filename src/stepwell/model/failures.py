@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -11,16 +11,24 @@ from stepwell.errors import (
     AlreadyExistsError,
     ChildFailed,
     Failure,
+    Fatal,
     JoinError,
+    OutcomeUnknown,
     PoisonError,
     RaceError,
     RecordedError,
+    Rollback,
     StepFailed,
     StepwellError,
 )
 from stepwell.redaction import redact, redact_json
 
 TRACE_MAX = 8_000
+_ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
+_FATAL = f"{Fatal.__module__}.{Fatal.__qualname__}"
+
+
+FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,10 +43,11 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     fix: str = ""
     trace: str = ""
     attempts: int = 0
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: Any = None  # of a planned failure: what was given with it, as plain JSON values
     causes: dict[str, FailureRecord] = {}
     run_id: str = ""  # of a child's failure: the child
     status: str = ""
+    kind: FailureKind | Literal[""] = ""  # of a step's last failure: why there was no further attempt
 
     @property
     def summary(self) -> str:
@@ -105,7 +114,7 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
     if isinstance(error, RecordedError):
         return error.failure
     if isinstance(error, Failure):
-        return FailureRecord("Failure", _clean(error.reason), path=path, data=msgspec.Raw(redact_json(data)))
+        return FailureRecord("Failure", _clean(error.reason), path=path, data=_data(data))
     kind = type(error)
     trace = _clean("".join(traceback.format_exception(error, limit=-20)))[-TRACE_MAX:]
     if not isinstance(error, StepwellError):
@@ -115,7 +124,7 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
             f"{kind.__module__}.{kind.__qualname__}",
             path=path,
             trace=trace,
-            data=msgspec.Raw(redact_json(data)),
+            data=_data(data),
         )
     return msgspec.structs.replace(
         _describe(error),
@@ -126,6 +135,24 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
         why=_clean(error.why),
         fix=_clean(error.fix),
     )
+
+
+def is_rollback(failure: FailureRecord) -> bool:
+    """Whether a step asked for the rollback of its run."""
+    return failure.qualified == _ROLLBACK
+
+
+def kind_of(failure: FailureRecord) -> FailureKind:
+    """Why a step was not attempted again; of older records it is told by what they say otherwise."""
+    if failure.kind:
+        return failure.kind
+    if failure.code == OutcomeUnknown.code:
+        return "unknown"
+    if failure.code or failure.qualified == _FATAL:
+        return "critical"
+    if failure.type == Failure.__name__ and not failure.qualified:
+        return "failure"
+    return "timeout" if failure.message.startswith("it ran longer than its limit of") else "exhausted"
 
 
 def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
@@ -150,6 +177,10 @@ def key_taken(key: str | None, holder: str, path: str) -> bytes:
     """The failure of a child whose key belongs to another active run."""
     error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder}")
     return encode_failure(record_failure(error, path=path))
+
+
+def _data(stored: bytes) -> Any:
+    return None if stored == b"null" else msgspec.json.decode(redact_json(stored))
 
 
 def _describe(error: StepwellError) -> FailureRecord:

@@ -34,6 +34,19 @@ def check_name(name: str, *, what: str = "name") -> str:
     return name
 
 
+_GATE = " gate"
+
+
+def gate_name(name: str) -> str:
+    """What the gate of a name is called on a path, so that an operation may have the same name."""
+    return check_name(name, what="name of a gate") + _GATE
+
+
+def shown_gate(path: str) -> str:
+    """The path of a gate, as its author named it."""
+    return path.removesuffix(_GATE)
+
+
 def _int(tag: int, number: int) -> bytes:
     size = (number.bit_length() + 7) // 8
     return bytes((tag + size,)) + number.to_bytes(size, "big")

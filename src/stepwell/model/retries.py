@@ -43,12 +43,12 @@ class Retry:
             return False
         if isinstance(error, RetryAfter):
             return True
-        if self.give_up_on and isinstance(error, self.give_up_on):
+        if self.give_up_on and _is_one_of(error, self.give_up_on):
             return False
         if self.retry_on is None:
             return True
         if isinstance(self.retry_on, tuple):
-            return isinstance(error, self.retry_on)
+            return _is_one_of(error, self.retry_on)
         return isinstance(error, Exception) and self.retry_on(error)
 
     def wait_after(self, attempt: int, error: Exception | GeneratorExit, chance: float) -> Span:
@@ -61,6 +61,16 @@ class Retry:
         # A first wait that is longer than the cap was asked for in so many words.
         base = min(max(first, span(self.max_delay)), first * self.factor ** min(attempt - 1, 64))
         return Span(round(base * (1 + self.jitter * chance)))
+
+
+def _is_one_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
+    """Whether an error is of one of these types. A class that was defined again, in a notebook or by a reload, is known
+    by its module and name.
+    """
+    if isinstance(error, kinds):
+        return True
+    names = {(kind.__module__, kind.__qualname__) for kind in kinds}
+    return any((kind.__module__, kind.__qualname__) in names for kind in type(error).__mro__)
 
 
 DEFAULT_RETRY = Retry()

@@ -53,6 +53,7 @@ class Body:
     budget: Budget | None = None
     may_yield: bool = True
     is_announced: bool = False  # it is recorded that it begins: who does not begin it now never will
+    is_noted: bool = False  # its beginning is recorded, which counts as an attempt once its timeout has passed
     link: Link | None = field(default=None, repr=False)  # while it runs
     # Of a transactional step: its entry, made of its value inside its transaction, and the value as it will be read.
     record: Callable[[Any, Instant], tuple[Entry, Any]] | None = field(default=None, repr=False)

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError, StepFailed
 from stepwell.ids import EventId, RunId
-from stepwell.model.failures import FailureRecord
+from stepwell.model.failures import FailureKind, FailureRecord, is_rollback, kind_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting
@@ -59,12 +59,18 @@ _STEP = EntryKind.STEP
 
 @dataclass(frozen=True, slots=True)
 class Tried(Generic[R]):
-    """How a step ended: `ok` with a `value`, or with the recorded `error`."""
+    """How a step ended: `ok` with a `value`, or with the recorded `error`.
+
+    `kind` is "ok", or why there was no further attempt: "critical" is an error that is not retried, "timeout" a body
+    that ran longer than its limit, "exhausted" says that all attempts were used up, "failure" is a planned `Failure`,
+    and "unknown" the outcome of an at-most-once step whose worker died.
+    """
 
     ok: bool
     value: R | None
     attempts: int
     error: FailureRecord | None
+    kind: Literal["ok"] | FailureKind = "ok"
 
 
 class Previous:
@@ -207,7 +213,7 @@ class Context(Receiving, Awaiting, Showing):
     @overload
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Tried[Any]]:
-        """As `step`, but a final failure is a value. Suspension and cancellation are never caught by it."""
+        """As `step`, but a final failure is a value. A `Rollback`, suspension and cancellation are not caught by it."""
         inner: Operation[Any] = self.step(fn, *args, **kwargs)
         scope = self._scope
 
@@ -215,7 +221,9 @@ class Context(Receiving, Awaiting, Showing):
             try:
                 value = await inner
             except StepFailed as error:
-                return Tried(False, None, error.attempts, error.failure)
+                if is_rollback(error.failure):
+                    raise
+                return Tried(False, None, error.attempts, error.failure, kind_of(error.failure))
             return Tried(True, value, scope.turn.journal.entries[inner.location].attempts, None)
 
         return Operation(scope.turn, inner.location, run)

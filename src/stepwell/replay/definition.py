@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+from asyncio import events
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from stepwell.clock import Duration, span
 from stepwell.codec.signatures import MISSING, Signature, hints_of
-from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkflowError
+from stepwell.environment import is_on_strand
+from stepwell.errors import DuplicateNameError, InvalidOptionError, NonDeterministicError, UnknownWorkflowError
 from stepwell.model.locations import check_name
 from stepwell.model.outbox import check_event_name
 from stepwell.model.retries import Retry
 from stepwell.nearest import nearest
 from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
 from stepwell.replay.budgets import Budget, budget_of
+from stepwell.replay.loop import TurnLoop
 from stepwell.replay.signals import Mailbox, Signal, Unread, mailbox_of
 from stepwell.replay.step_options import (
     Durability,
@@ -91,8 +95,23 @@ class Step(Generic[P, R]):
         return self.options_.name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the body directly, as the plain function it is; nothing is recorded."""
+        """Call the body directly, as the plain function it is; nothing is recorded. Refused in workflow code."""
+        loop = events._get_running_loop()
+        if (isinstance(loop, TurnLoop) and not loop.is_recording) or is_on_strand():
+            self._refuse_call(loop, has_arguments=bool(args or kwargs))
         return cast("R", self.fn(*args, **kwargs))
+
+    def _refuse_call(self, loop: asyncio.AbstractEventLoop | None, *, has_arguments: bool) -> NoReturn:
+        line = f"ctx.step({getattr(self, '__name__', self.name)}{', ...' if has_arguments else ''})"
+        error = NonDeterministicError(
+            f"workflow code called step {self.name!r} directly",
+            where=self.name,
+            why="nothing is recorded of a direct call, so each recovery would run it again",
+            fix=f"write {'await ' if isinstance(loop, TurnLoop) else ''}{line}",
+        )
+        if isinstance(loop, TurnLoop) and loop.problem is None:
+            loop.problem = error  # code that swallows the exception does not go on
+        raise error
 
     def options(
         self,

@@ -13,7 +13,7 @@ from stepwell.environment import Strands
 from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
@@ -32,7 +32,6 @@ from stepwell.replay.turn import Turn
 _LOG = logging.getLogger("stepwell.worker")
 # The code has come to its end: what it had seen of its mailbox is used.
 _USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
-_ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 
 
 def begin_forward(
@@ -152,8 +151,8 @@ def failed(turn: Turn, error: BaseException) -> Move:
 
 def _line_of(error: BaseException) -> str | None:
     """The checkpoint that a rollback named, raised by the code itself or by a step."""
-    if isinstance(error, StepFailed) and error.failure.qualified == _ROLLBACK:
-        data = msgspec.json.decode(error.failure.data)
+    if isinstance(error, StepFailed) and is_rollback(error.failure):
+        data = error.failure.data
         return data.get("to") if isinstance(data, dict) else None
     return error.to if isinstance(error, Rollback) else None
 

@@ -24,6 +24,8 @@ from stepwell.model.workers import Fence
 if TYPE_CHECKING:
     from stepwell.replay.definition import Step
 
+_GATE = EntryKind.VERSION
+
 
 @dataclass(slots=True)
 class Rest:
@@ -87,7 +89,9 @@ class Journal:
         self.position = 0  # the seq of the latest result that reached the code
         self._loaded = sorted(self.entries)
         self.visited: dict[Location, EntryKind | None] = {}  # what the code came to as what; None: it passes over it
-        self.unvisited = len(self.entries)  # recorded entries that the code has not passed yet: 0 means live
+        # Recorded entries that the code has not passed yet: 0 means live. It may leave gates out.
+        self._gates = {entry.location for entry in history.entries if entry.kind is _GATE}
+        self.unvisited = len(self.entries) - len(self._gates)
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
         self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
@@ -99,7 +103,7 @@ class Journal:
     def recall(self, location: Location) -> Entry | None:
         """The recorded entry of an operation that the code visits now."""
         entry = self.entries.get(location)
-        if entry is not None:
+        if entry is not None and entry.kind is not _GATE:
             self.unvisited -= 1
         return entry
 
@@ -114,7 +118,8 @@ class Journal:
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited[location] = None
-                self.unvisited -= 1
+                if location not in self._gates:
+                    self.unvisited -= 1
 
     @contextmanager
     def repeating(self, entry: Entry) -> Iterator[None]:
@@ -136,7 +141,10 @@ class Journal:
             below = self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]
             for location in below:
                 self.visited.pop(location, None)
-        self.unvisited = sum(location in self.entries and location not in self.visited for location in self._loaded)
+        self.unvisited = sum(
+            location in self.entries and location not in self.visited and location not in self._gates
+            for location in self._loaded
+        )
 
     def forward(self) -> Journal:
         """A journal with what is recorded of the forward code, for a replay that leaves no trace in this one."""
@@ -154,7 +162,7 @@ class Journal:
     def missing(self) -> Iterator[Entry]:
         """Recorded entries that the code has not visited, in the order of their commit."""
         for entry in sorted(self.entries.values()):
-            if entry.location not in self.visited and entry.kind not in (EntryKind.VERSION, EntryKind.UNDO):
+            if entry.location not in self.visited and entry.kind not in (_GATE, EntryKind.UNDO):
                 yield entry
 
     def unpassed(self, loose: Ranges) -> tuple[list[Entry], list[Wait]]:
@@ -232,9 +240,14 @@ class Journal:
         self.entries[entry.location] = entry
 
     def record_attempt(self, attempt: Attempt) -> None:
-        """Append a failed attempt, or the start of an at-most-once one."""
-        self.attempts.setdefault(attempt.location, []).append(attempt)
-        self.pending.rest.attempts.append(attempt)
+        """Append a failed attempt, or the beginning of one, which the outcome replaces."""
+        known = self.attempts.setdefault(attempt.location, [])
+        rest = self.pending.rest
+        if known and known[-1].number == attempt.number:
+            before = known.pop()
+            rest.attempts = [one for one in rest.attempts if one is not before]
+        known.append(attempt)
+        rest.attempts.append(attempt)
         self.pending.is_urgent = True
 
     def keep_progress(self, progress: Progress) -> None:

@@ -97,6 +97,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         self.watches = 0  # bodies under way whose captured variables are compared
         self._numbers = 0
         self.problem: BaseException | None = None
+        self.is_recording = False  # what is called now is called once, and its result is recorded
         # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
         self._around = events._get_running_loop()
 
@@ -183,6 +184,20 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
 
 # --- what a workflow must not do ---
+
+
+def refuse_in_workflow(what: str) -> None:
+    """Raise if the caller is the code of a workflow, which must not call this."""
+    loop = events._get_running_loop()
+    if isinstance(loop, TurnLoop):
+        # Kept as well: code that swallows the exception does not go on.
+        loop.problem = NonDeterministicError(
+            f"{what} was called in the code of a workflow",
+            why="each recovery would call it again, and what it waits for never comes to this code",
+            fix="call it inside a step, or use ctx.child, ctx.spawn and ctx.receive",
+        )
+        raise loop.problem
+
 
 _TIMER = 'await ctx.sleep("name", ...), or give the operation a timeout='
 _OUTSIDE = "do it inside a step"

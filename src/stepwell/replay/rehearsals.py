@@ -10,7 +10,7 @@ from stepwell.codec.signatures import hints_of
 from stepwell.environment import Strands
 from stepwell.errors import ReplayError
 from stepwell.model.failures import record_failure
-from stepwell.model.locations import Location
+from stepwell.model.locations import Location, shown_gate
 from stepwell.model.runs import History, Inbox, Run
 from stepwell.model.states import ENDS_FOR_GOOD, TERMINAL, EntryKind, RunStatus
 from stepwell.replay.calls import UndoFailed, read_call
@@ -145,7 +145,7 @@ def _find_unable(turn: Turn, floor: int) -> tuple[ReplayError, ...]:
 
 def _pins(turn: Turn) -> tuple[tuple[str, int], ...]:
     return tuple(
-        (turn.journal.names.text(entry.location), int(unpack(entry.value)[0][0]))
+        (shown_gate(turn.journal.names.text(entry.location)), int(unpack(entry.value)[0][0]))
         for entry in turn.journal.entries.values()
         if entry.kind is EntryKind.VERSION
     )

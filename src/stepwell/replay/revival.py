@@ -6,8 +6,10 @@ Types come from a closed registry (builtins, and what steps declare), never from
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from stepwell.errors import (
     ChildFailed,
@@ -20,8 +22,10 @@ from stepwell.errors import (
 )
 from stepwell.model.failures import FailureRecord
 
-_KNOWN: dict[str, type[Exception]] = {
-    f"builtins.{name}": kind
+_CLASSES_MAX = 4  # of one name: a cell of a notebook may be run any number of times
+
+_KNOWN: dict[str, list[type[Exception]]] = {
+    f"builtins.{name}": [kind]
     for name, kind in vars(builtins).items()
     if isinstance(kind, type)
     and issubclass(kind, Exception)
@@ -33,35 +37,64 @@ def know_types(types: Iterable[type[Exception]]) -> None:
     """Let failures of these types be caught by their own name after a replay."""
     for kind in types:
         if not issubclass(kind, StepFailed):
-            _KNOWN.setdefault(f"{kind.__module__}.{kind.__qualname__}", kind)
+            _add(_KNOWN.setdefault(_name_of(kind), []), kind)
+
+
+def know_again(error: BaseException) -> None:
+    """A class of a known name was raised; it may be defined again since then."""
+    known = _KNOWN.get(_name_of(type(error)))
+    if known is not None and isinstance(error, Exception):
+        _add(known, type(error))
 
 
 def known_type(qualified: str) -> type[Exception] | None:
-    """The exception type of that module and name, if it is in the registry."""
-    return _KNOWN.get(qualified)
+    """The exception type of that module and name, if it is in the registry; the newest, if it was defined again."""
+    known = _KNOWN.get(qualified)
+    return _current(known)[0] if known else None
+
+
+def _current(known: list[type[Exception]]) -> list[type[Exception]]:
+    """The classes of one name, the newest first: code that was loaded before may still catch an older one."""
+    module, path = sys.modules.get(known[0].__module__), known[0].__qualname__
+    found: Any = None if module is None else module.__dict__.get(path)
+    is_newer = isinstance(found, type) and issubclass(found, Exception) and found not in known
+    if is_newer and _name_of(found) == _name_of(known[0]):
+        _add(known, found)
+    return known
+
+
+def _add(known: list[type[Exception]], kind: type[Exception]) -> None:
+    if kind not in known:
+        known.insert(0, kind)
+        del known[_CLASSES_MAX:]
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 @cache
-def _also(base: type[RunError], kind: type[Exception]) -> type[RunError]:
-    """A class that is both: `except StepFailed` and `except KeyError` catch it."""
-    if issubclass(base, kind):
+def _also(base: type[RunError], kinds: tuple[type[Exception], ...]) -> type[RunError]:
+    """A class that is all of them: `except StepFailed` and `except KeyError` catch it."""
+    if issubclass(base, kinds[0]):
         return base
     try:
         return type(
             base.__name__,
-            (base, kind),
+            (base, *kinds),
             {"__module__": base.__module__, "__doc__": base.__doc__, "__str__": base.__str__},
         )
     except TypeError:  # the layouts of the two cannot be combined
-        return base
+        return base if len(kinds) == 1 else _also(base, kinds[:1])  # type: ignore[arg-type]  # as below
 
 
-def _build(base: type[RunError], kind: type[Exception] | None, *args: object) -> RunError:
+def _build(base: type[RunError], qualified: str, *args: object) -> RunError:
     plain = base(*args)  # type: ignore[arg-type]
-    if kind is None:
+    known = _KNOWN.get(qualified)
+    if known is None:
         return plain
     try:
-        error = _bare(_also(base, kind))  # type: ignore[arg-type]  # classes are hashable
+        error = _bare(_also(base, tuple(_current(known))))  # type: ignore[arg-type]  # classes are hashable
         error.args = plain.args
         for name, value in vars(plain).items():
             setattr(error, name, value)
@@ -80,7 +113,7 @@ def _bare(kind: type[RunError]) -> RunError:
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:
     """The exception of a step that failed for good."""
-    return _build(StepFailed, known_type(failure.qualified), path, failure, attempts)
+    return _build(StepFailed, failure.qualified, path, failure, attempts)
 
 
 def revive(failure: FailureRecord) -> RunError:
@@ -97,4 +130,4 @@ def revive(failure: FailureRecord) -> RunError:
         case WaitTimeout.code:
             return WaitTimeout(failure.path)
         case _:
-            return _build(RecordedError, known_type(failure.qualified), failure)
+            return _build(RecordedError, failure.qualified, failure)

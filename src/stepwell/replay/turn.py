@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
@@ -119,8 +120,10 @@ class Turn(Arrivals):
     # --- driving ---
 
     def begin(self, main: Coroutine[Any, Any, Any]) -> None:
-        """Give the turn its root coroutine."""
-        self._root = self.loop.create_task(main)
+        """Give the turn its root coroutine. It sees no context variable of the process that happens to run it: another
+        process, which replays it, has others.
+        """
+        self._root = self.loop.create_task(main, context=Context())
 
     def advance(self, now: Instant) -> None:
         """Run the code until it has ended or everything in it waits for the world."""

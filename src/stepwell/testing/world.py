@@ -410,7 +410,7 @@ def _is_progress(commit: Commit) -> bool:
     """Whether the run can be given up after this commit without losing anything. The recorded start of an at-most-once
     step is no such place: whoever finds it must take the step for begun.
     """
-    has_begun = any(attempt.failure is None for attempt in commit.attempts)
+    has_begun = any(attempt.failure is None and attempt.next_at is None for attempt in commit.attempts)
     return bool(commit.entries or commit.cursors) and not has_begun
 
 

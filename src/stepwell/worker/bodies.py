@@ -39,7 +39,7 @@ async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]
         finally:
             timer.is_over = True
     except asyncio.CancelledError as error:
-        if body.is_unwanted or body.is_stopping:
+        if body.is_unwanted or body.is_stopping or (body.link is not None and body.link.is_cancelled):
             raise
         return Raised(RuntimeError(f"the body cancelled itself: {words_of(error)}"))
     except _TooLateError:

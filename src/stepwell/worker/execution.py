@@ -202,6 +202,8 @@ class Execution(Transacting):
 
     def _next_move(self, turn: Turn) -> Move | None:
         if turn.problem is not None or turn.is_ended:
+            for _, body in self._held:
+                self._retract(body)
             self._held.clear()
             self._due.clear()
             if self._running:
@@ -211,6 +213,8 @@ class Execution(Transacting):
         if self._running:
             return None
         if self._is_leaving:
+            for _, body in self._held:
+                self._retract(body)
             self._held = [held for held in self._held if held[1].is_announced]
             return None if self._held else Release()
         if self._held or not turn.is_idle:
@@ -396,6 +400,7 @@ class Execution(Transacting):
         held, self._held = self._held, []
         for barrier, body in held:
             if body.is_unwanted or (self._is_leaving and not body.is_announced):
+                self._retract(body)
                 continue
             if barrier > self._acknowledged:
                 self._held.append((barrier, body))
@@ -471,6 +476,8 @@ class Execution(Transacting):
             return
         if attempted is not None:
             turn.settle(body, attempted)
+        elif body.is_stopping:
+            self._retract(body)
         if self._transacting is not None:
             return
         if not self._is_stopping:

@@ -101,6 +101,8 @@ class AttemptLink:
     def keep(self, state: Any, *, is_last: bool = False) -> None:
         """Remember a state; it is written soon, or with the end of this turn."""
         self._check("yield_" if is_last else "heartbeat")
+        if not is_last and self.is_cancelled:
+            raise asyncio.CancelledError
         if is_last and not self._body.may_yield:
             raise InvalidOptionError(
                 f"step {self._path} runs at most once, and called `yield_`",

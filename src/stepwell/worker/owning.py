@@ -14,6 +14,7 @@ from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
 from stepwell.model.commits import Applied, Commit, End, Move, Pause
 from stepwell.model.deadlines import deadline_exceeded
+from stepwell.model.entries import Attempt
 from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
@@ -158,6 +159,12 @@ class Owning:
         if not is_live:
             self._hold_back(body)
         return is_live
+
+    def _retract(self, body: Body) -> None:
+        """A body whose beginning is recorded does not begin, or was stopped in order: that never is an attempt."""
+        if body.is_noted and not body.is_unwanted:
+            now = self._host.now()
+            self._journal.record_attempt(Attempt(body.location, body.attempt, now, None, now))
 
     def _hold_back(self, body: Body) -> None:
         """The process stood still before this body began, for longer than its lease: it begins when that is live."""

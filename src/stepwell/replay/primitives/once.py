@@ -19,7 +19,12 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
     hint = hints_of(producer).returns
     if entry is None:
         await turn.after_replay()
-        stored, _ = settle_value(turn, producer(), hint, lambda: turn.place(location, "the value"))
+        turn.loop.is_recording = True
+        try:
+            value = producer()
+        finally:
+            turn.loop.is_recording = False
+        stored, _ = settle_value(turn, value, hint, lambda: turn.place(location, "the value"))
         entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)
     else:
         await turn.in_order(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.errors import InvalidOptionError
-from stepwell.model.locations import named
+from stepwell.model.locations import gate_name, named
 from stepwell.model.states import EntryKind
 from stepwell.nearest import nearest
 from stepwell.replay import divergence
@@ -23,11 +23,17 @@ def declare_removed(scope: Scope, name: str, kind: str) -> None:
         )
     scope.check_open()
     turn, journal = scope.turn, scope.turn.journal
+    if words[kind] is EntryKind.VERSION:
+        gate = journal.names.find(gate_name(name))
+        if gate is not None:
+            journal.skip_below(named(scope.location, gate))
     number = journal.names.find(name)
     if number is None:
         return
     location = named(scope.location, number)
     entry = journal.entries.get(location)
+    if words[kind] is EntryKind.VERSION and (entry is None or entry.kind is not EntryKind.VERSION):
+        return  # an operation that has the same name
     if entry is not None and entry.kind is not words[kind]:
         raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, words[kind]))
     journal.skip_below(location)

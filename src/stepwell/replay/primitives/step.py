@@ -10,11 +10,11 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from stepwell.clock import Instant, to_timedelta
+from stepwell.clock import Instant, Span, to_timedelta
 from stepwell.codec.base import Place
 from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepwellError, StoreError
 from stepwell.model.entries import Attempt, Entry
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.failures import FailureKind, FailureRecord, decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
@@ -24,7 +24,7 @@ from stepwell.replay.copies import Passed, is_fixed
 from stepwell.replay.definition import Step
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded import decode_recorded, stopped
-from stepwell.replay.revival import step_failed
+from stepwell.replay.revival import know_again, step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
 
@@ -64,8 +64,15 @@ def decide(
         case _:
             assert_never(attempted)
     failure = record_failure(error, data=data)
-    if not may_retry or attempt >= policy.max_attempts or not isinstance(error, _RETRIABLE):
-        return GiveUp(failure)
+    if not may_retry or not isinstance(error, _RETRIABLE):
+        final: FailureKind = "critical"
+        if isinstance(attempted, TimedOut):
+            final = "timeout"
+        elif isinstance(error, Failure):
+            final = "failure"
+        return GiveUp(msgspec.structs.replace(failure, kind=final))
+    if attempt >= policy.max_attempts:
+        return GiveUp(msgspec.structs.replace(failure, kind="exhausted"))
     return RetryAt(Instant(now + policy.wait_after(attempt, error, chance)), failure)
 
 
@@ -124,16 +131,29 @@ async def perform(
     if past:
         number = len(past)
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
-        if counted and past[-1].failure is None:
+        last = past[-1]
+        if counted and last.failure is None and last.next_at is None:
             return _unknown(turn, location, number), None
-        if counted and past[-1].next_at is not None:
-            await turn.wait(location, WaitKind.RETRY, past[-1].next_at)
+        if last.is_beginning:
+            if not counted or last.at == last.next_at or turn.now < (last.next_at or 0):
+                number, counted = number - 1, max(0, counted - 1)  # its worker died: that is no attempt
+            else:
+                lost = _lost(turn, location, last, step, counted)
+                if isinstance(lost, GiveUp):
+                    return _give_up(turn, location, kind, lost.failure, turn.now - first_at, number), None
+                await _wait_for_next(turn, location, number, lost)
+        elif counted and last.next_at is not None:
+            await turn.wait(location, WaitKind.RETRY, last.next_at)
+    is_noted = not step.takes_transaction and (options.timeout is not None or turn.run.stalls > 0)
     while True:
         number, counted = number + 1, counted + 1
         if passed is not None:
             args, kwargs = passed.take()
         if options.at_most_once:
             turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), None, None))
+        elif is_noted:
+            at = _attempted_at(turn)
+            turn.journal.record_attempt(Attempt(location, number, at, None, Instant(at + (options.timeout or 0))))
         body = Body(
             turn.run,
             turn.journal.names,
@@ -148,7 +168,7 @@ async def perform(
             counted >= options.retry.max_attempts,
             turn.loop.own_future(),
         )
-        body.is_announced = options.at_most_once
+        body.is_announced, body.is_noted = options.at_most_once, is_noted and not options.at_most_once
         if step.takes_context:
             body.codec, body.progress = turn.codec, turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once
@@ -175,9 +195,32 @@ async def perform(
         decision = _after_failure(turn, location, attempted, step, number, counted)
         if isinstance(decision, GiveUp):
             return _give_up(turn, location, kind, decision.failure, turn.now - first_at, number), None
-        failed = encode_failure(decision.failure)
-        turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), failed, decision.at))
-        await turn.wait(location, WaitKind.RETRY, decision.at)
+        await _wait_for_next(turn, location, number, decision)
+
+
+async def _wait_for_next(turn: Turn, location: Location, number: int, decision: RetryAt) -> None:
+    """Record a failed attempt, and wait until the next one is due."""
+    failed = encode_failure(decision.failure)
+    turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), failed, decision.at))
+    await turn.wait(location, WaitKind.RETRY, decision.at)
+
+
+def _lost(turn: Turn, location: Location, begun: Attempt, step: Step[..., Any], counted: int) -> RetryAt | GiveUp:
+    """The worker of a body that began was lost, and the body's time has passed: an attempt that may be repeated if the
+    policy has another one.
+    """
+    assert begun.next_at is not None
+    limit = to_timedelta(Span(begun.next_at - begun.at))
+    words = f"its worker was lost while it ran, and its limit of {limit} has passed since it began"
+    policy, error = step.options_.retry, TimeoutError(words)
+    failure = record_failure(error)
+    if counted >= policy.max_attempts:
+        return GiveUp(msgspec.structs.replace(failure, kind="timeout"))
+    try:
+        wait = policy.wait_after(counted, error, _chance(turn, location, begun.number))
+    except Exception as broken:  # noqa: BLE001  the policy's own callable failed: final, with that error
+        return GiveUp(_critical(broken))
+    return RetryAt(Instant(turn.now + wait), failure)
 
 
 def _give_up(turn: Turn, location: Location, kind: EntryKind, failure: FailureRecord, took: int, number: int) -> Entry:
@@ -245,8 +288,10 @@ def _after_failure(
     turn: Turn, location: Location, attempted: Raised | TimedOut, step: Step[..., Any], number: int, counted: int
 ) -> RetryAt | GiveUp:
     error = attempted.error if isinstance(attempted, Raised) else None
+    if error is not None:
+        know_again(error)
     if isinstance(error, StepwellError) and not isinstance(error, StoreError):
-        return GiveUp(record_failure(error))
+        return GiveUp(_critical(error))
     policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY
     try:
         return decide(
@@ -258,7 +303,11 @@ def _after_failure(
             data=_data_of(turn, error),
         )
     except Exception as broken:  # noqa: BLE001  a policy's own callable failed: final, with that error
-        return GiveUp(record_failure(broken))
+        return GiveUp(_critical(broken))
+
+
+def _critical(error: BaseException) -> FailureRecord:
+    return msgspec.structs.replace(record_failure(error), kind="critical")
 
 
 def _data_of(turn: Turn, error: BaseException | None) -> bytes:

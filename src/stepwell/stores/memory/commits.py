@@ -90,7 +90,8 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
         publish(tx, row, commit.published)
     if commit.appends:
         append(tx, row, commit.appends)
-    is_progress = bool(commit.entries or commit.attempts or commit.cursors or is_further)
+    has_tried = not all(one.is_beginning for one in commit.attempts)
+    is_progress = bool(commit.entries or has_tried or commit.cursors or is_further)
     before = row.waits
     is_progress |= commit.move is not None and not isinstance(commit.move, Release)
     tx.change(

@@ -72,7 +72,7 @@ def rebuild(failed: Failed, output: str) -> BaseException:
     if failed.delay is not None:
         parts["delay"] = to_timedelta(failed.delay)
     if failure.type == Failure.__name__:
-        parts["data"] = msgspec.json.decode(failure.data)
+        parts["data"] = failure.data
     error = _instance(failure.type, failure.qualified, failed.lineage, failure.message)
     if isinstance(error, (Failure, RetryAfter, Rollback)):
         vars(error).update(parts)

@@ -248,7 +248,10 @@ declare
 begin
     has_progress := jsonb_array_length(c->5) > 0 or jsonb_array_length(c->6) > 0;
     if has_progress then
-        -- The start of an at-most-once step is replaced by its outcome.
+        -- That a body begins is no progress, unless it does so at most once; it is replaced by its outcome.
+        has_progress := jsonb_array_length(c->6) > 0 or exists (
+            select from jsonb_array_elements(c->5) as a where a->>3 is not null or a->>4 is null
+        );
         insert into {t}.attempts (run, location, number, at, failure, next_at)
         select p_run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3), (a->>4)::bigint
         from jsonb_array_elements(c->5) as a

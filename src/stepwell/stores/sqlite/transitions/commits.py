@@ -131,7 +131,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         _check_move(to_status(status), move)
     claimed = _write(tx, run, commit, quota, claimant)
     revision += 1
-    has_progress = bool(commit.entries or commit.attempts or commit.cursors)
+    has_progress = bool(commit.entries or commit.cursors or not all(one.is_beginning for one in commit.attempts))
     if commit.progress or commit.ended_progress:
         has_progress |= _keep_progress(tx, run, commit)
     if move is not None:

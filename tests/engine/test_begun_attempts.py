@@ -1,0 +1,146 @@
+"""Bodies whose worker is lost: a stall before their timeout has passed, an attempt after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from stepwell import Context, Retry, RunFailed, step, workflow
+from tests.cases.harness import Harness
+from tests.cases.ledger import Ledger
+from tests.cases.stores import STORES
+
+QUICK: dict[str, Any] = {"lease": "10s", "sweep_every": "1s"}
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite", "postgres"])
+async def harness(mode: str, request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
+    harness = Harness(STORES[request.param](), mode)
+    yield harness
+    await harness.close()
+
+
+def hanging(ledger: Ledger) -> Any:
+    async def hang() -> str:
+        ledger.note("hang")
+        if ledger.lines.count("hang") == 1:
+            await asyncio.Event().wait()
+        return "done"
+
+    return hang
+
+
+@pytest.mark.parametrize("position", ["first", "later"])
+async def test_past_its_timeout_the_only_attempt_is_not_repeated(harness: Harness, ledger: Ledger, position: str):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        if position == "later":
+            await ctx.step("before", ledger.body("before"))
+        return await ctx.step(step(hanging(ledger), timeout="3s", retry=Retry(max_attempts=1)))
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+
+    with pytest.raises(RunFailed, match="its worker was lost while it ran, and its limit of 0:00:03 has passed"):
+        await harness.result(run)
+    assert ledger.lines.count("hang") == 1
+    entry = (await harness.history(run))[-1]
+    assert (entry.path, entry.status, entry.attempts) == ("hang", "failed", 1)
+
+
+async def test_it_is_run_again_if_the_policy_has_another_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(step(hanging(ledger), timeout="3s"))
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+
+    assert await harness.result(run) == "done"
+    [entry] = await harness.history(run)
+    assert (entry.attempts, [each.error[:12] for each in entry.failed_attempts]) == (2, ["TimeoutError"])
+
+
+async def test_before_its_timeout_the_death_of_a_worker_is_no_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(step(hanging(ledger), timeout="10m", retry=Retry(max_attempts=1)))
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+
+    assert await harness.result(run) == "done"
+    [entry] = await harness.history(run)
+    assert (entry.attempts, entry.failed_attempts) == (1, ())
+
+
+async def test_a_worker_that_leaves_in_order_uses_up_no_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.receive("go")
+        await ctx.step("before", ledger.body("before"))
+        return await ctx.step(step(hanging(ledger), timeout="30s", retry=Retry(max_attempts=1)))
+
+    ledger.note("hang")  # so that it does not hang here
+    leaving = await harness.worker(flow, **QUICK)
+    run = await leaving.start(flow)
+    await harness.drain()
+    left: list[asyncio.Task[None]] = []
+
+    async def leave(name: str) -> None:
+        if name == "runs.apply" and "before" in ledger.lines and not left:
+            left.append(asyncio.create_task(leaving.shutdown()))
+            await asyncio.sleep(0.001)
+
+    leaving.wire.before = leave
+    await leaving.signal(run.run_id, "go")
+    await harness.advance("1m")
+    await left[0]
+    assert ledger.lines == ["hang", "before"]
+    harness.nodes.remove(leaving)
+    await harness.advance("1h")
+    await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+
+    assert await harness.result(run) == "done"
+
+
+async def test_a_run_that_takes_its_workers_down_names_the_step_that_had_begun(harness: Harness, ledger: Ledger):
+    async def deadly() -> None:
+        ledger.note("deadly")
+        await asyncio.Event().wait()
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("harmless", ledger.body("harmless"))
+        await ctx.step(deadly)
+
+    worker = await harness.worker(flow, **QUICK)
+    run = await worker.start(flow)
+    for _ in range(5):
+        await harness.advance("1s")
+        worker.crash()
+        worker = await harness.worker(flow, **QUICK)
+        await harness.advance("15s")
+
+    view = await harness.status(run)
+    assert ledger.lines == ["harmless", *["deadly"] * 5]
+    assert view.status == "paused"
+    assert view.failure is not None
+    assert view.failure.path == "deadly"
