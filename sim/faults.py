@@ -206,6 +206,10 @@ class FaultyStore:
         """The store's clock."""
         return self._inner.now()
 
+    def declare_encrypted(self) -> None:
+        """Values that this process writes are encrypted."""
+        self._inner.declare_encrypted()
+
     async def open(self) -> None:
         """Open the real store."""
         await self._inner.open()

@@ -81,8 +81,14 @@ class Engine(Facade):
     async def __aenter__(self) -> Self:
         self._home = Home(asyncio.get_running_loop())
         await self._store.open()
-        if self._serves:
-            await self._work(self._registry)
+        try:
+            if self._serves:
+                await self._work(self._registry)
+        except BaseException:
+            # Nobody will call `__aexit__`, and what is open would stay so.
+            self._worker = self._local = None
+            await self._store.close()
+            raise
         return self
 
     async def serve_bulks(self) -> None:

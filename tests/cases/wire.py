@@ -63,6 +63,9 @@ class Wire:
     def now(self) -> Instant:
         return self._store.now()
 
+    def declare_encrypted(self) -> None:
+        self._store.declare_encrypted()
+
     async def open(self) -> None:
         await self._store.open()
         self._unlisten = self._store.wakeups.listen(self._hint)

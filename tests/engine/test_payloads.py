@@ -63,6 +63,8 @@ def sealed(folder: Path, keys: Keys = NEW) -> Codec:
 async def open_node(harness: Harness, codec: Codec, *workflows: Any) -> Node:
     node = Node(f"node-{len(harness.nodes)}", harness, workflows)
     node.engine._codec = codec
+    if codec.conceals:
+        node.wire.declare_encrypted()
     harness.nodes.append(node)
     await node.open()
     return node

@@ -9,6 +9,7 @@ from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
 from stepwell.conformance.commits import CommitSuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
+from stepwell.conformance.encryption import EncryptionSuite
 from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventSuite
 from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
@@ -69,6 +70,7 @@ class StoreSuite(
     PauseSuite,
     WorkflowPauseSuite,
     LedgerSuite,
+    EncryptionSuite,
     AmendmentSuite,
     AmendedChildSuite,
     ForkSuite,

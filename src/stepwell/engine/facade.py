@@ -101,6 +101,8 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         self._home: Home | None = None  # while it is open
         self._registry = registry
         self._codec = codec
+        if codec.conceals:
+            store.declare_encrypted()
         self._local: Local | None = None
         self._results = Results(store)
         self._watching = Watching(store, self._results.finder)

@@ -75,7 +75,8 @@
         ├── CorruptRecordError          SW620
         ├── StoreSealedError            SW630
         ├── StoreInUseError             SW631
-        └── TransferError               SW632
+        ├── TransferError               SW632
+        └── EncryptedStoreError         SW633
 
 Raised *by* authors, never stored as such: `Fatal`, `Failure`, `Rollback`, `RetryAfter`.
 """
@@ -159,6 +160,7 @@ from stepwell.errors.runs import (
 )
 from stepwell.errors.stores import (
     CorruptRecordError,
+    EncryptedStoreError,
     ForeignFileError,
     LeaseLostError,
     SchemaMismatchError,
@@ -185,6 +187,7 @@ __all__ = [
     "DefinitionError",
     "DuplicateLocationError",
     "DuplicateNameError",
+    "EncryptedStoreError",
     "Failure",
     "Fatal",
     "FilterError",

@@ -85,6 +85,12 @@ class StoreSealedError(StoreError):
     code = "SW630"
 
 
+class EncryptedStoreError(StoreError):
+    """The database holds encrypted values, and this process would write values that are not. Nothing was written."""
+
+    code = "SW633"
+
+
 class StoreInUseError(StoreError):
     """Workers hold leases on a database that must be at rest."""
 

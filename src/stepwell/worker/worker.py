@@ -71,6 +71,8 @@ class Worker:
         self.on_over: Callable[[Run], None] | None = None
         self.transactions = store.transactions
         self._store, self.now = store, store.now
+        if codec.conceals:
+            store.declare_encrypted()
         self._registry = registry
         self._executions: dict[RunId, Execution] = {}
         self._parking = Parking(settings.cache_size)

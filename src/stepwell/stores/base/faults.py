@@ -11,6 +11,7 @@ from typing import Final
 
 from stepwell.errors import (
     CorruptRecordError,
+    EncryptedStoreError,
     LeaseLostError,
     StoreError,
     StoreFullError,
@@ -43,6 +44,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
     (StoreLostError, FINAL),
     (StoreRefusedError, FINAL),
     (StoreSealedError, FINAL),
+    (EncryptedStoreError, FINAL),
     (TransferError, FINAL),
     # No tables, no rights, no access, another schema, a damaged file: an operator changes it while we wait.
     (StoreError, RETRIED),

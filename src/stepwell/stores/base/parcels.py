@@ -147,6 +147,7 @@ class Parcel(NamedTuple):
     holds: tuple[WorkflowHold, ...] = ()
     hold_acts: tuple[HoldAct, ...] = ()  # oldest first
     head: ChainHead = ChainHead()  # of the audit; it replaces what is there
+    is_encrypted: bool = False  # the store takes encrypted values only; see `Store.declare_encrypted`
 
     @property
     def items(self) -> tuple[Item, ...]:

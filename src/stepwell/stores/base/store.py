@@ -70,6 +70,15 @@ class Store(Protocol):
         """
         ...
 
+    def declare_encrypted(self) -> None:
+        """Values that are written through this handle from now on are encrypted.
+
+        The first of its writes marks the database. Whoever has not declared this, by whatever handle and process, is
+        refused with `EncryptedStoreError` after that, but for what carries no value: acts on runs and workflows that
+        are there, the ledger, and moving. Reads go on.
+        """
+        ...
+
     async def open(self) -> None:
         """Get ready to be used; creates or migrates what is missing."""
         ...

@@ -259,6 +259,7 @@ class MemoryDatabase:
     waits_opened: int = 0
     times: Timeline = field(default_factory=Timeline)
     seal: Seal | None = None  # while it is closed
+    is_encrypted: bool = False  # it takes encrypted values only
     hubs: list[Hub] = field(default_factory=list)
 
     def first_due(self, definition: str, priority: int) -> tuple[Instant, RunId] | None:

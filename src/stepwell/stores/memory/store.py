@@ -20,6 +20,7 @@ from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.encryption import plain_writer
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import NoTransactions
@@ -53,6 +54,7 @@ class MemoryStore:
     def __init__(self, environment: Environment, database: MemoryDatabase | None = None) -> None:
         self.database = MemoryDatabase() if database is None else database
         self._clock = environment.clock
+        self.encrypts = False
         self.wakeups = Hub()
         self.runs = MemoryRuns(self)
         self.signals = MemorySignals(self)
@@ -64,11 +66,15 @@ class MemoryStore:
         self.transactions = NoTransactions("memory")
         self.transfers = MemoryTransfers(self)
         self.views = MemoryViews(self.database, self.now)
-        self.blobs = MemoryBlobs(self.database)
+        self.blobs = MemoryBlobs(self.database, self.check_values)
 
     def now(self) -> Instant:
         """The store's clock: never behind any instant that any handle has shown."""
         return self.database.times.now(self._clock)
+
+    def declare_encrypted(self) -> None:
+        """See `Store.declare_encrypted`."""
+        self.encrypts = True
 
     async def open(self) -> None:
         """Begin to hear hints."""
@@ -82,9 +88,21 @@ class MemoryStore:
 
     def transact(self, transition: Callable[[Transaction], T]) -> T:
         """Make one transition whole, or leave everything as it was; then tell every handle what may have changed."""
+        self.check_values()
+        outcome = self.operate(transition)
+        self.database.is_encrypted |= self.encrypts
+        return outcome
+
+    def operate(self, transition: Callable[[Transaction], T]) -> T:
+        """`transact` for what carries no value."""
         if self.database.seal is not None:
             raise sealed(self.database.seal)
         return self.transfer(transition)
+
+    def check_values(self) -> None:
+        """Raise `EncryptedStoreError` if values are to be encrypted and this handle does not do that."""
+        if self.database.is_encrypted and not self.encrypts and self.database.seal is None:
+            raise plain_writer()
 
     def transfer(self, transition: Callable[[Transaction], T]) -> T:
         """Make one transition, whether or not the database is sealed."""
@@ -128,21 +146,21 @@ class MemoryRuns:
     async def cancel(
         self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
-        return self._store.transact(
+        return self._store.operate(
             lambda tx: cancel(tx, run_id, compensate=compensate, reason=reason, by=by, announce=announce)
         )
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
-        return self._store.transact(lambda tx: pause(tx, run_id, by, reason))
+        return self._store.operate(lambda tx: pause(tx, run_id, by, reason))
 
     async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
-        return self._store.transact(lambda tx: resume(tx, run_id, by, even_if_held=even_if_held))
+        return self._store.operate(lambda tx: resume(tx, run_id, by, even_if_held=even_if_held))
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
-        return self._store.transact(lambda tx: resume_rollback(tx, run_id, by))
+        return self._store.operate(lambda tx: resume_rollback(tx, run_id, by))
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
-        return self._store.transact(lambda tx: retry(tx, run_id, by))
+        return self._store.operate(lambda tx: retry(tx, run_id, by))
 
     async def amend(self, amendment: Amendment) -> Amended:
         return self._store.transact(lambda tx: amend(tx, amendment))
@@ -151,10 +169,10 @@ class MemoryRuns:
         return self._store.transact(lambda tx: make_fork(tx, fork))
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
-        return self._store.transact(lambda tx: rescue(tx, stalls_max))
+        return self._store.operate(lambda tx: rescue(tx, stalls_max))
 
     async def relinquish(self, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
-        return self._store.transact(lambda tx: relinquish(tx, incarnation, keep))
+        return self._store.operate(lambda tx: relinquish(tx, incarnation, keep))
 
 
 class MemorySignals:
@@ -182,14 +200,16 @@ class MemorySignals:
 class MemoryBlobs:
     """`Blobs` in a dict."""
 
-    def __init__(self, database: MemoryDatabase) -> None:
+    def __init__(self, database: MemoryDatabase, check: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._contents = database.blobs
+        self._check = check
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`."""
         if self._database.seal is not None:
             raise sealed(self._database.seal)
+        self._check()
         name = hashlib.sha256(content).hexdigest()
         self._contents.setdefault(name, content)
         return name
@@ -240,10 +260,10 @@ class MemoryOutbox:
         return outbox.list_owed(self._store.database, is_dead=is_dead, limit=limit, after=after)
 
     async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return self._store.transact(lambda tx: outbox.replay(tx, event_id, sink, by))
+        return self._store.operate(lambda tx: outbox.replay(tx, event_id, sink, by))
 
     async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return self._store.transact(lambda tx: outbox.drop(tx, event_id, sink, by))
+        return self._store.operate(lambda tx: outbox.drop(tx, event_id, sink, by))
 
 
 class MemoryHolds:
@@ -253,10 +273,10 @@ class MemoryHolds:
         self._store = store
 
     async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
-        return self._store.transact(lambda tx: pause_workflow(tx, workflow, by, reason))
+        return self._store.operate(lambda tx: pause_workflow(tx, workflow, by, reason))
 
     async def resume(self, workflow: str | None, *, by: str) -> bool:
-        return self._store.transact(lambda tx: resume_workflow(tx, workflow, by))
+        return self._store.operate(lambda tx: resume_workflow(tx, workflow, by))
 
     async def list_holds(self) -> list[WorkflowHold]:
         return self._store.database.list_holds()
@@ -272,13 +292,13 @@ class MemoryLedger:
         self._store = store
 
     async def reserve(self, reservation: Reservation) -> Reserved:
-        return self._store.transact(lambda tx: ledger.reserve(tx, reservation))
+        return self._store.operate(lambda tx: ledger.reserve(tx, reservation))
 
     async def settle(self, scope: str, key: str, answer: str) -> None:
-        self._store.transact(lambda tx: ledger.settle(tx, scope, key, answer))
+        self._store.operate(lambda tx: ledger.settle(tx, scope, key, answer))
 
     async def note(self, act: NewAct) -> Act:
-        return self._store.transact(lambda tx: ledger.note(tx, storable(act)))
+        return self._store.operate(lambda tx: ledger.note(tx, storable(act)))
 
     async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
         return ledger.list_acts(self._store.database, limit, below)
@@ -300,4 +320,4 @@ class MemoryWorkers:
         return self._store.transact(lambda tx: renew(tx, incarnation, lease))
 
     async def retire(self, incarnation: Incarnation) -> None:
-        self._store.transact(lambda tx: retire(tx, incarnation))
+        self._store.operate(lambda tx: retire(tx, incarnation))

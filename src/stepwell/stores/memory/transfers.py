@@ -110,6 +110,7 @@ def unpack(tx: Transaction, transfer_id: str, parcel: Parcel) -> None:
     tx.put(db.counters, "outbox", max(db.counters.get("outbox", 0), parcel.given.owed))
     unpack_holds(tx, parcel)
     tx.put(db.chain, "", parcel.head)
+    db.is_encrypted |= parcel.is_encrypted
     taken = {
         PackedSignal: {row.number for row in db.signals.values()} if parcel.signals else set(),
         PackedEvent: {row.number for row in db.events.values()} if parcel.events else set(),
@@ -239,7 +240,8 @@ class MemoryTransfers:
             raise not_sealed("")
         packer = Packer(self._store.database)
         parcel = fill(after, limit, packer.shelf)
-        return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts, head=packer.head)
+        whole = parcel._replace(is_encrypted=self._store.database.is_encrypted, head=packer.head)
+        return whole._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
 
     async def release(self, transfer_id: str) -> Seal:
         return self._store.transfer(lambda tx: release(tx, transfer_id))

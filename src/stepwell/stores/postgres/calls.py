@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, Generic, NamedTuple, NewType, TypeAlias, TypeVar, assert_never
 
 import msgspec
@@ -73,7 +74,7 @@ _ENCODERS: dict[str, Callable[[Any], Value]] = {
 class Call(Generic[T]):
     """One function of the database. Every call also carries the time, as `values` says."""
 
-    __slots__ = ("_encoders", "decode", "formats", "is_kept", "name", "placeholders", "text")
+    __slots__ = ("_encoders", "_encrypted", "decode", "formats", "is_kept", "name", "placeholders", "text")
 
     def __init__(self, name: str, parameters: str, decode: Callable[[bytes], T]) -> None:
         types = parameters.split()
@@ -82,8 +83,25 @@ class Call(Generic[T]):
         self.formats: list[int] | None = None  # of its parameters
         self.is_kept = True  # by the server's session, because it will be asked again
         self.decode = decode
+        self._encrypted: Call[T] | None = None
         self._encoders = tuple(_ENCODERS[one] for one in types)
         self.placeholders = ", ".join(f"${n}::{one}" for n, one in enumerate(("bigint", "bigint", *types), 1))
+
+    @property
+    def encrypted(self) -> Call[T]:
+        """The same call by somebody whose values are encrypted."""
+        if self.text is not None:
+            return self  # it goes without `enter`, or brings no values
+        if self._encrypted is None:
+            self._encrypted = copy(self)
+            self._encrypted.name = f"{self.name} encrypted"
+            self._encrypted.text = self.saying("encrypted")
+        return self._encrypted
+
+    def saying(self, values: str) -> str:
+        """The statement that also says of which kind the values are; `enter` reads it."""
+        told = f"select set_config('stepwell.values', '{values}', true)"
+        return f"with told as materialized ({told}) select {{f}}.{self.name}({self.placeholders}) from told"
 
     def values(self, told: Instant | None, seen: Instant, arguments: Sequence[Any]) -> list[Value]:
         """The parameters as the driver sends them: the time that a test tells, the latest instant seen, and these."""
@@ -139,6 +157,13 @@ def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
     return Call(name, parameters, msgspec.json.Decoder(tuple[Instant, result, Hints]).decode)
 
 
+def valueless(name: str, parameters: str, result: Any) -> Transition[Any]:
+    """A function that writes no value of a run: whoever has no key may call it, too."""
+    call = transition(name, parameters, result)
+    call.text = call.saying("none")
+    return call
+
+
 def reading(name: str, parameters: str, result: Any) -> Call[Any]:
     """A function that only reads."""
     return Call(name, parameters, msgspec.json.Decoder(result).decode)
@@ -167,40 +192,40 @@ _ENTRY = [0, 1, 0, 0, 1, 0, 0, 0, 1]
 ADVANCE_ONE = Statement("advance_one", [0, 0, 0, 0, *_ENTRY], _found)
 ADVANCE_KNOWN = Statement("advance_known", [0, 0, 0, *_ENTRY], _revision)
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
-CANCEL: Transition[Cancelled] = transition("cancel", "text boolean text text jsonb", Cancelled)
-PAUSE: Transition[bool] = transition("pause", "text text text", bool)
-RESUME: Transition[bool] = transition("resume", "text text boolean", bool)
-RESUME_ROLLBACK: Transition[bool] = transition("resume_rollback", "text text", bool)
-RETRY: Transition[bool] = transition("retry", "text text", bool)
-PAUSE_WORKFLOW: Transition[bool] = transition("pause_workflow", "text text text", bool)
-RESUME_WORKFLOW: Transition[bool] = transition("resume_workflow", "text text", bool)
-RESERVE: Transition[Reserved] = transition("reserve", "text text text text bigint", Reserved)
-SETTLE_REQUEST: Transition[None] = transition("settle_request", "text text text", None)
-NOTE_ACT: Transition[Act] = transition("note_act", "text text text text text text text", Act)
+CANCEL: Transition[Cancelled] = valueless("cancel", "text boolean text text jsonb", Cancelled)
+PAUSE: Transition[bool] = valueless("pause", "text text text", bool)
+RESUME: Transition[bool] = valueless("resume", "text text boolean", bool)
+RESUME_ROLLBACK: Transition[bool] = valueless("resume_rollback", "text text", bool)
+RETRY: Transition[bool] = valueless("retry", "text text", bool)
+PAUSE_WORKFLOW: Transition[bool] = valueless("pause_workflow", "text text text", bool)
+RESUME_WORKFLOW: Transition[bool] = valueless("resume_workflow", "text text", bool)
+RESERVE: Transition[Reserved] = valueless("reserve", "text text text text bigint", Reserved)
+SETTLE_REQUEST: Transition[None] = valueless("settle_request", "text text text", None)
+NOTE_ACT: Transition[Act] = valueless("note_act", "text text text text text text text", Act)
 AMEND: Transition[Amended] = transition("amend", "jsonb", Amended)
 FORK: Transition[Created | None] = transition("fork", "jsonb", Created | None)
-RESCUE: Transition[Rescued] = transition("rescue", "bigint", Rescued)
-QUARANTINE: Transition[bool] = transition("quarantine", "text bigint bigint text", bool)
-RELINQUISH: Transition[list[RunId]] = transition("relinquish", "text jsonb", list[RunId])
+RESCUE: Transition[Rescued] = valueless("rescue", "bigint", Rescued)
+QUARANTINE: Transition[bool] = valueless("quarantine", "text bigint bigint text", bool)
+RELINQUISH: Transition[list[RunId]] = valueless("relinquish", "text jsonb", list[RunId])
 REGISTER: Transition[Worker] = transition("register", "jsonb", Worker)
 RENEW: Transition[Renewed] = transition("renew", "text bigint", Renewed)
-RETIRE: Transition[None] = transition("retire", "text", None)
+RETIRE: Transition[None] = valueless("retire", "text", None)
 DELIVER: Transition[Mail] = transition("deliver", "jsonb jsonb", Mail)
 DELIVER_OR_CREATE: Transition[MailOrRun] = transition("deliver_or_create", "jsonb jsonb jsonb", MailOrRun)
 REDELIVER: Transition[Mail] = transition("redeliver", "jsonb jsonb", Mail)
 PUBLISH: Transition[News] = transition("publish", "jsonb jsonb", News)
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
-REPLAY: Transition[int] = transition("replay", "text text text", int)
-DROP: Transition[int] = transition("drop_event", "text text text", int)
+REPLAY: Transition[int] = valueless("replay", "text text text", int)
+DROP: Transition[int] = valueless("drop_event", "text text text", int)
 NOTIFY: Call[None] = reading("notify", "text jsonb", None)
 STORE_BLOBS: Transition[None] = transition("store_blobs", "jsonb", None)
 BEGIN_WORK: Transition[None] = transition("begin_work", "", None)
-SEAL: Transition[Seal] = transition("seal", "text text text bigint", Seal)
-RELEASE: Transition[Seal] = transition("release", "text", Seal)
-UNSEAL: Transition[None] = transition("unseal", "text text boolean", None)
+SEAL: Transition[Seal] = valueless("seal", "text text text bigint", Seal)
+RELEASE: Transition[Seal] = valueless("release", "text", Seal)
+UNSEAL: Transition[None] = valueless("unseal", "text text boolean", None)
 RESTORE: Transition[bool] = transition("restore", "jsonb", bool)
-UNPACK: Transition[None] = transition("unpack", "text jsonb", None)
+UNPACK: Transition[None] = valueless("unpack", "text jsonb", None)
 
 LOAD: Call[list[History]] = reading("load", "jsonb", list[History])
 INBOX: Call[Inbox] = reading("inbox", "text", Inbox)

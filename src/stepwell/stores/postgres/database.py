@@ -37,6 +37,7 @@ class PostgresDatabase:
         self.where = where
         self.environment = environment
         self.blobs = NewBlobs()
+        self.encrypts = False  # values that are written through here are encrypted
         self.known: dict[RunId, tuple[Fence, RunNumber]] = {}  # runs whose plain commits go the shortest way
         self._told = told
         self._clock = environment.clock
@@ -98,6 +99,7 @@ class PostgresDatabase:
         """Carry out a transition. When this returns it is durable, and its hints have been told."""
         if not self.blobs.is_empty:
             await self._store_blobs()
+        call = call.encrypted if self.encrypts else call
         now, result, hints = call.decode(await self._surely(call, arguments, is_urgent=is_urgent))
         self._note_time(now)
         if hints:
@@ -144,7 +146,8 @@ class PostgresDatabase:
     async def _store_blobs(self) -> None:
         """Before anything that may refer to them."""
         names, rows = self.blobs.take()
-        STORE_BLOBS.decode(await self._surely(STORE_BLOBS, (rows,), is_urgent=False))
+        call = STORE_BLOBS.encrypted if self.encrypts else STORE_BLOBS
+        call.decode(await self._surely(call, (rows,), is_urgent=False))
         self.blobs.stored(names)
 
     async def _surely(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:

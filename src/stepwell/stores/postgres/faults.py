@@ -25,6 +25,7 @@ from stepwell.model.runs import NewRun, OnConflict
 from stepwell.model.starts import check_replaceable
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
+from stepwell.stores.base.encryption import plain_writer
 from stepwell.stores.base.faults import Fate, fate_of_sqlstate
 from stepwell.stores.base.transfers import Manifest, Seal, in_use, not_empty, not_sealed, sealed
 from stepwell.stores.base.workers import lease_lost
@@ -114,6 +115,8 @@ def _ours(state: str, words: str, detail: str) -> Exception:
             return not_empty(_MANIFEST.decode(detail))
         case "SW009":
             return not_sealed(detail)
+        case "SW011":
+            return plain_writer()
         case "SW010":
             return MisfitError(*_MISFIT.decode(detail))
         case _:

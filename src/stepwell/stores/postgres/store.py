@@ -77,6 +77,10 @@ class PostgresStore:
         """The server's clock, as far as this process knows it; never going back."""
         return self._database.now()
 
+    def declare_encrypted(self) -> None:
+        """See `Store.declare_encrypted`."""
+        self._database.encrypts = True
+
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
         self.transactions.identity = await self._database.open(self._prepare)

@@ -20,7 +20,7 @@ from stepwell.stores.postgres.connecting import connect_again
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
 from stepwell.stores.postgres.lines import Line
-from stepwell.stores.postgres.texts import functions_schema, quoted
+from stepwell.stores.postgres.texts import quoted, render
 from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
@@ -139,6 +139,7 @@ class PostgresTransactions:
             author.close()
 
     def _call(self, line: Line, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> tuple[T, Hints]:
+        call = call.encrypted if self._database.encrypts else call
         values = self._database.values(call, arguments)
         return self._database.note(call.decode(line.call_now(call, values)))
 
@@ -177,9 +178,11 @@ class PostgresTransactions:
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn, call = _open_transaction(connection), calls.CREATE
+        kind = "encrypted" if self._database.encrypts else ""
         try:
             self._check_identity(pgconn)
-            statement = f"select {quoted(functions_schema(self._address.schema))}.{call.name}({call.placeholders})"
+            # What an earlier call in this transaction has said still stands.
+            statement = render(call.saying(kind), self._address.schema)
             result = _fine(pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None))))
         except psycopg.Error as error:
             problem = translate(error, self._address.where)

@@ -63,12 +63,15 @@ class CallerConnection:
         return self
 
 
-def enqueue(database: SqliteDatabase, clock: Clock, given: Any, runs: Sequence[NewRun]) -> list[Created]:
+def enqueue(
+    database: SqliteDatabase, clock: Clock, given: Any, runs: Sequence[NewRun], *, encrypts: bool
+) -> list[Created]:
     """Start runs within the open transaction of a caller's connection."""
     try:
         _check(database, given)
         connection: Any = CallerConnection(given)
-        return create(Transaction(connection, database.show_now_to(connection, clock), {}), runs, None)
+        now = database.show_now_to(connection, clock, encrypts=encrypts)
+        return create(Transaction(connection, now, {}), runs, None)
     except (apsw.BusyError, sqlite3.OperationalError) as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" not in str(error):
             raise _refused(database, error) from error

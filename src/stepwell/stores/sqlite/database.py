@@ -11,6 +11,7 @@ import apsw
 from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreLostError, StoreUnavailableError
 from stepwell.ids import RunId
+from stepwell.stores.base.encryption import plain_writer
 from stepwell.stores.base.timeline import Anchor, Timeline
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.base.wakeups import Hint
@@ -31,7 +32,7 @@ Query = Callable[[apsw.Connection], T]
 Tell = Callable[[Hint], None]
 
 _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
-_HEED, _SET_CLOCK = SQL["meta.heed"], SQL["meta.set_clock"]
+_HEED, _SET_CLOCK, _MARK = SQL["meta.heed"], SQL["meta.set_clock"], SQL["meta.mark_encrypted"]
 
 _PAUSE_SECONDS_MIN = 0.000_1
 _PAUSE_SECONDS_MAX = 0.001
@@ -60,6 +61,18 @@ class Transfer(Generic[T]):
         return self._operation(tx)
 
 
+class Valueless(Generic[T]):
+    """An operation that writes no value of a run: whoever has no key may do it, too."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self._operation = operation
+
+    def __call__(self, tx: Transaction) -> T:
+        return self._operation(tx)
+
+
 class SqliteDatabase:
     """A file, or `:memory:`. Not for use by two threads at once; several handles of one process may share it."""
 
@@ -76,6 +89,7 @@ class SqliteDatabase:
         self._heeded_version = -1  # the version of the data whose clock and seal are known
         # As of the same version: others who seal the database change that, and whoever does it here sets this.
         self.seal: Seal | None = None
+        self.is_encrypted = False  # in the same way: it takes encrypted values only
         self._left: dict[RunId, Left] = {}
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
@@ -193,7 +207,7 @@ class SqliteDatabase:
 
     def _heed(self, clock: Clock) -> None:
         """Know the clock and the seal that are stored; they stay as they are while nobody else writes."""
-        self._stored, self.seal = read_heed(self.connection)
+        self._stored, self.seal, self.is_encrypted = read_heed(self.connection)
         self._times.adopt(self._stored, clock)
 
     def lift_floor(self, floor: Instant) -> None:
@@ -202,11 +216,21 @@ class SqliteDatabase:
         self._stored = self._times.anchor
         self.connection.execute(_SET_CLOCK, self._stored)
 
-    def show_now_to(self, connection: Any, clock: Clock) -> Instant:
+    def _admits_values(self, connection: Any, is_encrypted: bool, encrypts: bool) -> bool:
+        """Whether a value may be written; the first encrypted one marks the database in its own transaction."""
+        if encrypts and not is_encrypted and self.seal is None:
+            connection.execute(_MARK, (1,))
+            if connection is self._connection:
+                self.is_encrypted = True
+        return encrypts or not is_encrypted
+
+    def show_now_to(self, connection: Any, clock: Clock, *, encrypts: bool) -> Instant:
         """The instant of a transaction that is written through another connection."""
-        anchor, seal = read_heed(connection)
+        anchor, seal, is_encrypted = read_heed(connection)
         if seal is not None:
             raise sealed(seal)
+        if not self._admits_values(connection, is_encrypted, encrypts):
+            raise plain_writer()
         self._times.adopt(anchor, clock)
         now = self._times.now(clock, others_wrote=True)
         if self._times.anchor is not anchor:
@@ -241,7 +265,9 @@ class SqliteDatabase:
             waited += pause
             pause = min(pause * 1.5, _PAUSE_SECONDS_MAX)
 
-    def perform(self, operations: Sequence[Operation[Any]], clock: Clock) -> tuple[list[Outcome], list[Hint]]:
+    def perform(
+        self, operations: Sequence[Operation[Any]], clock: Clock, *, encrypts: bool = False
+    ) -> tuple[list[Outcome], list[Hint]]:
         """Run operations in the begun transaction. One that raises before it wrote does not touch the others.
 
         Raises `Disturbed` if one raised after it wrote, and our own error if the database failed. Roll back then.
@@ -249,12 +275,16 @@ class SqliteDatabase:
         try:
             connection = self.connection
             tx = Transaction(connection, self._show_now(connection, clock), self._left)
-            if not self.blobs.is_empty and self.seal is None:
+            takes_values = self.is_encrypted is encrypts or self._admits_values(connection, self.is_encrypted, encrypts)
+            if not self.blobs.is_empty and self.seal is None and takes_values:
                 self.blobs.write(connection, tx.now)
             outcomes: list[Outcome] = []
             for operation in operations:
                 if self.seal is not None and not isinstance(operation, Transfer):
                     outcomes.append(Outcome(error=sealed(self.seal)))
+                    continue
+                if not takes_values and not isinstance(operation, (Transfer, Valueless)):
+                    outcomes.append(Outcome(error=plain_writer()))
                     continue
                 before = connection.total_changes()
                 try:
@@ -273,11 +303,11 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def write_blobs(self, clock: Clock) -> None:
+    def write_blobs(self, clock: Clock, *, encrypts: bool) -> None:
         """Begin the transaction's work with the large payloads alone, for a thread that may take its time."""
         with translated(self.path):
             self._heed(clock)
-            if self.seal is None:
+            if self.seal is None and self._admits_values(self.connection, self.is_encrypted, encrypts):
                 self.blobs.write(self.connection, self._times.now(clock))
 
     def commit(self) -> None:
@@ -302,14 +332,19 @@ class SqliteDatabase:
             if self.connection.in_transaction:
                 self.connection.execute(_ROLLBACK)
 
-    def transact(self, operation: Operation[T], clock: Clock) -> tuple[T, list[Hint]]:
+    def transact(self, operation: Operation[T], clock: Clock, *, encrypts: bool = False) -> tuple[T, list[Hint]]:
         """One operation in a transaction of its own."""
         if not self.try_begin():
             self.begin()
-        return self.finish(operation, clock)
+        return self.finish(operation, clock, encrypts=encrypts)
 
     def finish(
-        self, operation: Operation[T], clock: Clock, commit: Callable[[], None] | None = None
+        self,
+        operation: Operation[T],
+        clock: Clock,
+        commit: Callable[[], None] | None = None,
+        *,
+        encrypts: bool = False,
     ) -> tuple[T, list[Hint]]:
         """Run one operation in the begun transaction and commit, by `commit` if the caller has his own way to call
         ours; roll back if that raises.
@@ -319,7 +354,10 @@ class SqliteDatabase:
             tx = Transaction(connection, self._show_now(connection, clock), self._left)
             if self.seal is not None and not isinstance(operation, Transfer):
                 raise sealed(self.seal)
-            if not self.blobs.is_empty and self.seal is None:
+            takes_values = self.is_encrypted is encrypts or self._admits_values(connection, self.is_encrypted, encrypts)
+            if not takes_values and not isinstance(operation, (Transfer, Valueless)):
+                raise plain_writer()
+            if not self.blobs.is_empty and self.seal is None and takes_values:
                 self.blobs.write(connection, tx.now)
             result = operation(tx)
             (commit or self.commit)()
@@ -380,11 +418,11 @@ class SqliteDatabase:
         return apsw.SQLITE_OK
 
 
-def read_heed(connection: Any) -> tuple[Anchor, Seal | None]:
-    """The clock and the seal that are stored."""
+def read_heed(connection: Any) -> tuple[Anchor, Seal | None, bool]:
+    """The clock and the seal that are stored, and whether values are encrypted."""
     row = connection.execute(_HEED).fetchone()
     if row is None:
-        return Anchor(), None
-    floor, uptime, boot, divisor, transfer_id, kind, peer, at = row
+        return Anchor(), None, False
+    floor, uptime, boot, divisor, transfer_id, kind, peer, at, is_encrypted = row
     seal = None if kind is None else Seal(transfer_id, SealKind(kind), peer, Instant(at))
-    return Anchor(Instant(floor), uptime, boot, divisor), seal
+    return Anchor(Instant(floor), uptime, boot, divisor), seal, bool(is_encrypted)

@@ -64,7 +64,7 @@ class Patient:
     @property
     def now(self) -> Instant:
         """The store's clock."""
-        anchor, _ = read_heed(self.connection)
+        anchor, *_ = read_heed(self.connection)
         self.times.adopt(anchor, self.clock)
         return self.times.now(self.clock)
 
@@ -209,7 +209,7 @@ def check_integrity(patient: Patient) -> Finding:
 
 def check_seal(patient: Patient) -> Finding:
     """Whether it takes writes: one that was moved does not."""
-    _, seal = read_heed(patient.connection)
+    _, seal, _ = read_heed(patient.connection)
     return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
 
 

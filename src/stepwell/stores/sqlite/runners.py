@@ -15,6 +15,8 @@ T = TypeVar("T")
 class Runner(Protocol):
     """Runs writes in transactions and reads in snapshots, and tells hints after the commit."""
 
+    encrypts: bool  # values that are written through here are encrypted
+
     @property
     def database(self) -> SqliteDatabase: ...
 
@@ -64,6 +66,7 @@ class InlineRunner:
 
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
+        self.encrypts = False
         self._clock: Clock | None = None
         self._tell: Tell | None = None
 
@@ -74,7 +77,7 @@ class InlineRunner:
 
     async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         assert self._clock is not None
-        result, hints = self.database.transact(operation, self._clock)
+        result, hints = self.database.transact(operation, self._clock, encrypts=self.encrypts)
         if self.database.needs_checkpoint:
             self.database.checkpoint()
         for hint in hints:

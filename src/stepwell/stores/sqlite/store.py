@@ -22,6 +22,7 @@ from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.encryption import plain_writer
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import Performed, Work
@@ -29,7 +30,7 @@ from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.callers import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
-from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
@@ -99,6 +100,10 @@ class SqliteStore:
         """The clock, but never behind an instant that was written to this database or shown by this process."""
         return self._runner.database.now(self._clock)
 
+    def declare_encrypted(self) -> None:
+        """See `Store.declare_encrypted`."""
+        self._runner.encrypts = True
+
     async def open(self) -> None:
         """Open the file, and create or migrate what is missing."""
         await self._runner.open(self._clock, self.wakeups.tell)
@@ -140,21 +145,22 @@ class SqliteRuns:
     async def cancel(
         self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
     ) -> Cancelled:
-        return await self._runner.write(
-            lambda tx: operators.cancel(tx, run_id, compensate=compensate, reason=reason, by=by, announce=announce)
-        )
+        act = partial(operators.cancel, run_id=run_id, compensate=compensate, reason=reason, by=by, announce=announce)
+        return await self._runner.write(Valueless(act))
 
     async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
-        return await self._runner.write(lambda tx: holds.pause(tx, run_id, by, reason))
+        return await self._runner.write(Valueless(lambda tx: holds.pause(tx, run_id, by, reason)))
 
     async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
-        return await self._runner.write(lambda tx: operators.resume(tx, run_id, by, even_if_held=even_if_held))
+        return await self._runner.write(
+            Valueless(lambda tx: operators.resume(tx, run_id, by, even_if_held=even_if_held))
+        )
 
     async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
-        return await self._runner.write(lambda tx: operators.resume_rollback(tx, run_id, by))
+        return await self._runner.write(Valueless(lambda tx: operators.resume_rollback(tx, run_id, by)))
 
     async def retry(self, run_id: RunId, *, by: str) -> bool:
-        return await self._runner.write(lambda tx: operators.retry(tx, run_id, by))
+        return await self._runner.write(Valueless(lambda tx: operators.retry(tx, run_id, by)))
 
     async def amend(self, amendment: Amendment) -> Amended:
         return await self._runner.write(lambda tx: amendments.amend(tx, amendment))
@@ -163,10 +169,10 @@ class SqliteRuns:
         return await self._runner.write(lambda tx: amendments.fork(tx, fork))
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
-        return await self._runner.write(lambda tx: rescues.rescue(tx, stalls_max))
+        return await self._runner.write(Valueless(lambda tx: rescues.rescue(tx, stalls_max)))
 
     async def relinquish(self, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
-        return await self._runner.write(lambda tx: rescues.relinquish(tx, incarnation, keep))
+        return await self._runner.write(Valueless(lambda tx: rescues.relinquish(tx, incarnation, keep)))
 
 
 class SqliteSignals:
@@ -228,10 +234,10 @@ class SqliteOutbox:
         return list(map(to_owed, rows))
 
     async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(lambda tx: outbox.replay(tx, event_id, sink, by))
+        return await self._runner.write(Valueless(lambda tx: outbox.replay(tx, event_id, sink, by)))
 
     async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(lambda tx: outbox.drop(tx, event_id, sink, by))
+        return await self._runner.write(Valueless(lambda tx: outbox.drop(tx, event_id, sink, by)))
 
 
 class SqliteHolds:
@@ -241,10 +247,10 @@ class SqliteHolds:
         self._runner = runner
 
     async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
-        return await self._runner.write(lambda tx: holds.pause_workflow(tx, workflow, by, reason))
+        return await self._runner.write(Valueless(lambda tx: holds.pause_workflow(tx, workflow, by, reason)))
 
     async def resume(self, workflow: str | None, *, by: str) -> bool:
-        return await self._runner.write(lambda tx: holds.resume_workflow(tx, workflow, by))
+        return await self._runner.write(Valueless(lambda tx: holds.resume_workflow(tx, workflow, by)))
 
     async def list_holds(self) -> list[WorkflowHold]:
         return await self._runner.read(holds.list_holds)
@@ -260,13 +266,13 @@ class SqliteLedger:
         self._runner = runner
 
     async def reserve(self, reservation: Reservation) -> Reserved:
-        return await self._runner.write(lambda tx: ledger.reserve(tx, reservation))
+        return await self._runner.write(Valueless(lambda tx: ledger.reserve(tx, reservation)))
 
     async def settle(self, scope: str, key: str, answer: str) -> None:
-        await self._runner.write(lambda tx: ledger.settle(tx, scope, key, answer))
+        await self._runner.write(Valueless(lambda tx: ledger.settle(tx, scope, key, answer)))
 
     async def note(self, act: NewAct) -> Act:
-        return await self._runner.write(lambda tx: ledger.note(tx, storable(act)))
+        return await self._runner.write(Valueless(lambda tx: ledger.note(tx, storable(act))))
 
     async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
         return await self._runner.read(lambda c: ledger.list_acts(c, limit, below))
@@ -291,7 +297,7 @@ class SqliteWorkers:
         def operation(tx: Transaction) -> None:
             rescues.retire(tx, incarnation)
 
-        await self._runner.write(operation)
+        await self._runner.write(Valueless(operation))
 
 
 class SqliteBlobs:
@@ -302,6 +308,9 @@ class SqliteBlobs:
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`; it is durable as soon as any row is that refers to it."""
+        # As far as this process knows: what it does not know yet is refused when it is written.
+        if self._runner.database.is_encrypted and not self._runner.encrypts:
+            raise plain_writer()
         return self._runner.database.blobs.put(content)
 
     def get(self, name: str) -> bytes:
@@ -335,7 +344,7 @@ class SqliteTransactions:
         return result
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
-        return enqueue(self._runner.database, self._clock, connection, runs)
+        return enqueue(self._runner.database, self._clock, connection, runs, encrypts=self._runner.encrypts)
 
 
 def _load(connection: apsw.Connection, run_ids: Sequence[RunId], ids: str) -> list[History]:

@@ -10,7 +10,7 @@ import apsw
 from stepwell.clock import Instant
 from stepwell.stores.base.parcels import PackedRun, Parcel, fill
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_sealed
-from stepwell.stores.sqlite.database import Transfer
+from stepwell.stores.sqlite.database import Transfer, read_heed
 from stepwell.stores.sqlite.packing import Packer, manifest
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of
@@ -48,7 +48,8 @@ class SqliteTransfers:
                 raise not_sealed("")
             packer = Packer(connection)
             parcel = fill(after, limit, packer.shelf)
-            return parcel._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts, head=packer.head)
+            whole = parcel._replace(is_encrypted=read_heed(connection)[2], head=packer.head)
+            return whole._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
 
         return await self._runner.read(lambda c: in_snapshot(c, lambda: query(c)), is_large=True)
 
@@ -78,6 +79,7 @@ class SqliteTransfers:
         def transition(tx: Transaction) -> None:
             if transfers.reopen(tx, database, transfer_id, SealKind.ARRIVING):
                 transfers.clear(tx)
+                database.is_encrypted = False
 
         await self._write(transition)
 

@@ -132,6 +132,7 @@ class Writer:
 
     def __init__(self, database: SqliteDatabase, *, quick_seconds: float = QUICK_SECONDS) -> None:
         self.database = database
+        self.encrypts = False
         self._quick_seconds = quick_seconds
         self._expected_seconds = 0.0
         self._commits_beside = 0
@@ -287,7 +288,7 @@ class Writer:
         """One operation in the transaction that has begun, from beginning to end on the loop's thread."""
         self._is_busy = True
         try:
-            result, hints = self.database.finish(operation, self._clock, self._commit_here)
+            result, hints = self.database.finish(operation, self._clock, self._commit_here, encrypts=self.encrypts)
         except BaseException:
             self._go_on()
             raise
@@ -337,7 +338,7 @@ class Writer:
     def _prepare(self) -> None:
         """Large payloads are written beside, before the operations that refer to them."""
         if self.database.blobs.is_large:
-            self._use_thread(partial(self.database.write_blobs, self._clock), self._prepared)
+            self._use_thread(partial(self.database.write_blobs, self._clock, encrypts=self.encrypts), self._prepared)
         else:
             self._perform()
 
@@ -363,10 +364,11 @@ class Writer:
         operations = [operation for operation, _ in self._batch]
         self._lone = self._lone + 1 if len(operations) == 1 else 0
         if self._blocking and any(answer in self._blocking for _, answer in self._batch):
-            self._use_thread(partial(self.database.perform, operations, self._clock), self._performed)
+            work = partial(self.database.perform, operations, self._clock, encrypts=self.encrypts)
+            self._use_thread(work, self._performed)
             return
         try:
-            outcomes, hints = self.database.perform(operations, self._clock)
+            outcomes, hints = self.database.perform(operations, self._clock, encrypts=self.encrypts)
         except Disturbed as disturbed:
             self._disturb(disturbed)
         except StepwellError as error:

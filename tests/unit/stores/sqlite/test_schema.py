@@ -32,7 +32,8 @@ def test_all_migrations_together_make_the_schema_file(migrated: apsw.Connection)
     written.execute((FOLDER / "schema.sql").read_text(encoding="utf-8"))
 
     assert _objects(migrated) == _objects(written)
-    assert migrated.execute("select * from stepwell_meta").fetchall() == [("armed", 0), ("receipts", 0)]
+    numbers = [("armed", 0), ("encrypted", 0), ("receipts", 0)]
+    assert migrated.execute("select * from stepwell_meta").fetchall() == numbers
 
 
 def test_every_object_has_our_prefix(migrated: apsw.Connection) -> None:

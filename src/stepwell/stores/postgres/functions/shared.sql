@@ -40,15 +40,39 @@ end $$;
 create function {f}.enter() returns void language plpgsql volatile as $$
 declare
     v_none text := pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'))::text;
+    v_values text;
+    v_is_encrypted boolean;
+    v_is_sealed boolean;
 begin
     -- A transaction that keeps its snapshot would not see a seal that came while it waited. It meets this row instead, which
     -- changes with every seal, and is undone and asked again.
     if current_setting('transaction_isolation') <> 'read committed' then
         perform 1 from {t}.meta where name = 'seals' for share;
     end if;
-    if exists (select 1 from {t}.seals) then
+    select m.value <> 0, s.id is not null into v_is_encrypted, v_is_sealed
+    from {t}.meta as m left join {t}.seals as s on true
+    where m.name = 'encrypted';
+    if v_is_sealed then
         perform {f}.refuse_sealed();
     end if;
+    -- What the caller says of the values that it brings: "encrypted", "none", or nothing, and then they are plain.
+    v_values := coalesce(current_setting('stepwell.values', true), '');
+    if v_is_encrypted and v_values = '' then
+        raise exception using errcode = 'SW011', message = 'the store takes encrypted values only';
+    elsif not v_is_encrypted and v_values = 'encrypted' then
+        perform {f}.mark_encrypted();
+    end if;
+end $$;
+
+-- From the commit of this transaction on, the store takes encrypted values only. Plain commits go without `enter`, so those of
+-- the workers that are there are turned away, and come this way: no worker that encrypts can be among them yet. Transactions
+-- that keep their snapshot meet the row of the seals.
+create function {f}.mark_encrypted() returns void language plpgsql volatile as $$
+begin
+    update {t}.meta set value = 1 where name = 'encrypted';
+    update {t}.meta set value = value + 1 where name = 'seals';
+    update {t}.workers set writes_plain = true;
+    perform {f}.close_head(id) from {t}.runs where owner is not null;
 end $$;
 
 create function {f}.refuse_sealed() returns void language plpgsql as $$

@@ -103,7 +103,9 @@ begin
             select 1
             from {t}.runs as r
             where r.id = s.id and r.epoch = s.epoch and r.status in ('running', 'compensating') and r.hold is null
-                and r.owner + 0 = (select w.id from {t}.workers as w where w.incarnation = s.incarnation)
+                and r.owner + 0 = (
+                    select w.id from {t}.workers as w where w.incarnation = s.incarnation and not w.writes_plain
+                )
             for no key update
         ) as locked
     ),

@@ -171,10 +171,12 @@ create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.requests;
     delete from {t}.acts;
     update {t}.chain set number = 0, chain = '';
-    delete from {t}.outbox
+    delete from {t}.outbox;
+    update {t}.meta set value = 0 where name = 'encrypted'
 $$;
 
--- A parcel: [blobs, events, runs, chunks, signals, owed, requests, acts, given, next, holds, hold_acts, head]. A mark is the kind, a colon, and the mark of the last thing.
+-- A parcel: [blobs, events, runs, chunks, signals, owed, requests, acts, given, next, holds, hold_acts, head,
+-- is_encrypted]. A mark is the kind, a colon, and the mark of the last thing.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -209,7 +211,8 @@ begin
         || (
             select coalesce(json_agg(act order by place desc), '[]')::text
             from json_array_elements({f}.list_hold_acts(p_now, p_seen, null)::json) with ordinality as x (act, place)
-        ) || ',' || {f}.read_head()::text || ']';
+        ) || ',' || {f}.read_head()::text || ','
+        || (select (value <> 0)::text from {t}.meta where name = 'encrypted') || ']';
 end $$;
 
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
@@ -238,6 +241,7 @@ begin
     end loop;
     perform {f}.replace_holds(p_parcel->10, p_parcel->11);
     update {t}.chain set number = (p_parcel->12->>0)::bigint, chain = p_parcel->12->>1;
+    update {t}.meta set value = 1 where name = 'encrypted' and (p_parcel->>13)::boolean;
     -- Also the numbers of what is gone are not given again.
     perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->8->>0)::bigint);
     perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->8->>1)::bigint);

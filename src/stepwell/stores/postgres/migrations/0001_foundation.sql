@@ -6,7 +6,7 @@ create table {t}.meta (
     value bigint not null
 );
 
-insert into {t}.meta (name, value) values ('floor', 0), ('seals', 0);
+insert into {t}.meta (name, value) values ('floor', 0), ('seals', 0), ('encrypted', 0);
 
 -- One row while the store is closed because its contents are moved, and none else: see stores/base/transfers.py.
 create table {t}.seals (
@@ -27,13 +27,15 @@ create table {t}.definitions (
     unique (workflow, version, priority)
 );
 
+-- `writes_plain`: it was there before the first encrypted value, and commits nothing any more.
 create table {t}.workers (
     id bigint generated always as identity primary key,
     incarnation text not null unique,
     name text not null,
     started_at bigint not null,
     lease_until bigint not null,
-    definitions text[] not null
+    definitions text[] not null,
+    writes_plain boolean not null default false
 )
 with (fillfactor = 50);
 

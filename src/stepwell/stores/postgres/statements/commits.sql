@@ -5,7 +5,7 @@ with owned as (
     select r.id
     from {t}.runs as r
     where r.run_id = $1::text and r.epoch = $3::bigint and r.status in ('running', 'compensating') and r.hold is null
-        and r.owner = (select w.id from {t}.workers as w where w.incarnation = $2::text)
+        and r.owner = (select w.id from {t}.workers as w where w.incarnation = $2::text and not w.writes_plain)
     for no key update
 ),
 advanced as (

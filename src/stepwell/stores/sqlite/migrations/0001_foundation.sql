@@ -4,7 +4,7 @@ create table stepwell_meta (
     value integer not null
 ) without rowid, strict;
 
-insert into stepwell_meta (name, value) values ('armed', 0), ('receipts', 0);
+insert into stepwell_meta (name, value) values ('armed', 0), ('receipts', 0), ('encrypted', 0);
 
 -- The store's time: an instant that was reached, and what the clock of a boot showed then, in microseconds. `divisor` is 2 while
 -- time runs at half speed, because it is far ahead of the wall clock.

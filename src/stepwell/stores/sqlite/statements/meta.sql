@@ -6,11 +6,16 @@ select
     (select user_version from pragma_user_version) as version;
 
 -- name: heed
--- The clock and, if the database is closed, its seal: what others may have written that every transaction must know.
-select c.floor, c.uptime, c.boot, c.divisor, s.transfer_id, s.kind, s.peer, s.at
+-- The clock, whether values are encrypted and, if the database is closed, its seal: what others may have written that every
+-- transaction must know.
+select c.floor, c.uptime, c.boot, c.divisor, s.transfer_id, s.kind, s.peer, s.at,
+    (select value from stepwell_meta where name = 'encrypted')
 from stepwell_clock as c
 left join stepwell_seals as s on s.id = 1
 where c.id = 1;
+
+-- name: mark_encrypted
+update stepwell_meta set value = :value where name = 'encrypted';
 
 -- name: set_clock
 update stepwell_clock set floor = :floor, uptime = :uptime, boot = :boot, divisor = :divisor where id = 1;

@@ -66,6 +66,7 @@ delete from stepwell_requests;
 delete from stepwell_acts;
 update stepwell_chain set number = 0, chain = '';
 delete from stepwell_outbox;
+update stepwell_meta set value = 0 where name = 'encrypted';
 
 -- name: list_blobs
 select hash, content from stepwell_blobs where hash > :after order by hash;

@@ -127,6 +127,9 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
     tx.run("transfers.pass_owed", owed=parcel.given.owed)
     _replace_holds(tx, parcel)
     tx.run("ledger.set_head", **parcel.head._asdict())
+    if parcel.is_encrypted:
+        tx.run("meta.mark_encrypted", value=1)
+        database.is_encrypted = True
     packer = Packer(tx.connection)
     for item in parcel.items:
         there = _find(tx, packer, item)
