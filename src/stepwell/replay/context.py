@@ -229,7 +229,10 @@ class Context(Receiving, Awaiting, Showing):
         return Operation(scope.turn, inner.location, run)
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> Operation[R]:
-        """A local value that is produced at most once and kept: `ref = await ctx.once("ref", make_reference)`."""
+        """A local value that is kept: `ref = await ctx.once("ref", make_reference)`.
+
+        It is recorded once. If the worker dies before that, it is produced again, and no step has seen the first one.
+        """
         location, entry = self._scope.place(name, EntryKind.ONCE, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_once(self._scope, location, entry, producer))
 

@@ -174,7 +174,10 @@ class SyncContext(SyncMessages):
         return self._ask("step", fn, lambda: self._ctx.try_step(fn, *args, **kwargs))
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> R:
-        """A local value that is produced at most once and kept: `ref = ctx.once("ref", make_reference)`."""
+        """A local value that is kept: `ref = ctx.once("ref", make_reference)`.
+
+        It is recorded once. If the worker dies before that, it is produced again, and no step has seen the first one.
+        """
         return self._ask("once", name, lambda: self._ctx.once(name, producer, repeat=repeat))
 
     def fail(self, reason: str, data: Any = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A local value, produced at most once and kept."""
+"""A local value, recorded once and kept."""
 
 from __future__ import annotations
 
