@@ -11,19 +11,19 @@ from tests.faults.parts import count_regressions
 PARTS = 4
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_sample_of_seeds_breaks_no_promise() -> None:
     printed = run_sim("--seeds", "120", "--first-seed", "1", "--jobs", "1")
 
     assert "unfinished runs                  0" in printed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_seeds_that_once_failed_do_not_fail_again() -> None:
     assert len(run_part("regressions")) == count_regressions() > 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_same_seed_gives_the_same_events_whatever_the_hash_seed() -> None:
     first, second, third = (
         run_sim("--seeds", "24", "--first-seed", "700", "--hashes", "--jobs", "1", hash_seed=hash_seed)
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_events_whatever_the_hash_seed() -> None:
     assert first == second == third
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_fault_at_every_store_call_of_every_golden_program_breaks_no_promise(part: int) -> None:
     programs = list(golden_programs())[part::PARTS]
