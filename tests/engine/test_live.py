@@ -82,7 +82,8 @@ async def test_state_is_read_while_it_runs_and_after_its_end(engine: Engine):
     run = await engine.start(talk, ["a"], key="chat")
     async for _ in run.stream("out"):
         break
-    await asyncio.sleep(0.1)
+    while await engine.states("chat") != {"": {"done": 1, "of": 1}, "mood": "fine"}:  # noqa: ASYNC110  nobody tells
+        await asyncio.sleep(0.01)
 
     assert await run.state() == {"done": 1, "of": 1}
     assert await run.state(as_type=Progress) == Progress(1, 1)

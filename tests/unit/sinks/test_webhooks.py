@@ -389,13 +389,15 @@ async def test_a_receiver_that_hangs_takes_no_more_threads_than_its_share() -> N
 
     def hang(event: EmittedEvent) -> None:
         began.append(event.run_id)
-        release.wait(10)
+        release.wait(60)
 
     sink = handler(hang, timeout="50ms", retry=Retry(max_attempts=100, initial="1ms"))
     async with Engine("memory:", workflows=[order], sinks=[sink]) as engine:
         for number in range(12):
             await (await engine.start(order, number)).result("60s")
-        await asyncio.sleep(0.5)
+        while len(began) < BLOCKING_MAX:  # noqa: ASYNC110  only the threads know
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # in which further ones would begin
         assert len(began) == BLOCKING_MAX
         release.set()
         while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
