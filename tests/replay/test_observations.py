@@ -163,7 +163,7 @@ async def test_a_step_that_failed_for_good_and_a_run_that_failed_have_used_nothi
     assert [view.payload for view in await worker.engine.unread_signals(run.run_id)] == [1]
 
 
-async def test_the_end_of_a_run_uses_what_was_seen_and_leaves_the_rest(harness: Harness) -> None:
+async def test_what_was_only_looked_at_is_unread_at_the_end_of_the_run(harness: Harness) -> None:
     @workflow
     async def looks(ctx: Context) -> int:
         await ctx.receive("go")
@@ -176,19 +176,56 @@ async def test_the_end_of_a_run_uses_what_was_seen_and_leaves_the_rest(harness: 
     await harness.drain()
 
     assert await harness.result(run) == 2
-    assert [view.payload for view in await worker.engine.unread_signals(run.run_id)] == [9]
+    assert [view.payload for view in await worker.engine.unread_signals(run.run_id)] == [1, 9, 2]
 
 
-async def test_each_iteration_of_a_loop_uses_what_it_saw(harness: Harness) -> None:
+async def test_what_was_only_looked_at_moves_along_with_continue_as_new(harness: Harness, ledger: Ledger) -> None:
+    batches: list[list[int]] = []
+
+    async def note(batch: list[int]) -> None:
+        batches.append(batch)
+
+    @workflow
+    async def batch(ctx: Context) -> int:
+        got: list[int] = []
+        if ctx.generation == 1:
+            await ctx.receive("begin")
+        while len(got) < 2:
+            message = await ctx.receive(count, timeout="1s", default=None, repeat=True, name="more")
+            if message is None:
+                break
+            got.append(message.payload)
+        await ctx.step("note", note, got)
+        if ctx.signals.has("count"):
+            ctx.continue_as_new()
+        return len(got)
+
+    worker = await harness.worker(batch)
+    await worker.start(batch, key="batch")
+    for number in range(5):
+        await worker.signal("batch", "count", number)
+    await worker.signal("batch", "begin")
+    await harness.advance("1m")
+
+    assert [number for each in batches for number in each] == [0, 1, 2, 3, 4]
+    assert await worker.engine.unread_signals() == []
+
+
+async def test_the_end_of_an_iteration_or_branch_consumes_nothing(harness: Harness) -> None:
     async def body(ctx: Context, seen: list[int]) -> Continue[list[int]] | Break[list[int]]:
         await ctx.receive("tick")
         seen = [*seen, len(ctx.signals.all("count"))]
         return Break(seen) if len(seen) == 3 else Continue(seen)
 
+    async def branch(ctx: Context) -> int:
+        return len(ctx.signals.all("count"))
+
     @workflow
     async def looks(ctx: Context) -> list[int]:
         nothing: list[int] = []
-        return await ctx.loop("rounds", body, nothing)
+        rounds = await ctx.loop("rounds", body, nothing)
+        branches = await ctx.join("branches", {"one": branch})
+        return [*rounds, branches["one"], len(await ctx.receive_many("count"))]
 
     worker = await harness.worker(looks)
     run = await worker.start(looks)
@@ -198,7 +235,7 @@ async def test_each_iteration_of_a_loop_uses_what_it_saw(harness: Harness) -> No
         await worker.signal(run.run_id, "tick")
         await harness.drain()
 
-    assert await harness.result(run) == [2, 0, 1]
+    assert await harness.result(run) == [2, 2, 3, 3, 3]
 
 
 # --- branches ---
@@ -356,6 +393,7 @@ def watchful(ledger: Ledger) -> Program:
 
     async def body(ctx: Context, state: int) -> Continue[int] | Break[int]:
         seen = len(ctx.signals.all("other"))
+        await ctx.once("use", lambda: seen)
         await ctx.sleep("nap", "1s")
         return Break(state + seen) if state + seen >= 2 else Continue(state + seen)
 

@@ -30,8 +30,6 @@ from stepwell.replay.sync_context import run_plain
 from stepwell.replay.turn import Turn
 
 _LOG = logging.getLogger("stepwell.worker")
-# The code has come to its end: what it had seen of its mailbox is used.
-_USES = frozenset({RunStatus.COMPLETED, RunStatus.CONTINUED})
 
 
 def begin_forward(
@@ -110,10 +108,7 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
         if turn.is_astray:
             turn.journal.forget_pending()  # what the wrong code did on its way is no part of the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
-    move = _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
-    if isinstance(move, End) and move.status in _USES and turn.observations is not None:
-        turn.observations.ended()
-    return move
+    return _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
 
 
 def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:

@@ -1,13 +1,12 @@
 """What code has seen of its mailbox without taking it: who has a claim on it, and when it counts as used.
 
-A look at a signal is recorded, so a replay sees the same. It consumes nothing. What was looked at is consumed
+A look at a signal is recorded, so a replay sees the same. It consumes nothing. What was looked at is consumed by the
+next operation that completes work in the same scope (a step, a once, a child, a join, …): every pending signal of a
+name that was seen there, in the commit that records the operation.
 
-- by the next operation that completes work in the same scope (a step, a once, a child, a join, …): every pending signal
-  of a name that was seen there, in the commit that records the operation;
-- or by the normal end of the scope (the run, a branch, an item, an iteration): exactly the signals that were seen.
-
-Waiting, sleeping, receiving, and a step that fails or is to be tried again consume nothing. While a scope has seen a
-signal, no other branch sees or receives it; a wait gives that claim up, and so does losing.
+Waiting, sleeping, receiving, the end of the scope, and a step that fails or is to be tried again consume nothing: what
+was only looked at stays in the mailbox, moves along with continue-as-new, or is unread at the end of the run. While a
+scope has seen a signal, no other branch sees or receives it; a wait gives that claim up, and so does the end.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stepwell.model.entries import Entry
-from stepwell.model.locations import ROOT, Location, is_below, scope_of
+from stepwell.model.locations import Location, is_below, scope_of
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.packing import unpack
@@ -30,11 +29,10 @@ _WAITS = frozenset({_K.SLEEP, _K.RECEIVE, _K.RECEIVE_MANY, _K.WAIT_ANY, _K.CHILD
 
 
 class _Seen:
-    __slots__ = ("names", "numbers")
+    __slots__ = ("names",)
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self.numbers: set[int] = set()
 
 
 def used_by(supplied: Entry, entries: Iterable[Entry]) -> set[int]:
@@ -66,7 +64,6 @@ class Observations:
             return
         seen = self._seen.setdefault(scope, _Seen())
         seen.names.update(signals.values())
-        seen.numbers.update(signals)
         pending = {signal.number for signal in self._turn.pending_signals}
         self._claims.update((number, scope) for number in signals if number in pending)
 
@@ -100,24 +97,10 @@ class Observations:
         self._claims.clear()
         return had_any
 
-    def ended(self, scope: Location = ROOT) -> None:
-        """A scope has come to its normal end: what was seen in it is used."""
-        numbers = set().union(*(seen.numbers for at, seen in self._seen.items() if is_below(at, scope)))
-        self._consume(
-            signal
-            for signal in self._turn.pending_signals
-            if signal.number in numbers and self._is_free_or_within(signal, scope)
-        )
-        self.abandoned(scope)
-
-    def abandoned(self, scope: Location) -> None:
-        """A scope has lost or failed: it has used nothing."""
+    def left(self, scope: Location) -> None:
+        """A scope has ended, lost or failed: what was only looked at in it is not used."""
         self._seen = {at: seen for at, seen in self._seen.items() if not is_below(at, scope)}
         self._claims = {number: at for number, at in self._claims.items() if not is_below(at, scope)}
-
-    def _is_free_or_within(self, signal: Signal, scope: Location) -> bool:
-        claimant = self._claims.get(signal.number)
-        return claimant is None or is_below(claimant, scope) or is_below(scope, claimant)
 
     def _consume(self, signals: Iterable[Signal]) -> None:
         for signal in tuple(signals):

@@ -112,11 +112,9 @@ class Scope:
             observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
 
     def ended(self) -> None:
-        """The code of this scope has come to its normal end: what it had seen of its mailbox is used, and what it has
-        not answered is owed by the code around it.
-        """
+        """The code of this scope has come to its normal end: what it has not answered is owed by the code around it."""
         if self.turn.observations is not None:
-            self.turn.observations.ended(self.location)
+            self.turn.observations.left(self.location)
         if self.turn.owed and self.parent is not None:
             for asked in self.turn.owed:
                 asked.pass_to(self.parent.location, within=self.location)
@@ -126,7 +124,7 @@ class Scope:
         if that is recorded: then they were told.
         """
         if self.turn.observations is not None:
-            self.turn.observations.abandoned(self.location)
+            self.turn.observations.left(self.location)
         if self.turn.owed and not self.turn.is_closed:
             for asked in tuple(self.turn.owed):
                 asked.give_up(within=self.location, is_told=is_recorded)

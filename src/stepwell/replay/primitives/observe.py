@@ -32,8 +32,9 @@ class Observed:
 
     A look consumes nothing by itself, and what it saw is recorded: a replay sees the same. What was seen is consumed
     in the commit that records the next step (or other finished work) in the same scope, together with all pending
-    signals of the names that were seen; or at the normal end of the scope. Sleeping, waiting, receiving, a retry and a
-    failure consume nothing; to look for what is not there does not consume what comes later.
+    signals of the names that were seen. What was only looked at stays: it moves along with `continue_as_new`, or is
+    unread at the end of the run. Sleeping, waiting, receiving, a retry and a failure consume nothing; to look for what
+    is not there does not consume what comes later.
 
     While a branch has seen a signal, no other branch sees or receives it. A branch that waits gives that up: what it
     saw may be seen and used by another one then, so look again after a wait. Messages that must be answered
