@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, InvalidInputError, RunFailed, Signal, signal, timer, workflow
+from stepwell import Context, InvalidInputError, RunFailed, Signal, done, signal, timer, workflow
 from stepwell.errors import InvalidNameError, InvalidOptionError
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
@@ -159,3 +159,58 @@ def test_a_signal_needs_a_usable_name() -> None:
         with pytest.raises(InvalidNameError, match="signal name"):
             Signal[int](name)
     assert repr(count) == "<signal count>"
+
+
+# --- what does not fit starts no deadline anew ---
+
+
+@pytest.mark.parametrize("form", ["wait_any", "receive", "receive_many", "child"])
+async def test_a_signal_that_does_not_fit_starts_no_deadline_anew(harness: Harness, form: str) -> None:
+    @workflow
+    async def kid(ctx: Context) -> None:
+        await ctx.sleep("long", "1d")
+
+    @workflow
+    async def waits(ctx: Context) -> str:
+        match form:
+            case "wait_any":
+                return (await ctx.wait_any("w", answer=signal(count), late=timer("3s"))).label
+            case "child":
+                late = ctx.wait_any("w", answer=signal(count), ended=done(ctx.child(kid)), late=timer("3s"))
+                return (await late).label
+            case "receive":
+                return "late" if await ctx.receive(count, timeout="3s", default=None) is None else "answer"
+            case _:
+                return "answer" if await ctx.receive_many(count, timeout="3s") else "late"
+
+    worker = await harness.worker(waits, kid)
+    client = await harness.client()
+    run = await worker.start(waits)
+    for _ in range(3):
+        await harness.advance("900ms")
+        await client.signal(run.run_id, "count", "not a number")
+    await harness.advance("500ms")
+
+    assert (await harness.status(run)).status == "completed"
+    assert await harness.result(run) == "late"
+
+
+@pytest.mark.parametrize("form", ["wait_any", "receive"])
+async def test_a_signal_that_does_not_fit_does_not_start_max_suspend_anew(harness: Harness, form: str) -> None:
+    @workflow
+    async def waits(ctx: Context) -> None:
+        if form == "receive":
+            await ctx.receive(count)
+        else:
+            await ctx.wait_any("w", answer=signal(count), other=signal("other"))
+
+    worker = await harness.worker(waits)
+    client = await harness.client()
+    run = await worker.start(waits, max_suspend="3s")
+    for _ in range(3):
+        await harness.advance("900ms")
+        await client.signal(run.run_id, "count", "not a number")
+    await harness.advance("500ms")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure and view.failure.code) == ("failed", "SW472")

@@ -52,6 +52,7 @@ class Turn(Arrivals):
         "_is_closed",
         "_is_passing",
         "_is_rehearsal",
+        "_last_wait",
         "_owns_strands",
         "_replays",
         "_root",
@@ -114,6 +115,7 @@ class Turn(Arrivals):
         self.owed: list[Asked] = []  # received, and not answered yet
         self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
         self._tokens = 0
+        self._last_wait: Wait | None = None  # the one that something has come for last
         self._is_closed = False
         self.receive(inbox)
 
@@ -363,7 +365,10 @@ class Turn(Arrivals):
         since: Since = "wait",
     ) -> Arrival:
         """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
-        stored = self.journal.waits.get(location)
+        stored, again = self.journal.waits.get(location), self._last_wait
+        if again is not None and again.location == location:
+            stored = again  # what came for it did not fit: it goes on, with the limit that it had
+        self._last_wait = None
         self.journal.ahead.discard(location)
         self.journal.awaited.discard(location)
         if self.observations is not None:
@@ -380,10 +385,12 @@ class Turn(Arrivals):
             self._tokens += 1
             heapq.heappush(self._deadlines, (due_at, self._tokens, armed))
         try:
-            return await armed.future
+            arrival = await armed.future
         finally:
             if self._armed.get(location) is armed:
                 del self._armed[location]
+        self._last_wait = wait
+        return arrival
 
     async def pass_turn(self, location: Location) -> None:
         """Wait until others have had their turn."""

@@ -111,9 +111,7 @@ async def run_wait_any(
             turn.unawaited.pop(each.child.number, None)
     takes = takes or Wanted()
     if entry is None:
-        label, arrival = await _first(scope, location, awaited)
-        while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes):
-            label, arrival = await _first(scope, location, awaited)
+        label, arrival = await _first(scope, location, awaited, takes)
         stored = pack([label], _write(scope, location, arrival))
         entry = turn.journal.record(location, EntryKind.WAIT_ANY, EntryStatus.DONE, stored, turn.now)
     else:
@@ -130,13 +128,17 @@ def _wanted_of(awaited: Mapping[str, Awaited]) -> Wanted | None:
     return Wanted((), {name: one for each in signals for name, one in each.typed.items()}) if signals else None
 
 
-async def _first(scope: Scope, location: Location, awaited: Mapping[str, Awaited]) -> tuple[str, Arrival]:
+async def _first(
+    scope: Scope, location: Location, awaited: Mapping[str, Awaited], takes: Wanted
+) -> tuple[str, Arrival]:
     turn = scope.turn
     arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.own_future()
 
     async def wait(label: str, each: Awaited) -> None:
         try:
             arrival = await _wait(scope, location, label, each)
+            while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes):
+                arrival = await _wait(scope, location, label, each)  # the other waits go on, timers too
         except Exception as error:  # noqa: BLE001  what cannot be waited for is the waiting code's failure
             if not arrived.done():
                 arrived.set_exception(error)
