@@ -10,6 +10,7 @@ import pytest
 
 from stepwell import (
     AskRefused,
+    Break,
     Context,
     Continue,
     InvalidInputError,
@@ -21,6 +22,7 @@ from stepwell import (
     Signal,
     Unanswered,
     signal,
+    step,
     workflow,
 )
 from stepwell.errors import InvalidOptionError, ReplyOwedError, ReplyTwiceError
@@ -425,3 +427,161 @@ async def test_a_question_is_received_and_not_merely_seen(harness: Harness) -> N
     assert await asking == "here"
     await harness.drain()
     assert await harness.result(run) is False
+
+
+# --- wherever it is called ---
+
+
+PLACES = ["join", "map", "fail_fast", "race", "loop", "nested", "wait_any", "many", "task", "after"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_reply_works_wherever_it_is_called(harness: Harness, ledger: Ledger, place: str) -> None:
+    @workflow
+    async def answers(ctx: Context) -> str:
+        if place == "wait_any":
+            message = (await ctx.wait_any("w", q=signal("q"), other=signal("other"))).value
+        elif place == "many":
+            message = (await ctx.receive_many("q"))[0]
+        else:
+            message = await ctx.receive("q")
+
+        async def branch(inner: Context) -> None:
+            await inner.step("before", ledger.act)
+            await message.reply("yes")
+            await inner.step("after", ledger.act)
+
+        async def item(inner: Context, number: int) -> None:
+            if number == 1:
+                await branch(inner)
+
+        async def body(inner: Context, number: int) -> Continue[int] | Break[None]:
+            await item(inner, number)
+            if number == 2:
+                await inner.receive("more")
+            return Break(None) if number == 3 else Continue(number + 1)
+
+        async def races(inner: Context) -> None:
+            await inner.race("inner", {"one": branch})
+
+        async def waits(inner: Context) -> None:
+            await inner.step("work", ledger.act)
+
+        match place:
+            case "map":
+                await ctx.map("place", item, range(3))
+            case "fail_fast":
+                await ctx.map("place", item, range(3), on_error="fail_fast")
+            case "race":
+                await ctx.race("place", {"one": branch})
+            case "loop":
+                await ctx.loop("place", body, 0)
+            case "nested":
+                await ctx.join("place", {"one": races, "two": waits})
+            case "task":
+                await asyncio.gather(branch(ctx), ctx.step("beside", ledger.act))
+            case "after":
+                await ctx.join("place", {"two": waits})
+                await branch(ctx)
+            case _:
+                await ctx.join("place", {"two": waits, "one": branch})
+        return str((await ctx.receive("end")).payload)
+
+    worker = await harness.worker(answers)
+    client = await harness.client()
+    run = await worker.start(answers)
+    assert await client.do(client.engine.ask(run.run_id, "q", timeout="10m")) == "yes"
+    await harness.drain()
+    worker = await harness.takeover(worker, answers)
+    await client.signal(run.run_id, "more")
+    await harness.drain()
+    await harness.takeover(worker, answers)
+    await client.signal(run.run_id, "end", "done")
+    await harness.drain()
+
+    assert await harness.result(run) == "done"
+    assert max(ledger.counts.values()) == 1
+
+
+async def test_a_reply_after_one_that_a_replay_does_not_run_again_is_one_too_many(harness: Harness) -> None:
+    @workflow
+    async def twice(ctx: Context) -> None:
+        message = await ctx.receive("q")
+
+        async def branch(inner: Context) -> None:
+            await message.reply("yes")
+
+        await ctx.race("first", {"one": branch})
+        await ctx.sleep("nap", "1h")
+        await message.reply("again")
+
+    worker = await harness.worker(twice)
+    client = await harness.client()
+    run = await worker.start(twice)
+    assert await client.do(client.engine.ask(run.run_id, "q", timeout="10m")) == "yes"
+    await harness.takeover(worker, twice)
+    await harness.advance("2h")
+
+    view = await harness.status(run)
+    assert (view.status, view.failure and view.failure.code) == ("paused", ReplyTwiceError.code)
+
+
+async def test_a_compensation_can_receive_and_reply(harness: Harness, ledger: Ledger) -> None:
+    async def undo(ctx: Context, value: int, result: int) -> None:
+        message = await ctx.receive("q")
+
+        async def branch(inner: Context) -> None:
+            await message.reply("undone")
+
+        await ctx.race("first", {"one": branch})
+        await ctx.receive("end")
+
+    @workflow
+    async def fails(ctx: Context) -> None:
+        await ctx.step(step(ledger.act, name="work", compensate=undo), 1)
+        ctx.fail("no")
+
+    worker = await harness.worker(fails)
+    client = await harness.client()
+    run = await worker.start(fails)
+    await harness.drain()
+    assert await client.do(client.engine.ask(run.run_id, "q", timeout="10m")) == "undone"
+    await harness.takeover(worker, fails)
+    await client.signal(run.run_id, "end")
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "compensated"
+
+
+def answers_in_branches(ledger: Ledger) -> Program:
+    @workflow
+    async def program(ctx: Context) -> int:
+        first, second = await ctx.receive("one", name="first"), None
+
+        async def branch(inner: Context) -> None:
+            await inner.step("before", ledger.act)
+            await first.reply(1)
+
+        async def other(inner: Context) -> None:
+            await inner.once("value", lambda: 1)
+
+        await ctx.join("both", {"other": other, "branch": branch})
+        second = await ctx.receive("two")
+
+        async def body(inner: Context, number: int) -> Continue[int] | Break[int]:
+            await inner.sleep("nap", "1s")
+            if number == 1:
+                await second.reply(2)
+            return Break(number) if number == 3 else Continue(number + 1)
+
+        return await ctx.loop("rounds", body, 0)
+
+    return Program(program, script=(("1s", f"{ASK}one", None), ("1s", f"{ASK}two", None)), lasts="20s")
+
+
+@pytest.mark.parametrize(("mode", "store"), [("live", "memory"), ("yield", "sqlite")])
+async def test_replies_in_branches_and_loops_survive_every_fault(mode: str, store: str) -> None:
+    outcome = await sweep(answers_in_branches, mode, "crash", store=store)
+
+    assert outcome.output == 3
+    assert outcome.effects["answer 1"] == outcome.effects["answer 2"] == 1

@@ -94,6 +94,9 @@ class Journal:
         self.unvisited = len(self.entries) - len(self._gates)
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
+        self.replies: dict[
+            Location, int
+        ] = {}  # recorded, with their seq, that code may have given which is not run again
         self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
@@ -130,6 +133,14 @@ class Journal:
         finally:
             del self.repeated[entry.location]
 
+    def pass_replies(self, position: int | None = None) -> None:
+        """Replies up to a position, or all that the code has not come to, were given by code that is not run again."""
+        for location, seq in tuple(self.replies.items()):
+            if position is None or seq <= position:
+                del self.replies[location]
+                self.visited[location] = None
+                self.unvisited -= 1
+
     def leave_only(self, scopes: Iterable[Location]) -> None:
         """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
         self.visited.update(dict.fromkeys(self._loaded))
@@ -162,6 +173,8 @@ class Journal:
     def missing(self) -> Iterator[Entry]:
         """Recorded entries that the code has not visited, in the order of their commit."""
         for entry in sorted(self.entries.values()):
+            if entry.location in self.replies:
+                continue
             if entry.location not in self.visited and entry.kind not in (_GATE, EntryKind.UNDO):
                 yield entry
 

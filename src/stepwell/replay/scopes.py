@@ -87,6 +87,15 @@ class Scope:
             mine = use(mine, number)
         return mine, self._enter(mine, kind)
 
+    def find_beside(self, location: Location, word: str, *, number: int | None = None) -> Location | None:
+        """Where `place_beside` would place an operation; None if this run has never used its name."""
+        names = self.turn.journal.names
+        found = names.find(f"{names.texts[first_name(location, self.location)]} {word}")
+        if found is None:
+            return None
+        mine = beside(location, self.location, found)
+        return mine if number is None else use(mine, number)
+
     def _enter(self, location: Location, kind: EntryKind) -> Entry | None:
         turn, journal = self.turn, self.turn.journal
         if location in journal.visited:

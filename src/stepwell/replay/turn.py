@@ -328,6 +328,8 @@ class Turn(Arrivals):
             await future
         if entry.seq > self.journal.position:
             self.journal.position = entry.seq
+            if self.journal.replies:
+                self.journal.pass_replies(entry.seq)
 
     async def after_replay(self) -> None:
         """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""
@@ -451,6 +453,8 @@ class Turn(Arrivals):
             stands = [(path(wait.location), wait.kind.value) for wait in waits]
             self.diverge(divergence.gone_elsewhere(recorded, stands, self._describe()))
         self._is_passing = self.problem is not None
+        if not self._is_passing:
+            self.journal.pass_replies()
         return not self._is_passing
 
     def _describe(self) -> str:

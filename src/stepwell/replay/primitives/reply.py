@@ -21,7 +21,18 @@ from stepwell.replay.scopes import Scope
 class Asked:
     """A message that must be answered, once, by the run that has received it."""
 
-    __slots__ = ("_ask_id", "_hint", "_index", "_is_answered", "_location", "_name", "_number", "owes", "scope")
+    __slots__ = (
+        "_ask_id",
+        "_hint",
+        "_index",
+        "_is_answered",
+        "_location",
+        "_name",
+        "_number",
+        "_recorded",
+        "owes",
+        "scope",
+    )
 
     def __init__(
         self, scope: Scope, location: Location, index: int | None, name: str, number: int, ask_id: str, hint: Any
@@ -35,11 +46,32 @@ class Asked:
         self._ask_id = ask_id
         self._hint = hint
         self._is_answered = False
+        self._recorded = self._find()
         scope.turn.owed.append(self)
 
     def __deepcopy__(self, _: dict[int, Any]) -> Asked:
         """Itself: a copy of a message is answered with that message."""
         return self
+
+    def _find(self) -> Entry | None:
+        """The reply that is recorded. The code that gave it may be the body of a race or loop, which a replay does not
+        run again: it passes over the reply then.
+        """
+        scope, journal = self.scope, self.scope.turn.journal
+        if not journal.unvisited:
+            return None
+        location = scope.find_beside(self._location, "reply", number=self._index)
+        entry = None if location is None else journal.entries.get(location)
+        if entry is None or entry.kind is not EntryKind.REPLY:
+            return None
+        if entry.location not in journal.visited:
+            journal.replies[entry.location] = entry.seq
+        return entry
+
+    @property
+    def has_reply(self) -> bool:
+        """Whether a reply is recorded, by whatever code."""
+        return self._recorded is not None
 
     @property
     def path(self) -> str:
@@ -56,7 +88,7 @@ class Asked:
         turn = self.scope.turn
         if is_below(self.owes, within):
             reason = f"it was received at {self.path}, which failed or lost before it replied"
-            if not is_told:
+            if not is_told and self._recorded is None:
                 turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
             turn.owed.remove(self)
             self._is_answered = True
@@ -78,7 +110,8 @@ class Asked:
 
     def _answer(self, status: ReplyStatus, encode: Callable[[], bytes]) -> Operation[None]:
         scope, turn = self.scope, self.scope.turn
-        if self._is_answered:
+        entry, journal = self._recorded, turn.journal
+        if self._is_answered or (entry is not None and entry.location in journal.visited):
             raise turn.diverge(
                 ReplyTwiceError(
                     f"the message received at {self.path} is answered twice",
@@ -87,7 +120,14 @@ class Asked:
                     fix="reply or refuse once, on every way through the code",
                 )
             )
-        location, entry = scope.place_beside(self._location, "reply", EntryKind.REPLY, number=self._index)
+        if entry is None:
+            location, entry = scope.place_beside(self._location, "reply", EntryKind.REPLY, number=self._index)
+        else:
+            scope.check_open()
+            location = entry.location
+            del journal.replies[location]
+            journal.visited[location] = EntryKind.REPLY
+            journal.unvisited -= 1
         self._is_answered = True
         turn.owed.remove(self)
         return Operation(turn, location, lambda: self._run(location, entry, status, encode))
@@ -120,7 +160,7 @@ def check_answered(scope: Scope) -> None:
     """Refuse to receive the next message before the last one is answered; what another branch owes is its affair."""
     turn = scope.turn
     for asked in turn.owed:
-        if is_below(scope.location, asked.owes):
+        if is_below(scope.location, asked.owes) and not asked.has_reply:
             raise turn.diverge(
                 ReplyOwedError(
                     f"the message received at {asked.path} is not answered, and the next one is asked for",
