@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, RunPaused, workflow
+from stepwell import Break, Context, Continue, Rollback, RunPaused, done, step, workflow
 from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.states import EntryKind
+from stepwell.replay import journal
 from stepwell.replay.primitives.loop import LoopOptions
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
@@ -170,3 +173,107 @@ async def test_a_state_that_its_annotation_refuses_fails_the_run(harness: Harnes
 def test_options_without_meaning_are_refused(options: dict[str, int]):
     with pytest.raises(InvalidOptionError):
         LoopOptions(**options)
+
+
+# --- what later code can name ---
+
+
+@pytest.mark.parametrize("count", [10, 45])
+async def test_a_rollback_finds_a_checkpoint_of_an_old_iteration(harness: Harness, count: int):
+    undone: list[str] = []
+
+    async def undo(value: str, result: str) -> None:
+        undone.append(value)
+
+    @step(compensate=undo, repeat=True)
+    async def do(value: str) -> str:
+        return value
+
+    @workflow
+    async def batch(ctx: Context) -> None:
+        await ctx.step(do, "setup")
+
+        async def body(inner: Context, number: int) -> Continue[int] | Break[None]:
+            if number in (1, 3):
+                await inner.step(do, f"before {number}")
+                await inner.rollback_checkpoint("point of no return")
+            if number == count - 1:
+                await inner.step(do, "last")
+                return Break(None)
+            return Continue(number + 1)
+
+        await ctx.loop("l", body, 0)
+        await ctx.receive("go")
+        raise Rollback("undo what came after the line", to="point of no return")
+
+    worker = await harness.worker(batch)
+    client = await harness.client()
+    run = await worker.start(batch)
+    await harness.drain()
+    await harness.takeover(worker, batch)
+    await client.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "compensated"
+    assert undone == ["last"]
+
+
+async def test_runs_that_old_iterations_spawned_can_be_waited_for(harness: Harness):
+    @workflow
+    async def kid(ctx: Context, number: int) -> int:
+        return number
+
+    @workflow
+    async def fan(ctx: Context) -> list[int]:
+        async def body(inner: Context, ids: list[RunId]) -> Continue[list[RunId]] | Break[list[RunId]]:
+            ids = [*ids, await inner.spawn(kid, len(ids))]
+            return Break(ids) if len(ids) == 45 else Continue(ids)
+
+        none: list[RunId] = []
+        ids = await ctx.loop("l", body, none)
+        await ctx.receive("go")
+        return [(await ctx.wait_any("w", repeat=True, k=done(each))).value.value for each in ids]
+
+    worker = await harness.worker(fan, kid)
+    client = await harness.client()
+    run = await worker.start(fan)
+    await harness.drain()
+    await harness.takeover(worker, fan, kid)
+    await client.signal(run.run_id, "go")
+    await harness.drain()
+
+    assert await harness.result(run) == list(range(45))
+
+
+async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(journal, "SPAWNED_MAX", 7)
+
+    @workflow
+    async def kid(ctx: Context) -> None:
+        return None
+
+    @workflow
+    async def fan(ctx: Context) -> None:
+        async def body(inner: Context, ids: list[RunId]) -> Continue[list[RunId]] | Break[list[RunId]]:
+            await inner.rollback_checkpoint("mark")
+            ids = [*ids, await inner.spawn(kid)]
+            return Break(ids) if len(ids) == 60 else Continue(ids)
+
+        none: list[RunId] = []
+        ids = await ctx.loop("l", body, none, keep=2, trim_every=5)
+        await ctx.wait_any("known", k=done(ids[-3]))
+        await ctx.wait_any("forgotten", k=done(ids[0]))
+
+    worker = await harness.worker(fan, kid)
+    run = await worker.start(fan)
+    await harness.drain()
+
+    kinds = [entry.kind for entry in (await worker.engine.detail(run.run_id)).history.entries]
+    assert kinds.count(EntryKind.SPAWN) <= 7 + 2
+    assert kinds.count(EntryKind.CHECKPOINT) <= 1 + 2
+    view = await harness.status(run)
+    assert view.status == "failed"
+    assert view.failure is not None
+    assert "old iteration of a loop" in (view.failure.why or "")

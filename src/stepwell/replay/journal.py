@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _GATE = EntryKind.VERSION
 
+SPAWNED_MAX = 1_000  # of the runs that forgotten iterations of a loop have spawned, so many can still be waited for
+_NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
+
 
 @dataclass(slots=True)
 class Rest:
@@ -94,9 +97,7 @@ class Journal:
         self.unvisited = len(self.entries) - len(self._gates)
         self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
-        self.replies: dict[
-            Location, int
-        ] = {}  # recorded, with their seq, that code may have given which is not run again
+        self.replies: dict[Location, int] = {}  # recorded; the code that gave them may not run again
         self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
@@ -301,10 +302,37 @@ class Journal:
                 del table[location]
         for location in [found for found in self.progress if first <= found < end]:
             self.end_progress(location)
+        for location in [found for found in self.replies if first <= found < end]:
+            del self.replies[location]
         self.awaited.intersection_update(self.waits)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
         self.pending.rest.trims.append((first, end))
         self.pending.is_urgent = True
+
+    def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
+        """Forget the iterations in a range of keys. What later code can name stays: of each name the latest checkpoint,
+        and the last runs that were spawned.
+        """
+        old = [entry for at, entry in self.entries.items() if loop < at < end and entry.kind in _NAMED]
+        if not old:
+            self.trim(first, end)
+            return
+        old.sort()
+        checkpoints = {self._checkpoint(one): one for one in old if one.kind is EntryKind.CHECKPOINT}
+        spawned = [one for one in old if one.kind is EntryKind.SPAWN]
+        kept = {one.location: one for one in (*checkpoints.values(), *spawned[-SPAWNED_MAX:])}
+        at = first
+        for location in sorted(kept):
+            if location >= first:
+                self.trim(at, location)
+                at = Location(location + b"\0")  # the next key
+        self.trim(at, end)
+        for entry in old:
+            if entry.location < first and entry.location not in kept and entry.location in self.entries:
+                self.trim(entry.location, Location(entry.location + b"\0"))
+
+    def _checkpoint(self, entry: Entry) -> str:
+        return self.names.text(entry.location).rpartition("/")[2].partition("#")[0]
 
     def consume(self, number: int) -> None:
         """A signal was used; it is consumed in the commit that carries its use."""

@@ -30,6 +30,7 @@ def checkpoint_floor(journal: Journal, name: str) -> int:
     if not same:
         raise CheckpointMissingError(
             f"a rollback to checkpoint {name!r} was asked for, and this run has not passed it",
+            why="or only in a branch of a race that lost, which is forgotten",
             fix=f'call `await ctx.rollback_checkpoint("{name}")` before what is to be undone',
         )
     return max(same)

@@ -14,6 +14,7 @@ from stepwell.model.locations import Location
 from stepwell.model.runs import TRACE_TAG, ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.definition import Workflow
+from stepwell.replay.journal import SPAWNED_MAX
 from stepwell.replay.operations import Outcome
 from stepwell.replay.packing import pack, unpack
 from stepwell.replay.recorded import decode_value, rebind_value, stopped
@@ -86,7 +87,9 @@ async def await_spawned(scope: Scope, run_id: RunId) -> ChildOutcome:
     location = find_spawned(scope, run_id)
     if location is None:
         raise InvalidOptionError(
-            f"run {run_id} was not spawned by this run", fix="wait for what ctx.spawn(...) gave, within the same run"
+            f"run {run_id} was not spawned by this run",
+            why=f"or it was, in an old iteration of a loop: of those, the last {SPAWNED_MAX:,} are known",
+            fix="wait for what ctx.spawn(...) gave, within the same run, and in a loop soon after",
         )
     _check_free(scope, location)
     outcome = await scope.turn.wait(location, WaitKind.CHILD, None)

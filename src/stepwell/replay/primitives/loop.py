@@ -125,7 +125,7 @@ def _trim(scope: Scope, location: Location, trimmed: int, end: int) -> int:
     """Delete the newly expired range of iterations; gives the new lower bound."""
     if end <= trimmed:
         return trimmed
-    scope.turn.journal.trim(*iterations(location, trimmed, end))
+    scope.turn.journal.trim_loop(location, *iterations(location, trimmed, end))
     return end
 
 
