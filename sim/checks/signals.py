@@ -11,11 +11,12 @@ from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from stepwell.ids import SignalId
 from stepwell.model.amendments import Amendment
-from stepwell.model.commits import Commit, End
+from stepwell.model.commits import Commit
+from stepwell.model.entries import Entry
 from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivered, Delivery, NewSignal, ReplyStatus, Signal
-from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.packing import unpack
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Signals:
             if number in self._consumed:
                 self._checker.violate("I21", shadow.run_id, f"signal {self.numbers.get(number)} was consumed twice")
             self._consumed.add(number)
+        self._used_by_work(shadow, commit)
         marks = {mark for _, mark in carried}
         received = [number for number in commit.consumed if self.numbers.get(number) in marks]
         if len(carried) != len(received):
@@ -80,8 +82,9 @@ class Signals:
         for number in commit.consumed:
             if number not in received:
                 self._used_by_look(shadow, number)
+        if len(commit.consumed) > len(received) and not any(_is_work(entry) for entry in commit.entries):
+            self._checker.violate("I22", shadow.run_id, "signals that were only looked at are consumed")
         self._answers(shadow, commit)
-        self._ended(shadow, commit)
         for (name, mark), number in zip(carried, received, strict=False):
             if shadow.run_id in self.used[mark] or len(self.used[mark]) >= self.stores[mark]:
                 self._checker.violate("I21", shadow.run_id, f"signal {mark} was delivered twice")
@@ -95,7 +98,6 @@ class Signals:
 
     def _looks(self, shadow: Shadow, commit: Commit) -> None:
         """What the code saw was there to be seen."""
-        names = (*shadow.names,)
         for entry in commit.entries:
             if entry.kind is not EntryKind.OBSERVE:
                 continue
@@ -103,11 +105,26 @@ class Signals:
                 if number in self._consumed:
                     self._checker.violate("I22", shadow.run_id, f"signal {self.numbers.get(number)} was seen when gone")
                 self._looked[shadow.run_id].add(name)
-                if "/" not in format_path(entry.location, names):
-                    self._seen_at_root[shadow.run_id].add(number)
+
+    def _used_by_work(self, shadow: Shadow, commit: Commit) -> None:
+        """What the code itself has seen is used by the work that it completes next. A step may be a transactional one,
+        which uses nothing.
+        """
+        seen = self._seen_at_root[shadow.run_id]
+        names = (*shadow.names,)
+        for entry in commit.entries:
+            if "/" in format_path(entry.location, names):
+                continue
+            if entry.kind is EntryKind.OBSERVE:
+                seen.update(number for number, _ in unpack(entry.value)[0])
+            elif _is_work(entry):
+                if entry.kind is EntryKind.ONCE and seen - self._consumed:
+                    self._checker.violate("I22", shadow.run_id, "it has seen signals, and completed work without them")
+                seen.clear()
 
     def used_by_repair(self, shadow: Shadow, amendment: Amendment) -> None:
         """A supplied result has used what its scope had seen."""
+        self._seen_at_root[shadow.run_id].clear()
         for number in amendment.consumed:
             if number in self._consumed:
                 self._checker.violate("I21", shadow.run_id, f"signal {self.numbers.get(number)} was consumed twice")
@@ -137,13 +154,6 @@ class Signals:
         question = at_once(self._checker.inspector.views.find_question(self._asks[number]))
         return question is not None and question.reply is not None
 
-    def _ended(self, shadow: Shadow, commit: Commit) -> None:
-        """What a run has seen is used when its code has come to its end."""
-        if isinstance(commit.move, End) and commit.move.status in (RunStatus.COMPLETED, RunStatus.CONTINUED):
-            left = self._seen_at_root[shadow.run_id] - self._consumed
-            if left:
-                self._checker.violate("I22", shadow.run_id, f"it has seen {len(left)} signals, and left them")
-
     def continued(self, commit: Commit, following: Run) -> None:
         """Everything unread moves along a chain, in the same transaction."""
         checker = self._checker
@@ -157,6 +167,22 @@ class Signals:
         expected = checker.pending_before.get(commit.run_id, set()) - set(commit.consumed)
         if expected - moved:
             checker.violate("I16", commit.run_id, f"{len(expected - moved)} signals were lost on the way")
+
+
+_WORK = (
+    EntryKind.STEP,
+    EntryKind.ONCE,
+    EntryKind.CHILD,
+    EntryKind.SPAWN,
+    EntryKind.JOIN,
+    EntryKind.RACE,
+    EntryKind.MAP,
+    EntryKind.LOOP,
+)
+
+
+def _is_work(entry: Entry) -> bool:
+    return entry.kind in _WORK and entry.status is EntryStatus.DONE
 
 
 _CONSUMERS = (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.WAIT_ANY)

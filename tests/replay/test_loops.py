@@ -178,16 +178,21 @@ def test_options_without_meaning_are_refused(options: dict[str, int]):
 # --- what later code can name ---
 
 
+UNDONE: list[str] = []
+
+
+async def undo(value: str, result: str) -> None:
+    UNDONE.append(value)
+
+
+@step(compensate=undo, repeat=True)
+async def do(value: str) -> str:
+    return value
+
+
 @pytest.mark.parametrize("count", [10, 45])
 async def test_a_rollback_finds_a_checkpoint_of_an_old_iteration(harness: Harness, count: int):
-    undone: list[str] = []
-
-    async def undo(value: str, result: str) -> None:
-        undone.append(value)
-
-    @step(compensate=undo, repeat=True)
-    async def do(value: str) -> str:
-        return value
+    UNDONE.clear()
 
     @workflow
     async def batch(ctx: Context) -> None:
@@ -215,7 +220,7 @@ async def test_a_rollback_finds_a_checkpoint_of_an_old_iteration(harness: Harnes
     await harness.drain()
 
     assert (await harness.status(run)).status == "compensated"
-    assert undone == ["last"]
+    assert UNDONE == ["last"]
 
 
 async def test_runs_that_old_iterations_spawned_can_be_waited_for(harness: Harness):
