@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from stepwell.errors import InvalidOptionError
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
     """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
-    `memory:`. Without `may_create`, one that would have to create or migrate tables on a server is an error.
+    `memory:`. `sqlite:///app.db?shared=1` keeps runs beside the tables of an application. Without `may_create`, one
+    that would have to create or migrate tables on a server is an error.
     """
     match store_kind(url):
         case "memory":
@@ -30,7 +31,7 @@ def open_store(url: str, environment: Environment, *, may_create: bool = True) -
         case "sqlite":
             from stepwell.stores.sqlite.store import SqliteStore
 
-            return SqliteStore(environment, sqlite_file(url))
+            return SqliteStore(environment, sqlite_file(url), is_shared=is_shared(url))
         case "postgres":
             with _driver():
                 from stepwell.stores.postgres.store import PostgresStore
@@ -45,7 +46,7 @@ def migrate(url: str, *, is_plan: bool = False) -> Migrated:
         case "sqlite":
             from stepwell.stores.sqlite.migrating import migrate as migrate_file
 
-            return migrate_file(sqlite_file(url), is_plan=is_plan)
+            return migrate_file(sqlite_file(url), is_plan=is_plan, is_shared=is_shared(url))
         case "postgres":
             with _driver():
                 from stepwell.stores.postgres.migrating import migrate as migrate_database
@@ -60,7 +61,7 @@ def diagnose(url: str, environment: Environment) -> Diagnosis:
         case "sqlite":
             from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
 
-            return SqliteDiagnosis(environment, sqlite_file(url))
+            return SqliteDiagnosis(environment, sqlite_file(url), is_shared=is_shared(url))
         case "postgres":
             with _driver():
                 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
@@ -146,6 +147,7 @@ def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
         case "memory" if mark:
             return "memory"
         case "sqlite" if url.lower().startswith("sqlite:///") and sqlite_file(url).name:
+            is_shared(url)  # raises for options that are not known
             return "sqlite"
         case "postgresql" | "postgres" if mark:
             return "postgres"
@@ -161,6 +163,20 @@ def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
 def file_of(url: str) -> Path | None:
     """The file behind a SQLite URL; None for everything else that names a store. Raises `InvalidOptionError`."""
     return sqlite_file(url) if store_kind(url) == "sqlite" else None
+
+
+def is_shared(url: str) -> bool:
+    """Whether a SQLite URL says that the file may hold the tables of an application. Raises `InvalidOptionError`."""
+    options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    for name, value in options:
+        if name != "shared" or value not in ("0", "1"):
+            raise InvalidOptionError(
+                f"a SQLite URL has no option {name}={value}",
+                where="url",
+                why="the only option is shared=1, for a file that holds tables of an application too",
+                fix='write "sqlite:///shop.db" or "sqlite:///app.db?shared=1"',
+            )
+    return ("shared", "1") in options
 
 
 def sqlite_file(url: str) -> Path:

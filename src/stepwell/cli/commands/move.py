@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import click
 
-from stepwell.addresses import file_of
+from stepwell.addresses import file_of, is_shared
 from stepwell.cli.bars import Bars
 from stepwell.cli.client import check_exists
 from stepwell.cli.output import Output
@@ -141,7 +141,7 @@ def address(url: str) -> str:
     """The database of a URL as it may be shown and stored: a whole path, and never a password."""
     file = file_of(url)
     if file is not None:
-        return f"sqlite:///{quote(str(file.resolve()))}"
+        return f"sqlite:///{quote(str(file.resolve()))}{'?shared=1' if is_shared(url) else ''}"
     parts = split_url(url)
     if parts is None:
         return url

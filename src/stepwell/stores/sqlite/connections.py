@@ -25,8 +25,9 @@ _STATEMENTS_CACHED = 256
 _COPYING = Lock()  # a connection is for one thread at a time
 
 
-def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
-    """The one connection that writes, with the newest schema. Waits while another process migrates.
+def open_writer(path: str, synchronous: Synchronous, *, is_shared: bool = False) -> apsw.Connection:
+    """The one connection that writes, with the newest schema. Waits while another process migrates. With `is_shared`,
+    the file may hold the tables of an application; they are left alone.
 
     Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
     """
@@ -37,11 +38,11 @@ def open_writer(path: str, synchronous: Synchronous) -> apsw.Connection:
         prepare_file(path)
         connection = _connect(path, LOCK_SECONDS_MAX)
     try:
-        version = identify(connection, path)
+        version = identify(connection, path, is_shared=is_shared)
         if path != MEMORY:
             _use_wal(connection, path, synchronous)
         if version < MIGRATIONS[-1].number:
-            _migrate(connection, path)
+            _migrate(connection, path, is_shared=is_shared)
         # From here on waiting is the runner's business: it must not happen on the event loop's thread.
         connection.set_busy_timeout(0)
     except BaseException:
@@ -89,15 +90,27 @@ def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Co
     return connection
 
 
-def identify(connection: apsw.Connection, path: str) -> int:
-    """The schema's number; 0 for none yet. Raises `ForeignFileError` and `SchemaMismatchError`; writes nothing."""
-    found: tuple[int, int, int] | None = connection.execute(SQL["meta.identify"]).fetchone()
+def identify(connection: apsw.Connection, path: str, *, is_shared: bool = False) -> int:
+    """The schema's number; 0 for none yet. Raises `ForeignFileError` and `SchemaMismatchError`; writes nothing.
+
+    A file that is shared with an application says so itself once it has our tables. Before that, `is_shared` does.
+    """
+    found: tuple[int, int, int, int] | None = connection.execute(SQL["meta.identify"]).fetchone()
     assert found is not None
-    objects, application_id, version = found
-    if application_id != APPLICATION_ID and (objects or application_id):
-        raise foreign(path, "it holds the tables of another program")
+    objects, application_id, version, ours = found
+    if application_id != APPLICATION_ID and (objects or application_id or is_shared):
+        shared = connection.execute(SQL["meta.find_schema"]).fetchone() if ours else None
+        if shared is None and (ours or not is_shared):
+            raise foreign(path, "it holds the tables of another program")
+        version = 0 if shared is None else int(shared[0])
     pending_migrations(MIGRATIONS, version, where=path)
     return version
+
+
+def is_shared_file(connection: apsw.Connection) -> bool:
+    """Whether a file with our tables is shared with an application."""
+    found = connection.execute(SQL["meta.identify"]).fetchone()
+    return found is not None and found[1] != APPLICATION_ID and bool(found[3])
 
 
 def _use_wal(connection: apsw.Connection, path: str, synchronous: Synchronous) -> None:
@@ -108,15 +121,18 @@ def _use_wal(connection: apsw.Connection, path: str, synchronous: Synchronous) -
     connection.pragma("journal_size_limit", _WAL_BYTES_KEPT)
 
 
-def _migrate(connection: apsw.Connection, path: str) -> None:
+def _migrate(connection: apsw.Connection, path: str, *, is_shared: bool = False) -> None:
     """Bring the schema up to date in one transaction: of several processes one does it and the others find it done."""
     connection.execute(SQL["transactions.begin"])
     try:
-        version = identify(connection, path)
+        version = identify(connection, path, is_shared=is_shared)
         for migration in pending_migrations(MIGRATIONS, version, where=path):
             connection.execute(migration.text)
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", MIGRATIONS[-1].number)
+        if connection.pragma("application_id") != APPLICATION_ID and (is_shared or version):
+            connection.execute(SQL["meta.set_schema"], (MIGRATIONS[-1].number,))
+        else:
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", MIGRATIONS[-1].number)
         connection.execute(SQL["transactions.commit"])
     except BaseException:
         if connection.in_transaction:

@@ -76,8 +76,9 @@ class Valueless(Generic[T]):
 class SqliteDatabase:
     """A file, or `:memory:`. Not for use by two threads at once; several handles of one process may share it."""
 
-    def __init__(self, path: str, *, synchronous: Synchronous = SYNCHRONOUS) -> None:
+    def __init__(self, path: str, *, synchronous: Synchronous = SYNCHRONOUS, is_shared: bool = False) -> None:
         self.path = path
+        self._is_shared = is_shared
         self.is_memory = path == MEMORY
         self.commits = 0
         self.blobs = NewBlobs()
@@ -107,7 +108,7 @@ class SqliteDatabase:
             return
         self._clock = clock
         with translated(self.path):
-            self._connection = open_writer(self.path, self._synchronous)
+            self._connection = open_writer(self.path, self._synchronous, is_shared=self._is_shared)
             self._enter()
             # Instead of SQLite's own checkpoint within a commit: the runner decides when, and where it may block.
             self._connection.set_wal_hook(self._note_log_pages)

@@ -35,7 +35,7 @@ from stepwell.stores.base.diagnosis import (
 )
 from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import sealed
-from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, open_reader
+from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, is_shared_file, open_reader
 from stepwell.stores.sqlite.database import read_heed
 from stepwell.stores.sqlite.faults import translated
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
@@ -59,6 +59,7 @@ class Patient:
     file: Path
     connection: apsw.Connection
     clock: Clock
+    is_shared: bool = False
     times: Timeline = field(default_factory=Timeline)
 
     @property
@@ -72,8 +73,9 @@ class Patient:
 class SqliteDiagnosis:
     """`Diagnosis` of a file."""
 
-    def __init__(self, environment: Environment, file: Path) -> None:
+    def __init__(self, environment: Environment, file: Path, *, is_shared: bool = False) -> None:
         self._file = file
+        self._is_shared = is_shared
         self._clock = environment.clock
 
     def examine(self) -> Iterator[Finding]:
@@ -86,15 +88,18 @@ class SqliteDiagnosis:
             )
             return
         yield check_file(self._file)
-        yield check_mode(self._file)
-        yield check_disk(self._file)
         try:
             with translated(str(self._file)):
                 connection = open_reader(str(self._file), busy_seconds=_BUSY_SECONDS)
+                is_shared = self._is_shared or is_shared_file(connection)
         except StepwellError as error:
+            yield check_mode(self._file, is_shared=self._is_shared)
+            yield check_disk(self._file)
             yield met("schema", error)
             return
-        patient = Patient(self._file, connection, self._clock)
+        yield check_mode(self._file, is_shared=is_shared)
+        yield check_disk(self._file)
+        patient = Patient(self._file, connection, self._clock, is_shared)
         try:
             yield (schema := _look(check_schema, patient))
             if schema.verdict == "ok":
@@ -122,9 +127,11 @@ def check_file(file: Path) -> Finding:
     return fine("file", f"{file}, {size / _MEBIBYTE:.1f} MiB")
 
 
-def check_mode(file: Path) -> Finding:
-    """Whether it is its owner's alone."""
+def check_mode(file: Path, *, is_shared: bool) -> Finding:
+    """Whether it is its owner's alone. Of a file that is shared, the application decides."""
     mode = file.stat().st_mode & 0o777
+    if is_shared:
+        return fine("mode", f"{mode:04o}: the file is shared with an application, which decides who may read it")
     if not mode & _OTHERS:
         return fine("mode", f"{mode:04o}: nobody but its owner may read it")
     return warning(
@@ -153,9 +160,10 @@ def check_disk(file: Path) -> Finding:
 
 def check_schema(patient: Patient) -> Finding:
     """Whether the tables are those of this release."""
-    found, needed = identify(patient.connection, str(patient.file)), MIGRATIONS[-1].number
+    found, needed = identify(patient.connection, str(patient.file), is_shared=patient.is_shared), MIGRATIONS[-1].number
     if found == needed:
-        return fine("schema", f"version {found}")
+        beside = ", beside the tables of an application" if patient.is_shared else ""
+        return fine("schema", f"version {found}{beside}")
     return failure(
         "schema",
         f"version {found}, and this stepwell needs {needed}" if found else "there are no stepwell tables yet",

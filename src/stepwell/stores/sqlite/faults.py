@@ -76,7 +76,8 @@ def foreign(path: str, why: str) -> ForeignFileError:
         f"{path} is not a stepwell database, or is damaged",
         where=path,
         why=why,
-        fix="name another file, or put this one back from a backup; nothing was changed in it",
+        fix="name another file, or put this one back from a backup; nothing was changed in it. To keep runs beside the "
+        "tables of an application, write sqlite:///app.db?shared=1",
     )
 
 

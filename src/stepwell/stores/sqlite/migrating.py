@@ -10,16 +10,16 @@ from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 from stepwell.stores.sqlite.texts import MIGRATIONS
 
 
-def migrate(path: Path, *, is_plan: bool) -> Migrated:
+def migrate(path: Path, *, is_plan: bool, is_shared: bool = False) -> Migrated:
     """Create or migrate a file, which is what opening it does, or only say what that would do."""
     before = 0
     with translated(str(path)):
         if path.exists():
             reader = open_reader(str(path), busy_seconds=LOCK_SECONDS_MAX)
             try:
-                before = identify(reader, str(path))
+                before = identify(reader, str(path), is_shared=is_shared)
             finally:
                 reader.close()
         if not is_plan:
-            open_writer(str(path), SYNCHRONOUS).close()
+            open_writer(str(path), SYNCHRONOUS, is_shared=is_shared).close()
     return Migrated(str(path), before, MIGRATIONS[-1].number)

@@ -63,6 +63,7 @@ class SqliteStore:
     """A handle on a SQLite file, as one process has it; any number of processes may have one.
 
     `synchronous="NORMAL"` is faster and loses acknowledged writes when the power fails (never when a process dies).
+    With `is_shared`, the file may hold the tables of an application, which are left alone.
     With a `runner` of your own, its database is used and `path` is only a name.
     """
 
@@ -72,10 +73,11 @@ class SqliteStore:
         path: str | Path,
         *,
         synchronous: Synchronous = SYNCHRONOUS,
+        is_shared: bool = False,
         runner: Runner | None = None,
     ) -> None:
         if runner is None:
-            database = SqliteDatabase(str(path), synchronous=synchronous)
+            database = SqliteDatabase(str(path), synchronous=synchronous, is_shared=is_shared)
             runner = InlineRunner(database) if database.is_memory else Writer(database)
         self._runner = runner
         self._clock = environment.clock

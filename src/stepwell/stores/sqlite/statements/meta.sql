@@ -3,7 +3,16 @@
 select
     (select count(*) from sqlite_schema) as objects,
     (select application_id from pragma_application_id) as application_id,
-    (select user_version from pragma_user_version) as version;
+    (select user_version from pragma_user_version) as version,
+    (select count(*) from sqlite_schema where name = 'stepwell_meta') as ours;
+
+-- name: find_schema
+-- The schema's number in a file that is shared: there the pragmas belong to the application.
+select value from stepwell_meta where name = 'schema';
+
+-- name: set_schema
+insert into stepwell_meta (name, value) values ('schema', :version)
+on conflict (name) do update set value = excluded.value;
 
 -- name: heed
 -- The clock, whether values are encrypted and, if the database is closed, its seal: what others may have written that every
