@@ -39,6 +39,7 @@ def run_body(run: RunView) -> dict[str, Any]:
         "replaced_by": run.replaced_by,
         "hold": None if run.hold is None else {"by": run.hold.by, "reason": run.hold.reason, "at": _time(run.hold.at)},
         "forked_from": run.forked_from,
+        "unreadable": run.unreadable,
     }
 
 
@@ -85,6 +86,7 @@ def entry_body(entry: EntryView) -> dict[str, Any]:
         "can_undo": entry.can_undo,
         "is_undone": entry.is_undone,
         "failed_attempts": attempt_bodies(entry.failed_attempts),
+        "unreadable": entry.unreadable,
     }
 
 

@@ -65,6 +65,7 @@ def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> i
 
 def describe(error: Exception) -> tuple[dict[str, Any], int]:
     """What is told of an error, and the exit code it means."""
+    error = readable(error)
     if isinstance(error, errors.StepwellError):
         code = next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
         facts: dict[str, Any] = {
@@ -80,6 +81,17 @@ def describe(error: Exception) -> tuple[dict[str, Any], int]:
     if isinstance(error, click.ClickException):
         return _facts(errors.RequestError.code, error.format_message()), USAGE
     return _unexpected(error), UNEXPECTED
+
+
+def readable(error: Exception) -> Exception:
+    """What a reader of stored bytes raised, as an error of ours."""
+    import msgspec
+
+    if not isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
+        return error
+    from stepwell.stores.base.damage import FIX, cause_of
+
+    return errors.CorruptRecordError("what is stored cannot be read", why=cause_of(error), fix=FIX)
 
 
 def in_commands(text: str) -> str:

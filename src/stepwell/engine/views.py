@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
-from stepwell.model.entries import Progress
+from stepwell.model.entries import Entry, Progress
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.holds import Hold
 from stepwell.model.locations import ROOT, Location, format_path, undo
@@ -17,6 +17,7 @@ from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.packing import unpack
+from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
 from stepwell.stores.base.views import Detail, HeldSignal, StepProgress, UnreadSignal
 
 _ROLLBACK = undo(ROOT)  # when the rollback began: its own time, and nothing that code did
@@ -95,6 +96,7 @@ class RunView:
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
     progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
     forked_from: str | None = None  # the run whose record it began with
+    unreadable: str = ""  # why its row cannot be read; then what is shown of it may be missing
 
     @property
     def is_ended(self) -> bool:
@@ -128,6 +130,7 @@ class EntryView:
     can_undo: bool
     is_undone: bool
     failed_attempts: tuple[AttemptView, ...] = field(default=())
+    unreadable: str = ""  # why its value or its failure cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,14 @@ def hold_view(hold: Hold, workflow: str | None = None) -> HoldView:
 
 
 def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
-    """The view of a run's row."""
+    """The view of a run's row. A view never fails: of a row that cannot be read it says so, and what is sure."""
+    try:
+        return _run_view(run, progress)
+    except UNREADABLE as error:
+        return _run_view(salvage((*run[:3], run.status.value, *run[4:]), error), ())
+
+
+def _run_view(run: Run, progress: Iterable[StepProgress]) -> RunView:
     return RunView(
         run_id=run.run_id,
         workflow=run.workflow,
@@ -227,6 +237,7 @@ def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one) for one in progress),
         forked_from=run.forked_from,
+        unreadable=run.damage,
     )
 
 
@@ -236,23 +247,38 @@ def entry_views(detail: Detail, after: int = 0) -> list[EntryView]:
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
     tries = _attempts(detail)
     return [
-        EntryView(
-            seq=entry.seq,
-            path=format_path(entry.location, names),
-            kind=entry.kind.word,
-            status="done" if entry.status is EntryStatus.DONE else "failed",
-            attempts=entry.attempts,
-            at=to_datetime(entry.at),
-            took=entry.took / 1e6,
-            value=_value(entry.kind, entry.value) if entry.status is EntryStatus.DONE else None,
-            failure=decode_failure(entry.value) if entry.status is EntryStatus.FAILED else None,
-            can_undo=entry.undo is not None,
-            is_undone=undo(entry.location) in undone,
-            failed_attempts=tuple(tries.get(entry.location, ())),
-        )
+        _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())))
         for entry in history.entries
         if entry.seq > after and entry.location != _ROLLBACK
     ]
+
+
+def _entry_view(entry: Entry, names: tuple[str, ...], is_undone: bool, tries: tuple[AttemptView, ...]) -> EntryView:
+    value: Any = None
+    failure: FailureRecord | None = None
+    damage = ""
+    try:
+        if entry.status is EntryStatus.DONE:
+            value = _value(entry.kind, entry.value)
+        else:
+            failure = decode_failure(entry.value)
+    except UNREADABLE as error:
+        damage = cause_of(error)
+    return EntryView(
+        seq=entry.seq,
+        path=format_path(entry.location, names),
+        kind=entry.kind.word,
+        status="done" if entry.status is EntryStatus.DONE else "failed",
+        attempts=entry.attempts,
+        at=to_datetime(entry.at),
+        took=entry.took / 1e6,
+        value=value,
+        failure=failure,
+        can_undo=entry.undo is not None,
+        is_undone=is_undone,
+        failed_attempts=tries,
+        unreadable=damage,
+    )
 
 
 def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
@@ -260,10 +286,17 @@ def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
     for attempt in detail.history.attempts:
         if attempt.is_beginning:
             continue
-        error = decode_failure(attempt.failure).summary if attempt.failure else "started, outcome unknown"
+        error = _summary(attempt.failure) if attempt.failure else "started, outcome unknown"
         view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))
         tries.setdefault(attempt.location, []).append(view)
     return tries
+
+
+def _summary(failure: bytes) -> str:
+    try:
+        return decode_failure(failure).summary
+    except UNREADABLE as error:
+        return f"cannot be read: {cause_of(error)}"
 
 
 def _value(kind: EntryKind, value: bytes) -> Any:

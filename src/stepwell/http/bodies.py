@@ -39,7 +39,7 @@ class HoldBody(msgspec.Struct):
 
 
 class RunBody(msgspec.Struct):
-    """One run. `input` and `output` are payloads."""
+    """One run. `input` and `output` are payloads; `unreadable` says why its row cannot be read, if so."""
 
     run_id: str
     workflow: str
@@ -63,6 +63,7 @@ class RunBody(msgspec.Struct):
     replaced_by: str | None
     hold: HoldBody | None
     forked_from: str | None
+    unreadable: str
 
 
 class RunPage(msgspec.Struct):
@@ -120,6 +121,7 @@ class EntryBody(msgspec.Struct):
     can_undo: bool
     is_undone: bool
     failed_attempts: list[AttemptBody]
+    unreadable: str
 
 
 class HistoryPage(msgspec.Struct):
@@ -256,6 +258,7 @@ def run_body(call: Call, run: RunView) -> RunBody:
         run.replaced_by,
         hold_body(run.hold),
         run.forked_from,
+        run.unreadable,
     )
 
 
@@ -279,6 +282,7 @@ def entry_body(call: Call, entry: EntryView) -> EntryBody:
         entry.can_undo,
         entry.is_undone,
         [attempt_body(tried) for tried in entry.failed_attempts],
+        entry.unreadable,
     )
 
 

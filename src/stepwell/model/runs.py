@@ -120,9 +120,25 @@ class Run(NamedTuple):
     loose: Ranges = ()  # what code may leave out since a repair took out what was before it: above, and up to, a seq
 
     @property
+    def damage(self) -> str:
+        """Why the row cannot be read; empty if it can."""
+        return ""
+
+    @property
     def definition(self) -> str:
         """Name and version in one word, as workers declare them."""
         return f"{self.workflow}@{self.version}"
+
+
+class DamagedRun(Run):
+    """What is sure of a listed run whose row cannot be read. It is shown, and never stored or executed."""
+
+    cause: str = ""
+
+    @property
+    def damage(self) -> str:
+        """Why the row cannot be read."""
+        return self.cause
 
 
 class ChildOutcome(NamedTuple):

@@ -105,9 +105,9 @@ def _row(run: RunView, out: Output) -> list[str]:
         run.run_id,
         run.key or "",
         f"{run.workflow} v{run.version}",
-        show_status(run.status, ascii=out.ascii),
+        show_status("unreadable" if run.unreadable else run.status, ascii=out.ascii),
         failure.path if failure else "",
-        failure.summary if failure else run.reason,
+        run.unreadable or (failure.summary if failure else run.reason),
         moment(run.created_at),
         duration((run.ended_at - begun).total_seconds()) if run.ended_at else "",
     ]

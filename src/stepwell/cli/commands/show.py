@@ -71,6 +71,11 @@ def show(settings: Settings, run: str) -> None:
 
 def _words(seen: Seen, out: Output) -> Iterator[str]:
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+    if seen.run.unreadable:
+        yield clean(f"this run cannot be read: {seen.run.unreadable}")
+    for entry in seen.entries:
+        if entry.unreadable:
+            yield clean(f"{entry.path} cannot be read: {entry.unreadable}")
     if seen.run.hold is not None:
         yield hold_line(seen.run.hold)
     if seen.run.forked_from is not None:
@@ -80,4 +85,7 @@ def _words(seen: Seen, out: Output) -> Iterator[str]:
     if seen.pending:
         yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
     for child in seen.children:
-        yield clean(f"child {child.run_id}  {child.workflow} v{child.version}  {child.status}")
+        yield clean(
+            f"child {child.run_id}  {child.workflow} v{child.version}  "
+            + ("unreadable: " + child.unreadable if child.unreadable else child.status)
+        )

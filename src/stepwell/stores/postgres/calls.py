@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, NewType, TypeAlias, TypeVar, assert
 import msgspec
 
 from stepwell.clock import Instant
+from stepwell.errors import CorruptRecordError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.amendments import Amended
 from stepwell.model.cancels import Cancelled
@@ -26,6 +27,7 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, Question
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
+from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, salvage
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
 from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
@@ -165,8 +167,38 @@ def valueless(name: str, parameters: str, result: Any) -> Transition[Any]:
 
 
 def reading(name: str, parameters: str, result: Any) -> Call[Any]:
-    """A function that only reads."""
-    return Call(name, parameters, msgspec.json.Decoder(result).decode)
+    """A function that only reads. Its answer is a `CorruptRecordError` if a row holds what no row of its kind can."""
+    decode = msgspec.json.Decoder(result).decode
+
+    def read(answer: bytes) -> Any:
+        try:
+            return decode(answer)
+        except UNREADABLE as error:
+            raise CorruptRecordError(
+                "what is stored cannot be read", where=name, why=cause_of(error), fix=FIX
+            ) from error
+
+    return Call(name, parameters, read)
+
+
+_decode_runs = msgspec.json.Decoder(list[Run]).decode
+_decode_run = msgspec.json.Decoder(Run).decode
+_decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def _listed(answer: bytes) -> list[Run]:
+    """Runs; of a row that cannot be read, what is sure of it."""
+    try:
+        return _decode_runs(answer)
+    except UNREADABLE:
+        return [_listed_one(row) for row in _decode_rows(answer)]
+
+
+def _listed_one(row: msgspec.Raw) -> Run:
+    try:
+        return _decode_run(row)
+    except UNREADABLE as error:
+        return salvage(msgspec.json.decode(row), error)
 
 
 # What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
@@ -244,7 +276,7 @@ LIST_PUBLISHED: Call[list[Published]] = reading("list_published", "text", list[P
 LIST_STREAMS: Call[list[str]] = reading("list_streams", "text", list[str])
 READ_STREAM: Call[Page] = reading("read_stream", "text text bigint bigint", Page)
 LIST_PROGRESS: Call[list[list[StepProgress]]] = reading("list_progress", "jsonb", list[list[StepProgress]])
-LIST_RUNS: Call[list[Run]] = reading("list_runs", "jsonb bigint text", list[Run])
+LIST_RUNS: Call[list[Run]] = Call("list_runs", "jsonb bigint text", _listed)
 COUNT_RUNS: Call[int] = reading("count_runs", "jsonb bigint", int)
 LIST_WORKERS: Call[list[Worker]] = reading("list_workers", "", list[Worker])
 LIST_HELD: Call[list[HeldSignal]] = reading("list_held", "bigint text", list[HeldSignal])

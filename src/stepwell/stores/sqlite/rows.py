@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stepwell.errors import CorruptRecordError
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
@@ -16,6 +17,7 @@ from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
+from stepwell.stores.base.damage import UNREADABLE, corrupt, salvage
 from stepwell.stores.sqlite.transaction import Row
 
 # Looked up rather than called: an enum's constructor costs several times as much, and histories are long.
@@ -56,39 +58,50 @@ def decode_hold(stored: str | None) -> Hold | None:
 
 
 def to_run(row: Row) -> Run:
-    """A run from a row of `stepwell_run_rows`."""
-    (_, run_id, workflow, version, status, key, epoch, owner, revision, last_seq, created_at, started_at) = row[:12]
-    (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
-        12:22
-    ]
-    rest: tuple[Any, ...] = (
-        *row[22:31],
-        decode_tags(row[31]),
-        *row[32:36],
-        decode_hold(row[36]),
-        *row[37:39],
-        decode_ranges(row[39]),
-    )
-    return Run(
-        run_id,
-        workflow,
-        version,
-        _STATUSES[status],
-        key,
-        epoch,
-        owner,
-        revision,
-        last_seq,
-        created_at,
-        started_at,
-        ended_at,
-        wake_at,
-        input_,
-        generation,
-        None if parent is None else Parent(parent, location, bool(detached), bool(row[40])),
-        None if previous is None else Previous(previous, previous_from, previous_to),
-        *rest,
-    )
+    """A run from a row of `stepwell_run_rows`. Raises `CorruptRecordError`."""
+    try:
+        (_, run_id, workflow, version, status, key, epoch, owner, revision, last_seq, created_at, started_at) = row[:12]
+        (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
+            12:22
+        ]
+        rest: tuple[Any, ...] = (
+            *row[22:31],
+            decode_tags(row[31]),
+            *row[32:36],
+            decode_hold(row[36]),
+            *row[37:39],
+            decode_ranges(row[39]),
+        )
+        return Run(
+            run_id,
+            workflow,
+            version,
+            _STATUSES[status],
+            key,
+            epoch,
+            owner,
+            revision,
+            last_seq,
+            created_at,
+            started_at,
+            ended_at,
+            wake_at,
+            input_,
+            generation,
+            None if parent is None else Parent(parent, location, bool(detached), bool(row[40])),
+            None if previous is None else Previous(previous, previous_from, previous_to),
+            *rest,
+        )
+    except UNREADABLE as error:
+        raise corrupt(row[1], error) from error
+
+
+def to_listed_run(row: Row) -> Run:
+    """The same; of a row that cannot be read, what is sure of it."""
+    try:
+        return to_run(row)
+    except CorruptRecordError as error:
+        return salvage(row[1:], error)
 
 
 def encode_tags(tags: Tags) -> str:

@@ -17,6 +17,7 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Signal
 from stepwell.model.workers import Worker
+from stepwell.stores.base.damage import salvage
 from stepwell.stores.base.filters import in_order
 from stepwell.stores.base.views import (
     Audit,
@@ -34,6 +35,7 @@ from stepwell.stores.sqlite.histories import read_events, read_history, read_sig
 from stepwell.stores.sqlite.rows import (
     decode_texts,
     encode_texts,
+    to_listed_run,
     to_progress,
     to_question,
     to_run,
@@ -229,10 +231,25 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
                 if len(page) == limit:
                     break
             found += page
-        rows = rows_of(connection, "views.find_many", ids=json.dumps(found))
-        return in_order([to_run(row) for row in rows], where.order)[:limit]
+        return in_order(_listed(connection, found), where.order)[:limit]
 
     return in_snapshot(connection, query)
+
+
+def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
+    """The runs of these rows; a row that is not even text is asked for by itself."""
+    try:
+        return [to_listed_run(row) for row in rows_of(connection, "views.find_many", ids=json.dumps(numbers))]
+    except UnicodeDecodeError as error:
+        if len(numbers) > 1:
+            return [run for number in numbers for run in _listed(connection, [number])]
+        row = row_of(connection, "views.find_sure", id=numbers[0])
+        return [] if row is None else [salvage([_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]], error)]
+
+
+def _spelled(digits: str) -> str:
+    """A text from its bytes; those that are none are spelled."""
+    return bytes.fromhex(digits).decode("utf-8", "backslashreplace")
 
 
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
@@ -267,7 +284,7 @@ def _detail(connection: apsw.Connection, run_id: RunId) -> Detail | None:
             to_run(row),
             read_history(connection, row[0]),
             read_signals(connection, row[0]),
-            tuple(map(to_run, children)),
+            tuple(map(to_listed_run, children)),
             read_events(connection, row[0]),
         )
 

@@ -54,6 +54,24 @@ select r.id from stepwell_runs as r {tables} where {conditions} and {more} order
 -- name: find_many
 select * from stepwell_run_rows where id in (select value from json_each(:ids));
 
+-- name: find_sure
+-- What can be read of a row whatever is in it, in the order of a run's fields.
+select
+    cast(hex(run_id) as text),
+    '?',
+    0,
+    hex(status),
+    null,
+    null,
+    null,
+    null,
+    null,
+    cast(created_at as integer),
+    null,
+    cast(ended_at as integer)
+from stepwell_runs
+where id = :id;
+
 -- name: count_runs
 -- As list_runs.
 select count(*) from (select 1 from stepwell_runs as r {tables} where {conditions} limit :limit);

@@ -1,0 +1,67 @@
+"""Rows that cannot be read: what can be told of such a run, so that it hides no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from stepwell.clock import Instant
+from stepwell.errors import CorruptRecordError
+from stepwell.ids import RunId
+from stepwell.model.runs import DamagedRun, Run
+from stepwell.model.states import RunStatus
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, KeyError, IndexError, TypeError, ValueError, OverflowError)
+"""What reading a row raises that holds something else than it should."""
+
+FIX: Final = (
+    "stepwell doctor examines the database; restore it from a backup, or mend the row; other runs are not touched"
+)
+_STATUSES: Final = {status.value: status for status in RunStatus}
+_CAUSE_MAX: Final = 300
+
+
+def corrupt(run_id: Any, error: Exception) -> CorruptRecordError:
+    """The error for a run whose row cannot be read."""
+    name = _text(run_id)
+    return CorruptRecordError(f"run {name} cannot be read", where=f"run {name}", why=cause_of(error), fix=FIX)
+
+
+def cause_of(error: Exception) -> str:
+    """Why something cannot be read, in a line."""
+    why = getattr(error, "why", "") or f"{type(error).__name__}: {error}"
+    return str(why)[:_CAUSE_MAX]
+
+
+def salvage(values: Sequence[Any], error: Exception) -> Run:
+    """What is sure of a run whose row cannot be read, in the order of the fields of `Run`; `damage` says why."""
+    field = dict(zip(Run._fields, values, strict=False))
+    ended_at = field.get("ended_at")
+    run = DamagedRun(
+        RunId(_text(field.get("run_id"))),
+        _text(field.get("workflow")),
+        _number(field.get("version")),
+        _STATUSES.get(_text(field.get("status")), RunStatus.PAUSED),
+        _text(field["key"]) if isinstance(field.get("key"), str) else None,
+        epoch=0,
+        owner=None,
+        revision=0,
+        last_seq=0,
+        created_at=Instant(_number(field.get("created_at"))),
+        started_at=None,
+        ended_at=Instant(_number(ended_at)) if isinstance(ended_at, int) else None,
+        wake_at=None,
+        input=b"",
+    )
+    run.cause = cause_of(error)
+    return run
+
+
+def _text(value: Any) -> str:
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else "?"
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 53 else 0
