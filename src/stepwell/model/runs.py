@@ -133,12 +133,12 @@ class Run(NamedTuple):
 class DamagedRun(Run):
     """What is sure of a listed run whose row cannot be read. It is shown, and never stored or executed."""
 
-    cause: str = ""
+    trouble: str = ""
 
     @property
     def damage(self) -> str:
         """Why the row cannot be read."""
-        return self.cause
+        return self.trouble
 
 
 class ChildOutcome(NamedTuple):

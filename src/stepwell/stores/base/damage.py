@@ -55,7 +55,7 @@ def salvage(values: Sequence[Any], error: Exception) -> Run:
         wake_at=None,
         input=b"",
     )
-    run.cause = cause_of(error)
+    run.trouble = cause_of(error)
     return run
 
 
