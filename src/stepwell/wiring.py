@@ -18,7 +18,7 @@ from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.facade import Facade
 from stepwell.engine.starts import Plan, Start, Started
 from stepwell.environment import Environment, Home, system_environment
-from stepwell.errors import InvalidOptionError, StepwellError
+from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun
 from stepwell.replay.definition import Registry, Workflow
@@ -136,7 +136,12 @@ class Engine(Facade):
             await asyncio.Event().wait()
         assert self._worker is not None
         await self._worker.has_failed.wait()
-        return self._worker.lost or StepwellError(f"the worker has ended: {self._worker.failure}", where="worker")
+        return self._worker.lost or WorkerStoppedError(
+            f"the worker has ended: {self._worker.failure}",
+            where="worker",
+            why="a worker that does not work must not keep its runs",
+            fix="read its log, and start it again; other workers go on with its runs",
+        )
 
     async def figures(self) -> list[Metric]:
         """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""

@@ -65,6 +65,7 @@
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602
         ├── LeaseLostError              SW603
+        ├── WorkerStoppedError          SW604
         ├── SchemaMissingError          SW610
         ├── SchemaMismatchError         SW611
         ├── ForeignFileError            SW612
@@ -175,6 +176,7 @@ from stepwell.errors.stores import (
     StoreSealedError,
     StoreUnavailableError,
     TransferError,
+    WorkerStoppedError,
 )
 
 __all__ = [
@@ -258,5 +260,6 @@ __all__ = [
     "UntrustedOriginError",
     "WaitTimeout",
     "WaitedTooLong",
+    "WorkerStoppedError",
     "WrongLoopError",
 ]

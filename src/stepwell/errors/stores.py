@@ -31,6 +31,12 @@ class LeaseLostError(StoreError):
     code = "SW603"
 
 
+class WorkerStoppedError(StoreError):
+    """This worker ended by itself: a part of it failed again and again. Its runs are for other workers."""
+
+    code = "SW604"
+
+
 class SchemaMissingError(StoreError):
     """The database has no tables of stepwell yet, or older ones, or not the functions of this release."""
 

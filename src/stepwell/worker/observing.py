@@ -71,7 +71,9 @@ class Observers:
         for each in self._observers:
             try:
                 new = each.starting(new)
-            except Exception as error:  # noqa: BLE001  looking on must not change what is looked at
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  looking on must not change what is looked at
                 _log(each, error)
         return new
 
@@ -97,7 +99,9 @@ class Observers:
         for each in self._observers:
             try:
                 marks.append(each.body(body))
-            except Exception as error:  # noqa: BLE001  as above
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  as above
                 marks.append(None)
                 _log(each, error)
         return marks
@@ -110,7 +114,9 @@ class Observers:
         for each in self._backwards:
             try:
                 each.body_ended(body, marks.pop(), outcome, raised)
-            except Exception as error:  # noqa: BLE001  as above
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  as above
                 _log(each, error)
 
     def left(self, run: Run, outcome: str) -> None:
@@ -123,11 +129,13 @@ class Observers:
         for each in self._observers:
             try:
                 tell(each)
-            except Exception as error:  # noqa: BLE001  as above
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  as above
                 _log(each, error)
 
 
-def _log(observer: Observer, error: Exception) -> None:
+def _log(observer: Observer, error: BaseException) -> None:
     _LOG.error("observer %s failed", type(observer).__name__, exc_info=error)
 
 

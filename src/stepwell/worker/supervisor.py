@@ -11,7 +11,7 @@ from stepwell.environment import Environment
 
 _LOG = logging.getLogger("stepwell.worker")
 
-RESTARTS_MAX: Final = 8  # of one loop without a calm stretch between them: some twenty seconds
+RESTARTS_MAX: Final = 6  # of one loop without a calm stretch between them: within some three seconds
 CALM_SECONDS: Final = 60.0
 PAUSE_FIRST, PAUSE_MAX = 0.05, 5.0
 

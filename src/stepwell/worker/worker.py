@@ -88,6 +88,7 @@ class Worker:
         self._is_draining = False
         self._in_doubt = False
         self._is_settling = False  # asking the store to free what we do not know of
+        self._is_renewed = True  # the lease, when it was tried last
         self._has_surplus = False  # at the last renewal the store named more runs than are known here
         self.failure: str | None = None  # why this worker gave up
         self.lost: StoreLostError | None = None  # the error behind that, if the database is gone
@@ -139,7 +140,10 @@ class Worker:
         if self._is_real:
             garbage.restore()
         if self.failure is not None:
-            return  # its lease is given back already
+            with suppress(TimeoutError):  # its lease is being given back already
+                async with asyncio.timeout(seconds):
+                    await self.has_failed.wait()
+            return
         try:
             async with asyncio.timeout(seconds):
                 await self._store.workers.retire(self.lease.incarnation)
@@ -385,11 +389,10 @@ class Worker:
 
     async def _renew_loop(self) -> None:
         every = self.settings.lease_span / SECOND / 3
-        pause = every
         while True:
-            await asyncio.sleep(pause)
-            is_renewed = await self.guarded(self._renew(), otherwise=False)
-            pause = every if is_renewed else min(PAUSE, every)
+            await asyncio.sleep(every if self._is_renewed else min(PAUSE, every))
+            self._is_renewed = False  # also if this loop ends and is started again
+            self._is_renewed = await self.guarded(self._renew(), otherwise=False)
 
     async def _renew(self) -> bool:
         if not self.lease.is_granted:

@@ -21,6 +21,7 @@ from stepwell.errors import (
     StoreSealedError,
     StoreUnavailableError,
     TransferError,
+    WorkerStoppedError,
 )
 
 
@@ -46,6 +47,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
     (StoreSealedError, FINAL),
     (EncryptedStoreError, FINAL),
     (TransferError, FINAL),
+    (WorkerStoppedError, FINAL),
     # No tables, no rights, no access, another schema, a damaged file: an operator changes it while we wait.
     (StoreError, RETRIED),
 )

@@ -1,0 +1,210 @@
+"""A worker's loops are watched over, and what one run does to the worker stays with that run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepwell import Context, workflow
+from stepwell.errors import WorkerStoppedError
+from stepwell.worker.observing import Observers
+from tests.cases.harness import Harness, Node
+
+
+class NoClass:
+    @property
+    def __class__(self) -> Any:
+        raise LookupError("there is no such user")
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise LookupError("there is no such user")
+
+
+class NoRepr:
+    def __repr__(self) -> str:
+        raise LookupError("no words")
+
+
+class NoEquality:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise LookupError("not comparable")
+
+
+class OddExit(BaseException):
+    def __str__(self) -> str:
+        raise LookupError("no words, either")
+
+
+class NoReprExit(NoRepr, SystemExit):
+    pass
+
+
+def _worker(node: Node) -> Any:
+    assert node.engine._worker is not None
+    return node.engine._worker
+
+
+@pytest.mark.parametrize("place", ["returned", "of a step", "input of a child"])
+@pytest.mark.parametrize("make", [NoClass, NoRepr, NoEquality])
+async def test_an_odd_value_stops_its_own_run_and_no_other(harness: Harness, make: Callable[[], Any], place: str):
+    async def give() -> Any:
+        return make()
+
+    @workflow
+    async def bad(ctx: Context) -> Any:
+        await ctx.sleep("pause", "1s")
+        if place == "of a step":
+            await ctx.step(give)
+        elif place == "input of a child":
+            await ctx.child(good, make())
+        return make()
+
+    @workflow
+    async def good(ctx: Context, value: Any) -> Any:
+        await ctx.sleep("pause", value)
+        return "done"
+
+    worker = await harness.worker(bad, good, lease="10s", sweep_every="1s")
+    odd = await worker.start(bad)
+    others = [await worker.start(good, f"{seconds}s") for seconds in (2, 3)]
+    await harness.advance("20s")
+
+    assert [await harness.result(run) for run in others] == ["done"] * 2
+    status = await worker.do(worker.engine.status(odd.run_id))
+    assert status is not None
+    assert status.status in ("paused", "failed")
+    assert status.failure is not None
+    later = await worker.start(good, "1s")
+    await harness.advance("5s")
+    assert await harness.result(later) == "done"
+
+
+@pytest.mark.parametrize("error", [OddExit, NoReprExit, GeneratorExit, asyncio.CancelledError])
+async def test_an_odd_error_of_the_code_stops_its_own_run_and_no_other(
+    harness: Harness, error: Callable[[], BaseException]
+):
+    @workflow
+    async def bad(ctx: Context) -> None:
+        await ctx.sleep("pause", "1s")
+        raise error()
+
+    @workflow
+    async def good(ctx: Context) -> str:
+        await ctx.sleep("pause", "2s")
+        return "done"
+
+    worker = await harness.worker(bad, good, lease="10s", sweep_every="1s")
+    odd, other = await worker.start(bad), await worker.start(good)
+    await harness.advance("20s")
+
+    assert await harness.result(other) == "done"
+    status = await worker.do(worker.engine.status(odd.run_id))
+    assert status is not None
+    assert status.status in ("paused", "failed", "cancelled")
+
+
+@workflow
+async def waiting(ctx: Context) -> Any:
+    return (await ctx.receive("go")).payload
+
+
+LOOPS = ["_claim_once", "_renew", "_sweep"]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_a_loop_that_ends_a_few_times_is_started_again(harness: Harness, name: str):
+    worker = await harness.worker(waiting, lease="10s", sweep_every="1s")
+    served = _worker(worker)
+    original, failures = (
+        getattr(served, name),
+        [KeyError("a defect"), RuntimeError("another"), asyncio.CancelledError()],
+    )
+
+    async def fail() -> Any:
+        if failures:
+            raise failures.pop()
+        return await original()
+
+    setattr(served, name, fail)
+    run = await worker.start(waiting)
+    served._wake.set()
+    await harness.advance("20s")
+    await worker.signal(run.run_id, "go", "on")
+    await harness.advance("20s")
+
+    assert failures == []
+    assert served.failure is None
+    assert await harness.result(run) == "on"
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_a_worker_whose_loop_ends_for_ever_gives_its_runs_to_others(harness: Harness, name: str):
+    broken = await harness.worker(waiting, lease="1h", sweep_every="1s")
+    served = _worker(broken)
+    runs = [await broken.start(waiting) for _ in range(3)]
+
+    async def fail() -> Any:
+        raise RuntimeError("a defect")
+
+    setattr(served, name, fail)
+    served._wake.set()
+    failing = asyncio.ensure_future(broken.do(broken.engine.wait_failed()))
+    await harness.advance("1h")
+
+    assert isinstance(failing.result(), WorkerStoppedError)
+    assert "RuntimeError" in failing.result().title
+    assert await broken.wire.behind.views.list_workers() == []
+    other = await harness.worker(waiting, lease="10s", sweep_every="1s")
+    for run in runs:
+        await other.signal(run.run_id, "go", 1)
+    await harness.advance("5s")
+    assert [await harness.result(run) for run in runs] == [1, 1, 1]
+
+
+async def test_a_loop_that_returns_is_not_taken_for_one_that_works(harness: Harness):
+    worker = await harness.worker(waiting, lease="1h", sweep_every="1s")
+    served = _worker(worker)
+
+    async def leave() -> None:
+        return None
+
+    served._supervisor.tend("sweeper", leave)
+    await harness.advance("1m")
+
+    assert served.failure is not None
+    assert "sweeper" in served.failure
+
+
+class Leaving:
+    """An observer that always raises what ends a process."""
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: Any, **__: Any) -> None:
+            raise SystemExit(name)
+
+        return fail
+
+
+async def test_an_observer_that_raises_changes_nothing(harness: Harness):
+    async def work() -> int:
+        return 1
+
+    @workflow
+    async def flow(ctx: Context) -> int:
+        await ctx.sleep("pause", "1m")
+        return await ctx.step(work)
+
+    worker = await harness.worker(flow)
+    served = _worker(worker)
+    served.observers = Observers([Leaving()])
+    served.committer._on_written = served.observers.wrote
+    run = await worker.start(flow)
+    await harness.advance("2m")
+
+    assert await harness.result(run) == 1
