@@ -14,6 +14,7 @@ from stepwell import Context, Engine, Transaction, step, workflow
 from stepwell.environment import system_environment
 from stepwell.errors import InvalidOptionError
 from stepwell.stores.base.diagnosis import Finding, Verdict
+from stepwell.stores.postgres import diagnosis
 from stepwell.stores.postgres.connecting import connect_now
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
 from stepwell.stores.postgres.store import PostgresStore
@@ -182,7 +183,7 @@ async def _listening(url: str, is_true: Callable[[PostgresStore], bool]) -> Post
     store = PostgresStore(system_environment(), url)
     await store.open()
     store.wakeups.listen(lambda _: None)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_true(store):  # noqa: ASYNC110  it has no event
             await asyncio.sleep(0.01)
     await store.close()
@@ -233,6 +234,13 @@ def test_the_doctor_says_that_a_pooler_is_in_between_and_what_that_costs(url: st
     assert "listen=" in found["notifications"].fix
 
 
+@pytest.fixture
+def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A doctor that waits for what will be heard, however slow the machine is."""
+    monkeypatch.setattr(diagnosis, "_HEARD_WITHIN_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("patient_doctor")
 def test_a_direct_way_to_listen_is_used_and_said(url: str, postgres_url: str) -> None:
     found = findings(f"{url}?listen={quote(postgres_url, safe='')}")
 
@@ -249,6 +257,7 @@ def test_a_way_to_listen_that_leads_elsewhere_is_said(url: str, postgres: Databa
     assert "listen= name the same database" in found["notifications"].fix
 
 
+@pytest.mark.usefixtures("patient_doctor")
 def test_without_a_pooler_none_is_said(postgres_url: str) -> None:
     found = findings(postgres_url)
 
