@@ -185,7 +185,7 @@ async def test_every_kind_of_value_is_read_where_it_was_written_or_moved(
     assert result == EXPECTED
     view = await harness.status(run)
     assert view.input == {"encrypted": "k2"}
-    assert (await harness.status(view.successor or "")).output["offloaded"]
+    assert (await harness.status(view.successor or "")).output["encrypted"]
     children = [entry.value[0] for entry in await harness.history(run) if entry.kind == "child"]
     stored = await dump(harness, run, view.successor or "", *children)
     assert CANARY.encode() not in stored
@@ -215,7 +215,7 @@ async def test_every_kind_of_value_is_read_back_from_the_database(harness: Harne
 
     assert await worker.do(worker.engine.result(run.run_id, timeout="2m")) == EXPECTED
     view = await harness.status(run)
-    assert (await harness.status(view.successor or "")).output["offloaded"]
+    assert (await harness.status(view.successor or "")).output["encrypted"]
     assert CANARY.encode() not in await dump(harness, run, view.successor or "")
 
 

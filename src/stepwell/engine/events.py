@@ -12,7 +12,7 @@ from stepwell.codec.published import encode_event, event_place
 from stepwell.errors import InvalidOptionError, TopicFullError
 from stepwell.ids import EventId, RunId, derived_run_id
 from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
-from stepwell.model.runs import NewRun, normal_key
+from stepwell.model.runs import NewRun, check_text, normal_key
 from stepwell.model.topics import Event, topic_of
 from stepwell.replay.definition import Workflow
 
@@ -60,6 +60,7 @@ class Publisher:
         name, hint, value = _what(topic, payload)
         if deliver not in ("all", "one"):
             raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {name}", fix='"all" or "one"')
+        check_text(event_id, "event id")
         if not event_id or len(event_id) > EVENT_ID_MAX or "\x00" in event_id:
             raise InvalidOptionError(
                 f"event id {event_id[:60]!r} is not usable",

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, Instant, Span, span
-from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.base import REFERENCE, Codec, Place, Row
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.codec.offload import Offloaded
 from stepwell.codec.signatures import MISSING
 from stepwell.engine.bulks import Bulks
 from stepwell.engine.events import Key, Publisher, check_published
@@ -66,6 +68,7 @@ T = TypeVar("T")
 
 _PAUSED, _STALLED = RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED
 ALL_RUNS = RunFilter()
+_SHOWN = Place("", "", "a value that is shown")
 
 TRIES_MAX = 20  # of a request whose acknowledgement is lost
 PAUSE = 0.05
@@ -347,13 +350,14 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         if active:
             lists = await self._surely(lambda _: self._store.views.list_progress(active))
             progress = dict(zip(active, lists, strict=True))
-        return [None if run is None else run_view(run, progress.get(run.run_id, ())) for run in found]
+        return [None if run is None else run_view(run, progress.get(run.run_id, ()), self.fetch) for run in found]
 
     async def list_runs(
         self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
     ) -> list[RunView]:
         """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
-        next page is behind `before`, the last of this one. Raises `FilterError`.
+        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `status` has
+        it. Raises `FilterError`.
         """
         wanted = parse_filter(where, self._store.now()) if isinstance(where, str) else where
         cursor = None if before is None else RunId(before)
@@ -362,7 +366,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
     async def history(self, target: str) -> list[EntryView]:
         """Every line of a run's history, in the order of its commits."""
-        return entry_views(await self.detail(target))
+        return entry_views(await self.detail(target), fetch=self.fetch)
 
     async def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read."""
@@ -397,6 +401,18 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         if ended.output is None:
             return self._codec.decode_body(b"null", hint, place)
         return self._codec.decode(ended.output, hint, place=place)
+
+    def fetch(self, payload: bytes) -> bytes:
+        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
+        reference itself if what it refers to cannot be read here.
+        """
+        if payload[:1] != REFERENCE:
+            return payload
+        codec = self._codec if isinstance(self._codec, Offloaded) else Offloaded(JsonCodec(), self._opened.blobs)
+        try:
+            return codec.open(payload, _SHOWN)
+        except StoreError:
+            return payload
 
     # --- steering ---
 

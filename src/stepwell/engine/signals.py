@@ -15,7 +15,7 @@ from stepwell.environment import Environment
 from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
-from stepwell.model.runs import Claimed, Created, NewRun, Run, normal_key
+from stepwell.model.runs import Claimed, Created, NewRun, Run, check_text, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.definition import Registry, Workflow
@@ -154,6 +154,8 @@ class SignalVerbs:
         hold: bool = False,
     ) -> NewSignal:
         name, to = name_of(signal), normal_key(target)
+        if dedup_key is not None:
+            check_text(dedup_key, "dedup_key")
         stored = encode_payload(self._codec, signal, payload, target=to)
         signal_id = SignalId(self._environment.ids.uuid())
         return NewSignal(signal_id, to, name, stored, dedup_key=dedup_key, asks=asks, hold=hold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
@@ -180,23 +180,31 @@ def _time(instant: Instant | None) -> datetime | None:
     return None if instant is None else to_datetime(instant)
 
 
-def plain(payload: bytes | None) -> Any:
-    """A payload as plain JSON values; as a mark if it is encrypted or offloaded; as text if it cannot be read, because
-    a view never fails.
+Fetch = Callable[[bytes], bytes]  # a payload that is kept apart, from where it is; any other as it is
+
+
+def as_stored(payload: bytes) -> bytes:
+    """Fetch nothing: what is kept apart is shown as a mark."""
+    return payload
+
+
+def plain(payload: bytes | None, fetch: Fetch = as_stored) -> Any:
+    """A payload as plain JSON values; as a mark if it is encrypted, or kept apart and not fetched; as text if it cannot
+    be read, because a view never fails.
     """
-    return None if not payload else read_plainly(payload)
+    return None if not payload else read_plainly(fetch(payload))
 
 
-def progress_view(path: str, progress: Progress) -> ProgressView:
+def progress_view(path: str, progress: Progress, fetch: Fetch = as_stored) -> ProgressView:
     """The view of how far a body has come."""
     _, at, state, done, total, unit, note, turns = progress
-    return ProgressView(path, done, total, unit, note, turns, to_datetime(at), plain(state))
+    return ProgressView(path, done, total, unit, note, turns, to_datetime(at), plain(state, fetch))
 
 
-def progress_views(detail: Detail) -> list[ProgressView]:
+def progress_views(detail: Detail, fetch: Fetch = as_stored) -> list[ProgressView]:
     """How far the long steps of a run have come."""
     names = detail.history.names
-    return [progress_view(format_path(one.location, names), one) for one in detail.history.progress]
+    return [progress_view(format_path(one.location, names), one, fetch) for one in detail.history.progress]
 
 
 def hold_view(hold: Hold, workflow: str | None = None) -> HoldView:
@@ -204,15 +212,15 @@ def hold_view(hold: Hold, workflow: str | None = None) -> HoldView:
     return HoldView(hold.by, hold.reason, to_datetime(hold.at), workflow)
 
 
-def run_view(run: Run, progress: Iterable[StepProgress] = ()) -> RunView:
+def run_view(run: Run, progress: Iterable[StepProgress] = (), fetch: Fetch = as_stored) -> RunView:
     """The view of a run's row. A view never fails: of a row that cannot be read it says so, and what is sure."""
     try:
-        return _run_view(run, progress)
+        return _run_view(run, progress, fetch)
     except UNREADABLE as error:
-        return _run_view(salvage((*run[:3], run.status.value, *run[4:]), error), ())
+        return _run_view(salvage((*run[:3], run.status.value, *run[4:]), error), (), fetch)
 
 
-def _run_view(run: Run, progress: Iterable[StepProgress]) -> RunView:
+def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunView:
     return RunView(
         run_id=run.run_id,
         workflow=run.workflow,
@@ -228,38 +236,40 @@ def _run_view(run: Run, progress: Iterable[StepProgress]) -> RunView:
         successor=run.successor,
         reason=run.reason,
         failure=decode_failure(run.failure) if run.failure else None,
-        output=plain(run.output) if run.status is RunStatus.COMPLETED else None,
-        input=plain(run.input),
+        output=plain(run.output, fetch) if run.status is RunStatus.COMPLETED else None,
+        input=plain(run.input, fetch),
         priority=run.priority,
         tags=dict(run.tags),
         deadline_at=_time(run.deadline_at),
         replaced_by=run.replaced_by,
         hold=None if run.hold is None else hold_view(run.hold),
-        progress=tuple(progress_view(*one) for one in progress),
+        progress=tuple(progress_view(*one, fetch) for one in progress),
         forked_from=run.forked_from,
         unreadable=run.damage,
     )
 
 
-def entry_views(detail: Detail, after: int = 0) -> list[EntryView]:
+def entry_views(detail: Detail, after: int = 0, fetch: Fetch = as_stored) -> list[EntryView]:
     """The history of a run behind a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
     tries = _attempts(detail)
     return [
-        _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())))
+        _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())), fetch)
         for entry in history.entries
         if entry.seq > after and entry.location != _ROLLBACK
     ]
 
 
-def _entry_view(entry: Entry, names: tuple[str, ...], is_undone: bool, tries: tuple[AttemptView, ...]) -> EntryView:
+def _entry_view(
+    entry: Entry, names: tuple[str, ...], is_undone: bool, tries: tuple[AttemptView, ...], fetch: Fetch
+) -> EntryView:
     value: Any = None
     failure: FailureRecord | None = None
     damage = ""
     try:
         if entry.status is EntryStatus.DONE:
-            value = _value(entry.kind, entry.value)
+            value = _value(entry.kind, entry.value, fetch)
         else:
             failure = decode_failure(entry.value)
     except UNREADABLE as error:
@@ -299,19 +309,19 @@ def _summary(failure: bytes) -> str:
         return f"cannot be read: {cause_of(error)}"
 
 
-def _value(kind: EntryKind, value: bytes) -> Any:
+def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
     """The readable part of an entry's value; kinds with a header are stored as header, newline, payloads."""
     match kind:
         case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT | EntryKind.ITEM:
-            return plain(value)
+            return plain(value, fetch)
         case EntryKind.CHILD | EntryKind.RACE | EntryKind.TOPIC:
             header, payload = unpack(value)
-            return [*header, plain(payload)]
+            return [*header, plain(payload, fetch)]
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.JOIN:
             header, payloads = unpack(value)
             found, at = [], 0
             for item in header:
-                found.append([item[0], plain(payloads[at : at + item[-1]])])
+                found.append([item[0], plain(payloads[at : at + item[-1]], fetch)])
                 at += item[-1]
             return found
         case EntryKind.OBSERVE:

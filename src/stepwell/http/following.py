@@ -129,12 +129,12 @@ async def _news(call: Call, run: Run, mark: Mark) -> tuple[list[bytes], Mark]:
     if run.last_seq > mark.seq:
         detail = await call.services.engine.detail(run.run_id)
         run = detail.run
-        for entry in entry_views(detail, after=mark.seq):
+        for entry in entry_views(detail, mark.seq, call.services.engine.fetch):
             mark = Mark(entry.seq, mark.state or "0")
             told.append(_event("entry", mark, entry_body(call, entry)))
     latest = Mark(max(run.last_seq, mark.seq), state_of(run))
     if latest != mark:
-        told.append(_event("run", latest, run_body(call, run_view(run))))
+        told.append(_event("run", latest, run_body(call, run_view(run, fetch=call.services.engine.fetch))))
     return told, latest
 
 

@@ -115,12 +115,13 @@ async def list_runs(call: Call) -> Reply:
 
 async def show_run(call: Call) -> Reply:
     """One run with what it waits for and what it started."""
-    detail = await call.services.engine.detail(call.path["run"])
+    engine = call.services.engine
+    detail = await engine.detail(call.path["run"])
     return Reply(
         ShownRun(
-            run_body(call, run_view(detail.run)),
+            run_body(call, run_view(detail.run, fetch=engine.fetch)),
             [wait_body(wait) for wait in wait_views(detail)],
-            [progress_body(call, one) for one in progress_views(detail)],
+            [progress_body(call, one) for one in progress_views(detail, engine.fetch)],
             [signal.name for signal in detail.signals],
             [run_body(call, run_view(child)) for child in detail.children],
         )
@@ -131,7 +132,7 @@ async def show_history(call: Call) -> Reply:
     """What is recorded of a run, line by line."""
     query: HistoryQuery = call.query
     detail = await call.services.engine.detail(call.path["run"])
-    found = entry_views(detail, after=query.after)
+    found = entry_views(detail, query.after, call.services.engine.fetch)
     page = found[: query.limit]
     following = page[-1].seq if len(found) > len(page) else None
     return Reply(HistoryPage(detail.run.run_id, [entry_body(call, entry) for entry in page], following))
@@ -139,9 +140,11 @@ async def show_history(call: Call) -> Reply:
 
 async def show_tree(call: Call) -> Reply:
     """The same as a tree."""
-    detail = await call.services.engine.detail(call.path["run"])
-    root = grow(entry_views(detail), wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
-    return Reply(TreeBody(run_body(call, run_view(detail.run)), root))
+    engine = call.services.engine
+    detail = await engine.detail(call.path["run"])
+    entries = entry_views(detail, fetch=engine.fetch)
+    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
+    return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.fetch)), root))
 
 
 def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of: Any) -> Node:

@@ -9,7 +9,7 @@ prefix-free: everything below a location is one contiguous range of keys, and so
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NewType
+from typing import Any, NewType
 
 from stepwell.errors import CorruptRecordError, InvalidNameError
 
@@ -23,8 +23,20 @@ _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
 
 
+def why_not_text(value: Any) -> str | None:
+    """Why a value is no text that can be stored; None if it is."""
+    if not isinstance(value, str):
+        return f"it is a {type(value).__name__}, and must be text"
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        return "it has half of a surrogate pair, which no encoding of text can store"
+    return None
+
+
 def check_name(name: str, *, what: str = "name") -> str:
     """Refuse a name that could not be read back from a path."""
+    reason = why_not_text(name)
+    if reason is not None:
+        raise InvalidNameError(f"{what} {name!r:.80} cannot be part of a path", why=reason, fix="give it as plain text")
     if not name or len(name) > NAME_MAX or name[0] == "~" or not _FORBIDDEN.isdisjoint(name) or name != name.strip():
         raise InvalidNameError(
             f"{what} {name!r} cannot be part of a path",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
@@ -11,7 +11,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
-from stepwell.model.locations import Location
+from stepwell.model.locations import Location, why_not_text
 from stepwell.model.outbox import Announce
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -28,13 +28,24 @@ TRACE_TAG: Final = "traceparent"  # carries the context of a trace, from a start
 
 
 def normal_key(key: str) -> str:
-    """The one spelling of a key: trimmed, composed, case folded. Blank or over-long keys are refused."""
+    """The one spelling of a key: trimmed, composed, case folded. Blank or over-long keys, and what is no text, are
+    refused.
+    """
+    check_text(key, "key")
     folded = unicodedata.normalize("NFC", key.strip()).casefold()
     if not folded or len(folded) > KEY_MAX or "\x00" in folded:
         raise InvalidKeyError(
             f"key {key[:60]!r} is {'blank' if not folded else 'not usable'}", why=f"a key has 1 to {KEY_MAX} characters"
         )
     return folded
+
+
+def check_text(value: Any, what: str) -> str:
+    """A key or an id of its caller's. Raises `InvalidKeyError` for what is no text."""
+    reason = why_not_text(value)
+    if reason is not None:
+        raise InvalidKeyError(f"{what} {value!r:.80} is not usable", why=reason, fix="give it as plain text")
+    return str(value)
 
 
 class Parent(NamedTuple):

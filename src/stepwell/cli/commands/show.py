@@ -37,13 +37,14 @@ async def look(client: Client, target: str) -> Seen:
     from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
     detail = await client.engine.detail(await get_run_id(client, target))
+    fetch = client.engine.fetch
     return Seen(
-        run_view(detail.run),
-        entry_views(detail),
+        run_view(detail.run, fetch=fetch),
+        entry_views(detail, fetch=fetch),
         wait_views(detail),
         [signal.name for signal in detail.signals],
         [run_view(child) for child in detail.children],
-        progress_views(detail),
+        progress_views(detail, fetch),
     )
 
 
