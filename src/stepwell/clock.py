@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 from stepwell.errors import InvalidOptionError
 
@@ -23,6 +23,7 @@ Duration = str | int | float | timedelta
 
 SECOND = Span(1_000_000)
 DAY = Span(86_400 * SECOND)
+SPAN_MAX = Span(36_500 * DAY)  # nothing waits longer: every instant that follows from it is one of the calendar
 _UNITS = {
     "us": 1,
     "ms": 1_000,
@@ -34,6 +35,7 @@ _UNITS = {
 }
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -88,24 +90,30 @@ def _boot() -> str:
 
 
 def span(duration: Duration, *, what: str = "duration") -> Span:
-    """Read a duration: "1h30m", "100ms", seconds as a number, or a timedelta. Never negative."""
+    """Read a duration: "1h30m", "100ms", seconds as a number, or a timedelta. Never negative; what is longer than
+    36,500 days is that long.
+    """
+    micros: float
     if isinstance(duration, timedelta):
-        micros = round(duration / timedelta(microseconds=1))
+        micros = duration / timedelta(microseconds=1)
     elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
-        micros = round(duration * 1_000_000)
+        micros = duration * 1_000_000
     elif isinstance(duration, str):
         micros = _parse(duration, what)
     else:
         raise InvalidOptionError(
             f"{what}: a duration cannot be a {type(duration).__name__}", fix='write "30s" or timedelta(...)'
         )
-    if micros < 0:
+    if micros != micros:
+        raise InvalidOptionError(f"{what}: {duration!r} is not a number", fix='write "30s" or timedelta(...)')
+    bounded = round(max(-1, min(micros, SPAN_MAX)))
+    if bounded < 0:
         raise InvalidOptionError(f"{what}: {duration!r} is negative", fix="durations start at 0")
-    return Span(micros)
+    return Span(bounded)
 
 
 @lru_cache(maxsize=256)
-def _parse(text: str, what: str) -> int:
+def _parse(text: str, what: str) -> float:
     total, end = 0.0, 0
     for part in _PART.finditer(text):
         if part.start() != end:
@@ -116,12 +124,12 @@ def _parse(text: str, what: str) -> int:
         raise InvalidOptionError(
             f"{what}: cannot read the duration {text!r}", fix='write for example "100ms", "30s", "1h30m" or "3d"'
         )
-    return round(total)
+    return total
 
 
 def to_datetime(instant: Instant) -> datetime:
-    """The instant as an aware datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=instant)
+    """The instant as an aware datetime in UTC; the last day of year 9999 if it is after that."""
+    return _EPOCH + timedelta(microseconds=instant if instant < _LAST else _LAST)
 
 
 def to_instant(when: datetime, *, what: str = "when") -> Instant:

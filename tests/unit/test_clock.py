@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.clock import Instant, span, to_datetime, to_instant
+from stepwell.clock import SPAN_MAX, Duration, Instant, span, to_datetime, to_instant
 from stepwell.errors import InvalidKeyError, InvalidOptionError
 from stepwell.ids import RunId, derived_run_id, format_uuid7
 from stepwell.model.runs import normal_key
@@ -71,3 +71,17 @@ def test_a_childs_id_is_the_same_however_often_it_is_computed_and_sorts_with_its
     assert derived_run_id(parent, "a/b") == derived_run_id(parent, "a/b") != derived_run_id(parent, "a/c")
     assert derived_run_id(parent, "a/b")[:13] == parent[:13]
     assert derived_run_id(RunId("my-own-id"), "a") != derived_run_id(RunId("my-other-id"), "a")
+
+
+@pytest.mark.parametrize("far", ["999999999w", "9" * 400 + "d", 1e300, float("inf"), 10**40, timedelta.max])
+def test_a_duration_is_never_longer_than_a_century(far: Duration) -> None:
+    assert span(far) == SPAN_MAX
+
+
+def test_a_duration_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="not a number"):
+        span(float("nan"))
+
+
+def test_an_instant_after_the_calendar_is_shown_as_its_last_day() -> None:
+    assert to_datetime(Instant(2**63 - 1)) == datetime(9999, 12, 31, tzinfo=UTC)

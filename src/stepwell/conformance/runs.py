@@ -72,6 +72,29 @@ class RunSuite(StoreCase):
         assert differs == Created(RunId("r1"), is_new=False, same_input=False, is_duplicate_id=True)
         assert await snapshot(scene.store) == before
 
+    async def test_of_many_with_a_taken_id_none_is_started(self, scene: Scene) -> None:
+        await scene.create("r1")
+        before = await snapshot(scene.store)
+        plain, keyed, taken = new_run("r2"), new_run("r3", key="k"), new_run("r1")._replace(own_id=False)
+
+        for claimant in (None, scene.claimant()):
+            for runs in ([plain, taken], [taken, keyed], [keyed, plain._replace(own_id=False), taken]):
+                created = await scene.store.runs.create(runs, claimant)
+                assert [one.is_duplicate_id for one in created] == [run.run_id == "r1" for run in runs]
+                assert [one.run_id for one in created] == [run.run_id for run in runs]
+                assert not any(one.is_new or one.claimed for one in created)
+
+        assert await snapshot(scene.store) == before
+
+    async def test_of_many_with_one_id_twice_none_is_started(self, scene: Scene) -> None:
+        before = await snapshot(scene.store)
+        first, other = (new_run("r1", input=value)._replace(own_id=False) for value in (b"1", b"2"))
+
+        created = await scene.store.runs.create([first, other])
+
+        assert created == [Created(RunId("r1"), False), Created(RunId("r1"), False, False, is_duplicate_id=True)]
+        assert await snapshot(scene.store) == before
+
     async def test_an_active_run_answers_for_its_key(self, scene: Scene) -> None:
         await scene.create("r1", key="k")
         before = await snapshot(scene.store)

@@ -12,7 +12,7 @@ from stepwell.codec.base import Codec, Place
 from stepwell.engine.handles import Handle
 from stepwell.engine.views import SignalView, held_view, unread_view
 from stepwell.environment import Environment
-from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError
+from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError, RunEndedError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Claimed, Created, NewRun, Run, check_text, normal_key
@@ -91,7 +91,9 @@ class SignalVerbs:
         """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
         yet.
 
-        With no active run: "raise" a `NotFoundError`, "hold" it for the next run of that key, or "drop" it. The payload
+        With no active run: "raise" a `NotFoundError` (`RunEndedError` if the run is there and has ended), "hold" it for
+        the next run of that key, or "drop" it. Nothing is held for the id of a run that has ended: that raises
+        `RunEndedError`, too. A `dedup_key` that the run knows answers DUPLICATE, also after its end. The payload
         of a `Signal[...]` is checked first: `InvalidInputError` has all violations, and nothing is stored. A `Cancel`
         cancels the run.
         """
@@ -102,7 +104,7 @@ class SignalVerbs:
         declared = await self._declared(target, name) if self._registry.declares_signals else name
         signal = self._new_signal(target, declared, payload, dedup_key=dedup_key, hold=if_missing == "hold")
         delivery = await self._deliver(signal)
-        if delivery is Delivery.MISSING and if_missing == "raise":
+        if delivery is Delivery.MISSING and if_missing != "drop":
             raise await self._missing(target)
         return delivery
 
@@ -139,6 +141,13 @@ class SignalVerbs:
         return signal if known is None else known.mailbox.find(signal, known.name)
 
     async def _missing(self, target: str) -> NotFoundError:
+        found = await self._surely(lambda _: self._store.views.find(normal_key(target)))
+        if found is not None:
+            last = await self._last_of_chain(found.run_id)
+            name = last.key or target
+            fix = f'send it to the key with if_missing="hold" to keep it for the next run: signal({name!r}, …)'
+            again = "start a run with a key, and send it to that key" if last.key is None else fix
+            return RunEndedError(target, last.status.value, fix=again)
         fix = 'send it with if_missing="hold" to keep it for a run to come'
         near = [name for name in await self._near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)

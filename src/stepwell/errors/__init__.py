@@ -43,7 +43,8 @@
     │   ├── InvalidInputError           SW310
     │   ├── PayloadTooLargeError        SW302
     │   ├── NotFoundError               SW401
-    │   │   └── UnknownWorkflowError    SW402
+    │   │   ├── UnknownWorkflowError    SW402
+    │   │   └── RunEndedError           SW403
     │   ├── InvalidMoveError            SW404
     │   │   └── RunHeldError            SW409
     │   ├── AlreadyExistsError          SW405
@@ -131,6 +132,7 @@ from stepwell.errors.requests import (
     PayloadTooLargeError,
     RepairConflictError,
     RequestError,
+    RunEndedError,
     RunHeldError,
     SignatureError,
     SinkError,
@@ -225,6 +227,7 @@ __all__ = [
     "Rollback",
     "RollbackIncomplete",
     "RunCancelled",
+    "RunEndedError",
     "RunError",
     "RunFailed",
     "RunHeldError",

@@ -42,6 +42,17 @@ class NotFoundError(RequestError):
         super().__init__(f"there is no {kind} {name!r}.{hint}", fix=fix)
 
 
+class RunEndedError(NotFoundError):
+    """The run is there, and has ended: it takes nothing any more."""
+
+    code = "SW403"
+
+    def __init__(self, name: str, status: str, *, fix: str) -> None:
+        super().__init__("active run", name, fix=fix)
+        self.title = f"run {name!r} has ended: it is {status}"
+        self.status = status
+
+
 class UnknownWorkflowError(NotFoundError):
     """No workflow of that name is registered here."""
 

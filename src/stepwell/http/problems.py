@@ -43,6 +43,7 @@ _STATUSES: tuple[tuple[type[errors.StepwellError], int], ...] = (
     (errors.NotAllowedError, 403),
     (errors.UntrustedOriginError, 421),
     (errors.TooManyRequestsError, 429),
+    (errors.RunEndedError, 409),
     (errors.NotFoundError, 404),
     (errors.InvalidMoveError, 409),
     (errors.AlreadyExistsError, 409),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stepwell.clock import Duration, Span, span
+from stepwell.clock import SPAN_MAX, Duration, Span, span
 from stepwell.errors import Failure, Fatal, InvalidOptionError, RetryAfter, Rollback
 
 
@@ -59,8 +59,15 @@ class Retry:
             return span(self.delay(attempt, error), what="delay")
         first = span(self.initial)
         # A first wait that is longer than the cap was asked for in so many words.
-        base = min(max(first, span(self.max_delay)), first * self.factor ** min(attempt - 1, 64))
-        return Span(round(base * (1 + self.jitter * chance)))
+        base = min(max(first, span(self.max_delay)), first * _grown(self.factor, min(attempt - 1, 64)))
+        return Span(round(min(base * (1 + self.jitter * chance), SPAN_MAX)))
+
+
+def _grown(factor: float, times: int) -> float:
+    try:
+        return factor**times
+    except OverflowError:
+        return float("inf")
 
 
 def _is_one_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:

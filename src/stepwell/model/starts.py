@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from stepwell.clock import SECOND, Instant
 from stepwell.errors import AlreadyExistsError
 from stepwell.ids import RunId
-from stepwell.model.runs import NewRun
+from stepwell.model.runs import Created, NewRun
 from stepwell.model.states import RunStatus
+
+
+def refused_ids(runs: Sequence[NewRun], stored: Mapping[RunId, bytes]) -> list[Created] | None:
+    """The answer to a start of several runs if one of their ids is taken, by a run that is stored or by an earlier one
+    of them: then none is started. None if all may be.
+    """
+    inputs: dict[RunId, bytes] = dict(stored)
+    answers: list[Created] = []
+    for new in runs:
+        is_taken = new.run_id in inputs and not new.own_id
+        known = inputs.setdefault(new.run_id, new.input)
+        answers.append(Created(new.run_id, False, known == new.input or not is_taken, is_duplicate_id=is_taken))
+    return answers if any(one.is_duplicate_id for one in answers) else None
 
 
 def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:

@@ -28,7 +28,7 @@ class RunStore(Protocol):
         `replaced_by` is set and it is cancelled as by `cancel` with compensation, in the same transaction; a
         `compensation_failed` one raises `AlreadyExistsError`. Runs of the same call are never a conflict: the first
         answers. A taken `run_id` gives `is_new` true with nothing written if `own_id` (the call was repeated), else
-        `is_duplicate_id`.
+        `is_duplicate_id`, and then nothing of the whole call is written: the others have `is_new` false.
         A new run is `pending` with `wake_at` = now + delay (at the latest its deadline), and takes over the signals
         held for its key, oldest first. If `claimant` is given, has a live lease, serves the definition and its limit
         allows, a new run without delay is claimed for it in the same transaction (as `claim` would: running, epoch 1,

@@ -21,7 +21,8 @@ class SignalStore(Protocol):
         The target is tried as a run id first (a continued run passes it on to its successor, and so on), then as a
         key of an active run. No active
         run: held under the key if `hold`, else MISSING. A known `signal_id` answers DUPLICATE, and so does a known
-        (dedup key, run, name), consumed or not.
+        (dedup key, run, name), consumed or not; where it would be MISSING, also one that a run which has ended knows:
+        of the target's id, its successors, or the target's key (the newest of them).
         A parked run (waiting, or compensating) with a signal wait that names it (or names none) gets `wake_at` = now,
         and is claimed for the claimant at
         once if that is given and possible, as in `RunStore.create`. Pending, running, paused, cancelling runs only

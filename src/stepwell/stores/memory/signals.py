@@ -21,7 +21,8 @@ def store_signal(tx: Transaction, new: NewSignal) -> Delivered:
         return _duplicate(known)
     row, is_known_id = _find_target(tx.db, new.target)
     if row is None and (is_known_id or not new.hold):
-        return Delivered(Delivery.MISSING)
+        knows = _find_ended(tx.db, new)
+        return Delivered(Delivery.MISSING) if knows is None else Delivered(Delivery.DUPLICATE, knows)
     mailbox: Mailbox = ("key", new.target) if row is None else ("run", row.run_id)
     if new.dedup_key is not None and (mailbox, new.name, new.dedup_key) in tx.db.dedup:
         return _duplicate(tx.db.dedup[mailbox, new.name, new.dedup_key])
@@ -46,6 +47,19 @@ def _find_target(db: MemoryDatabase, target: str) -> tuple[RunRow | None, bool]:
     while row.status is RunStatus.CONTINUED and row.successor is not None:
         row = db.runs[row.successor]
     return (None if row.status in TERMINAL else row), True
+
+
+def _find_ended(db: MemoryDatabase, new: NewSignal) -> RunId | None:
+    """The newest run that the target meant, and that knows the dedup key."""
+    if new.dedup_key is None:
+        return None
+    meant = {run_id for run_id, row in db.runs_of_key.get(new.target, {}).items()}
+    run_id: RunId | None = RunId(new.target)
+    while run_id is not None and run_id in db.runs:
+        meant.add(run_id)
+        run_id = db.runs[run_id].successor
+    known = [run_id for run_id in db.runs if run_id in meant and (("run", run_id), new.name, new.dedup_key) in db.dedup]
+    return known[-1] if known else None
 
 
 def _insert(tx: Transaction, new: NewSignal, mailbox: Mailbox) -> None:

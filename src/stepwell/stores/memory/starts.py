@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stepwell.clock import Instant, Span
 from stepwell.ids import RunId
 from stepwell.model.runs import Created, Debounced, NewRun
-from stepwell.model.starts import check_replaceable, replaced_by
+from stepwell.model.starts import check_replaceable, refused_ids, replaced_by
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.memory.database import RunRow
@@ -20,6 +20,11 @@ def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -
     """Start runs, each by its id or key if it exists already."""
     if len({new.priority for new in runs}) > 1:
         claimant = None  # those that come later may be more urgent: the next claim sorts them
+    if len(runs) > 1:
+        stored = {new.run_id: tx.db.runs[new.run_id].input for new in runs if new.run_id in tx.db.runs}
+        refused = refused_ids(runs, stored)
+        if refused is not None:
+            return refused
     quota, together = Quota(tx, claimant), {new.run_id for new in runs}
     return [_create_one(tx, new, quota, together) for new in runs]
 

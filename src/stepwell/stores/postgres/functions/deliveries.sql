@@ -69,6 +69,26 @@ begin
     return true;
 end $$;
 
+-- The newest run that the target meant, by its id or key, and that knows the dedup key.
+create function {f}.find_ended_twin(p_new jsonb) returns text language plpgsql stable as $$
+begin
+    if p_new->>4 is null then
+        return null;
+    end if;
+    return (
+        with recursive meant as (
+            select id, run_id, successor from {t}.runs where run_id = p_new->>1 or key = p_new->>1
+            union
+            select r.id, r.run_id, r.successor from meant as m join {t}.runs as r on r.run_id = m.successor
+        )
+        select m.run_id
+        from meant as m
+        where exists (select 1 from {t}.signals as s where s.run = m.id and s.name = p_new->>2 and s.dedup_key = p_new->>4)
+        order by m.id desc
+        limit 1
+    );
+end $$;
+
 create function {f}.deliver_one(p_now bigint, p_new jsonb, inout woken bigint[], out delivered json)
 language plpgsql volatile as $$
 declare
@@ -84,13 +104,12 @@ begin
     end if;
     select * into v from {f}.find_target(p_new->>1);
     if v.run is null then
-        delivered := json_build_array(
-            case
-                when v.is_known_id or not (p_new->>5)::boolean then 'missing'
-                else {f}.hold_signal(p_now, p_new, p_new->>1)
-            end,
-            null, false
-        );
+        if not v.is_known_id and (p_new->>5)::boolean then
+            delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>1), null, false);
+            return;
+        end if;
+        v_known := {f}.find_ended_twin(p_new);
+        delivered := json_build_array(case when v_known is null then 'missing' else 'duplicate' end, v_known, false);
         return;
     end if;
     if p_new->>4 is not null and exists (

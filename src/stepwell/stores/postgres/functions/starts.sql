@@ -135,6 +135,28 @@ begin
 end $$;
 
 -- The time instead of a list: all of them are new, and claimed since then.
+-- The answer if one of the ids is taken, by a run that is there or by an earlier one of them: then none is started. Else null.
+create function {f}.refused_ids(p_runs jsonb) returns text language sql stable as $$
+    with given as (
+        select new->>0 as run_id, (new->>8)::boolean as own_id, {f}.unb64(new->>3) as input, place,
+            first_value({f}.unb64(new->>3)) over (partition by new->>0 order by place) as first_input,
+            row_number() over (partition by new->>0 order by place) > 1 as is_second
+        from jsonb_array_elements(p_runs) with ordinality as x (new, place)
+    ),
+    judged as (
+        select g.run_id, g.place, not g.own_id and (p.run is not null or g.is_second) as is_taken,
+            coalesce(p.input, g.first_input) = g.input as is_same
+        from given as g
+        left join {t}.runs as r on r.run_id = g.run_id
+        left join {t}.payloads as p on p.run = r.id
+    )
+    select json_agg(
+        json_build_array(run_id, false, is_same or not is_taken, is_taken, null, null) order by place
+    )::text
+    from judged
+    having bool_or(is_taken)
+$$;
+
 create function {f}.create_runs(p_now bigint, p_seen bigint, p_runs jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -165,6 +187,10 @@ begin
     q := {f}.offer(v_now, v_claimant);
     if jsonb_array_length(p_runs) > 1 then
         v_answer := {f}.create_together(v_now, p_runs, v_together, q);
+        if v_answer is not null then
+            return {f}.answer(v_now, v_answer);
+        end if;
+        v_answer := {f}.refused_ids(p_runs);
         if v_answer is not null then
             return {f}.answer(v_now, v_answer);
         end if;

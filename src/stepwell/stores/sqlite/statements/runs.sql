@@ -90,6 +90,12 @@ insert into stepwell_runs (
 -- name: find_input
 select p.input from stepwell_runs as r join stepwell_payloads as p on p.run = r.id where r.run_id = :run_id;
 
+-- name: list_inputs
+select r.run_id, p.input
+from json_each(:ids) as given
+cross join stepwell_runs as r on r.run_id = given.value
+cross join stepwell_payloads as p on p.run = r.id;
+
 -- name: find_active_of_key
 select run_id, id
 from stepwell_runs

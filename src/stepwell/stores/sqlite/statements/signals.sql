@@ -5,6 +5,21 @@ select r.run_id from stepwell_signals as s left join stepwell_runs as r on r.id 
 -- name: find_twin
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key;
 
+-- name: find_ended_twin
+-- The newest run that the target meant, by its id or key, and that knows the dedup key.
+with recursive meant (id, run_id, successor) as (
+    select id, run_id, successor from stepwell_runs where run_id = :target
+    union
+    select id, run_id, successor from stepwell_runs where key = :target
+    union
+    select r.id, r.run_id, r.successor from meant as m cross join stepwell_runs as r on r.run_id = m.successor
+)
+select m.run_id
+from meant as m
+where exists (select 1 from stepwell_signals as s where s.run = m.id and s.name = :name and s.dedup_key = :dedup_key)
+order by m.id desc
+limit 1;
+
 -- name: find_held_twin
 select 1 from stepwell_signals where key = :key and name = :name and dedup_key = :dedup_key;
 

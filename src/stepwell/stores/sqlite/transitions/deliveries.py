@@ -50,7 +50,7 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Deli
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
     if target is None:
-        return Delivered(Delivery.MISSING) if is_known_id or not new.hold else _hold(tx, new)
+        return _miss(tx, new) if is_known_id or not new.hold else _hold(tx, new)
     run, run_id, *_ = target
     if tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
         return Delivered(Delivery.DUPLICATE, run_id)
@@ -79,6 +79,14 @@ def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
     while row is not None and row[2] == RunStatus.CONTINUED.value:
         row = tx.find("runs.find_for_signal", run_id=row[5])
     return (row if row is not None and row[6] is None else None), True
+
+
+def _miss(tx: Transaction, new: NewSignal) -> Delivered:
+    """No active run gets it; a run that has ended may have got it before."""
+    ended = None
+    if new.dedup_key is not None:
+        ended = tx.find("signals.find_ended_twin", target=new.target, name=new.name, dedup_key=new.dedup_key)
+    return Delivered(Delivery.MISSING) if ended is None else Delivered(Delivery.DUPLICATE, ended[0])
 
 
 def _hold(tx: Transaction, new: NewSignal) -> Delivered:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from stepwell.clock import Instant, Span
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Created, Debounced, Inbox, NewRun, Previous, Run
-from stepwell.model.starts import check_replaceable, replaced_by
+from stepwell.model.starts import check_replaceable, refused_ids, replaced_by
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_signals
-from stepwell.stores.sqlite.rows import encode_tags, to_status
+from stepwell.stores.sqlite.rows import encode_tags, encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
@@ -27,6 +27,11 @@ def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -
     """Start runs, each by its id or key if it exists already."""
     if len(runs) > 1 and len({new.priority for new in runs}) > 1:
         claimant = None  # those that come later may be more urgent: the next claim sorts them
+    if len(runs) > 1:
+        ids = encode_texts([new.run_id for new in runs])
+        refused = refused_ids(runs, {run_id: given for run_id, given in tx.rows("runs.list_inputs", ids=ids)})
+        if refused is not None:
+            return refused
     quota, together = Quota(tx, claimant), {new.run_id for new in runs}
     return [_create_one(tx, new, quota, claimant, together) for new in runs]
 
