@@ -55,7 +55,7 @@ class Dev:
         while time.monotonic() < until:
             for number in range(self._at, len(self.events)):
                 event = self.events[number]
-                if event["event"] == name and all(event.get(key) == value for key, value in facts.items()):
+                if event.get("event") == name and all(event.get(key) == value for key, value in facts.items()):
                     self._at = number + 1
                     return event
             if self.process.poll() is not None and not self._reader.is_alive():

@@ -50,6 +50,8 @@ def test_another_host_name_is_refused(hello: Ground) -> None:
 
         assert refused.value.code in (403, 421)
         refused.value.close()
+    # What is logged beside the events is JSON too.
+    assert [event["logger"] for event in dev.events if "event" not in event] == ["stepwell.http.refused"]
 
 
 def test_a_port_that_is_taken_is_not_a_reason_to_stop(hello: Ground) -> None:

@@ -42,7 +42,9 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     from stepwell.errors import NotFoundError
     from stepwell.logs import configure
 
-    configure("text", force=False)
+    if settings.output in ("json", "jsonl"):
+        log_format = "json"
+    configure(log_format, force=False)
     app = module or settings.app or "app.py"
     if app.endswith(".py") and not Path(app).is_file():
         raise NotFoundError(
@@ -54,7 +56,7 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     try:
         if fresh:
             place.clear(seat)
-        printer = Printer(Output(settings), "json" if settings.output in ("json", "jsonl") else log_format)
+        printer = Printer(Output(settings), log_format)
 
         async def run() -> None:
             await Supervisor(Wanted(app, port), place, seat, printer).run()
