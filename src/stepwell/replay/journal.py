@@ -355,6 +355,15 @@ class Journal:
         self.pending.rest.children.append(child)
         self.pending.is_urgent = True
 
+    def cancel_child(self, location: Location) -> None:
+        """Nobody waits any more for the child of a place: it never begins, or is cancelled with the next commit."""
+        rest = self.pending.rest
+        begun = [child for child in rest.children if child.parent is None or child.parent.location != location]
+        if len(begun) < len(rest.children):
+            rest.children = begun
+        else:
+            self.trim(*subtree(location))
+
     def emit(self, emit: Emit) -> None:
         """An event is published with the commit that carries the entry recorded beside it."""
         self.pending.rest.emits.append(emit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from stepwell.clock import Span
@@ -49,11 +50,16 @@ class ChildStart(NamedTuple):
 async def run_child(
     scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, options: ChildStart
 ) -> Any:
-    """The child's result. Raises `ChildFailed` if it did not complete."""
+    """The child's result. Raises `ChildFailed` if it did not complete. Cancelling this cancels the child."""
     turn = scope.turn
     if entry is None:
         started_at = scope.time
-        outcome = await await_child(scope, location, child, input, options)
+        try:
+            outcome = await await_child(scope, location, child, input, options)
+        except asyncio.CancelledError:
+            if not turn.is_closed and turn.problem is None:
+                turn.journal.cancel_child(location)
+            raise
         entry = _record(scope, location, outcome, turn.now - started_at)
     else:
         await turn.in_order(entry)
