@@ -17,7 +17,7 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_signals_seen_before_a_transactional_step_are_consumed_though_its_worker_dies(mode: str):
+async def test_signals_seen_before_a_transactional_step_are_consumed_by_the_next_work_though_its_worker_dies(mode: str):
     harness = Harness(STORES["sqlite"](), mode)
 
     @step(transaction=True)
@@ -27,7 +27,9 @@ async def test_signals_seen_before_a_transactional_step_are_consumed_though_its_
     @workflow
     async def flow(ctx: Context) -> list[Any]:
         seen = ctx.signals.latest("news")
-        return [seen.payload if seen else None, await ctx.step(write)]
+        written = await ctx.step(write)
+        await ctx.once("used", lambda: True)
+        return [seen.payload if seen else None, written]
 
     client = await harness.client()
     run = await client.start(flow, key="k")
