@@ -42,7 +42,10 @@ class Ledger:
         owner = self.keys.setdefault(info.idempotency_key, (info.run_id, info.path))
         if owner != (info.run_id, info.path):
             world.violate("I27", info.run_id, f"key {info.idempotency_key} is shared by {owner} and {info.path}")
-        if info.idempotency_key != f"{info.run_id}:{info.path.replace('~undo', '/~undo')}":
+        run_id, _, place = info.idempotency_key.partition(":")
+        is_carried = info.path.startswith("~run")
+        expected = info.path.partition("/")[2] if is_carried else info.path
+        if place != expected.replace("~undo", "/~undo") or (run_id == info.run_id) == is_carried:
             world.violate("I27", info.run_id, f"key {info.idempotency_key} of {info.path} changed its form")
 
 

@@ -168,6 +168,18 @@ def _check_undo(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> No
         checker.violate("I30", shadow.run_id, f"{path} was undone before {shadow.path(later[0].location)}")
 
 
+def _check_carried(checker: Checker, shadow: Shadow, move: End) -> None:
+    """The successor begins with all that is left to undo."""
+    assert move.successor is not None
+    heir = checker.shadow(move.successor.run_id)
+    heir.names = list(move.names)
+    for entry in move.entries:
+        heir.add(entry)
+    left = [(entry.value, entry.at) for entry in reversed(shadow.left_to_undo())]
+    if left != [(entry.value, entry.at) for entry in move.entries]:
+        checker.violate("I30", shadow.run_id, f"of {len(left)} steps to undo, {len(move.entries)} go along")
+
+
 def _check_attempt(checker: Checker, shadow: Shadow, attempt: Attempt, epoch: int) -> None:
     path = shadow.path(attempt.location)
     past = shadow.attempts.setdefault(attempt.location, [])
@@ -203,6 +215,7 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
                 checker.violate("I30", shadow.run_id, "compensated, with something left to undo")
             if status is RunStatus.CONTINUED:
                 checker.signals.continued(commit, following)
+                _check_carried(checker, shadow, commit.move)
         case _:
             pass
 

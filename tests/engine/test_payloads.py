@@ -544,3 +544,37 @@ async def test_many_runs_with_every_layer_work_on_real_files(tmp_path: Path, led
 
     assert results == [Paid(len(BIG), BIG)] * 10
     assert CANARY.encode() not in (tmp_path / "shop.db").read_bytes()
+
+
+REFUNDS: list[str] = []
+
+
+async def give_back(note: str, paid: Paid) -> None:
+    REFUNDS.append(f"{paid.amount} {len(note)}")
+
+
+@step(compensate=give_back)
+async def take(note: str) -> Paid:
+    return Paid(len(REFUNDS) + 7, note)
+
+
+async def test_what_a_successor_undoes_is_sealed_to_its_own_rows(harness: Harness, tmp_path: Path) -> None:
+    @workflow
+    async def rent(ctx: Context, left: int) -> None:
+        await ctx.step(take, BIG if left == 2 else CANARY)
+        if left:
+            ctx.continue_as_new(left - 1)
+        await ctx.receive("never")
+
+    REFUNDS.clear()
+    node = await open_node(harness, sealed(tmp_path), rent)
+    run = await node.start(rent, 2, key="k")
+    await harness.drain()
+    chain = [await harness.status(run)]
+    while chain[-1].successor is not None:
+        chain.append(await harness.status(chain[-1].successor))
+    assert CANARY.encode() not in await dump(harness, *(view.run_id for view in chain))
+    await node.do(node.engine.cancel("k"))
+    await harness.advance("1m")
+
+    assert [f"7 {len(CANARY)}", f"7 {len(CANARY)}", f"7 {len(BIG)}"] == REFUNDS

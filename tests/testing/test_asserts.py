@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stepwell import Context, step, workflow
 from stepwell.testing import SyncKit, SyncRun
 from tests.testing.shop import Order, approve, charge, fulfil, quick, reserve, ship
 
@@ -125,3 +126,28 @@ def test_a_snapshot_of_a_waiting_run_says_what_it_waits_for(stepwell: SyncKit):
 
     assert "  … first: waits for signal 'approve'\n" in run.snapshot()
     assert run.run_id not in run.snapshot()
+
+
+async def give_back(month: int) -> None:
+    pass
+
+
+@step(compensate=give_back)
+async def pay(month: int) -> int:
+    return month
+
+
+@workflow
+async def rent(ctx: Context, month: int) -> None:
+    await ctx.step(pay, month)
+    if month < 3:
+        ctx.continue_as_new(month + 1)
+    ctx.fail("the flat burnt down")
+
+
+def test_what_a_successor_undid_is_undone_where_it_was_done(stepwell: SyncKit):
+    run = stepwell.start(rent, 1)
+    run.drive()
+
+    run.assert_status("compensated").assert_undone("pay")
+    assert [entry.path for entry in run.history() if "~undo" not in entry.path] == ["pay", "pay", "pay"]

@@ -271,6 +271,18 @@ class EndSuite(StoreCase):
         )
         assert (await scene.create("r3", key="k")).run_id == "r2"
 
+    async def test_a_successor_begins_with_what_is_left_to_undo(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        kept = (step(1, place(0))._replace(undo=b"u"), step(2, place(1))._replace(undo=b"v"))
+
+        await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run("r2"), names=("a", "b"), entries=kept))
+
+        history = await scene.history("r2")
+        assert (history.names, history.entries) == (("a", "b"), kept)
+        run = await scene.run("r2")
+        assert (run.last_seq, run.revision, run.epoch) == (2, 1, 0)
+        assert not (await scene.claim_only("r2")).claimed.is_fresh
+
     async def test_a_successor_keeps_the_parent_who_is_woken_by_the_last_of_the_chain(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         turn = await scene.begin_child(parent, "r1")

@@ -14,6 +14,7 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.locations import (
     ROOT,
     Location,
+    carried_from,
     format_path,
     former,
     former_number,
@@ -173,11 +174,16 @@ def rewind(detail: Detail, location: Location, now: Instant) -> Draft:
             f"{format_path(location, detail.history.names)} is an undo, which nothing can go back to",
             fix="name the step that it undoes",
         )
+    if carried_from(location):
+        raise InvalidMoveError(
+            f"{format_path(location, detail.history.names)} was done by a predecessor of this run",
+            fix="name a place of this run",
+        )
     loops = loops_around(location)
     target = loops[0] if loops else location
     draft = Draft(detail, now, whole={target})
     entries = detail.history.entries
-    seqs = [entry.seq for entry in entries if is_within(entry.location, target)]
+    seqs = [entry.seq for entry in entries if is_within(entry.location, target) and not carried_from(entry.location)]
     cut = min(seqs, default=detail.run.last_seq + 1)
     while True:
         cut_at = next((entry.at for entry in entries if entry.seq >= cut), _NEVER)
@@ -246,7 +252,9 @@ def _drop_since(draft: Draft, cut: int, cut_at: Instant) -> None:
 def _drop_whole(draft: Draft, scope: Location) -> None:
     draft.whole.add(scope)
     history = draft.detail.history
-    draft.dropped |= {one.location: one for one in history.entries if is_within(one.location, scope)}
+    # What predecessors did is there to be undone, however far this run goes back.
+    own = [one for one in history.entries if not carried_from(one.location)]
+    draft.dropped |= {one.location: one for one in own if is_within(one.location, scope)}
     draft.ended_cursors |= {one.location for one in history.cursors if is_within(one.location, scope)}
 
 

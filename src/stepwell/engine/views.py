@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -12,7 +12,7 @@ from stepwell.codec.envelopes import read_plainly
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.failures import FailureRecord, decode_failure
 from stepwell.model.holds import Hold
-from stepwell.model.locations import ROOT, Location, format_path, undo
+from stepwell.model.locations import ROOT, Location, Names, carried_from, format_path, is_undoing, undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
@@ -289,6 +289,24 @@ def _entry_view(
         failed_attempts=tries,
         unreadable=damage,
     )
+
+
+def chain_views(details: Iterable[Detail]) -> list[EntryView]:
+    """The history of a chain that continues as new, as one: a step stands where it was done, also if a successor has
+    undone it.
+    """
+    found, undone = [], set()
+    for detail in details:
+        names = Names(detail.history.names)
+        undos = {entry.location for entry in detail.history.entries if entry.kind is EntryKind.UNDO}
+        carried = {one.location: one for one in detail.history.entries if carried_from(one.location)}
+        kept = {format_path(at, names.texts) for at in carried if not is_undoing(at)}
+        for at, entry in carried.items():
+            if entry.undo is not None and undo(at) in undos:
+                origin, path = unpack(entry.undo)[0][2], format_path(at, names.texts).partition("/")[2]
+                undone.add((origin, path))
+        found += [(detail.run.run_id, view) for view in entry_views(detail) if view.path not in kept]
+    return [replace(view, is_undone=True) if (run_id, view.path) in undone else view for run_id, view in found]
 
 
 def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:

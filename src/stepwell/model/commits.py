@@ -49,6 +49,8 @@ class End(NamedTuple):
     output: bytes | None = None
     failure: bytes | None = None
     successor: NewRun | None = None  # with `continued`
+    names: tuple[str, ...] = ()  # of the successor, and what it begins with: entries that are left to undo, from seq 1
+    entries: tuple[Entry, ...] = ()
 
 
 Move = Park | Release | Pause | BeginRollback | End

@@ -1,14 +1,15 @@
 """Locations: where an operation stands in a run, packed small and kept in order.
 
 A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
-(`~3`), the undo of what stands before it (`~undo`), and a child that stood there before a rewind (`~was1`). Names are
+(`~3`), the undo of what stands before it (`~undo`), a child that stood there before a rewind (`~was1`), and, at the
+beginning, the run of a chain of continue-as-new that did what this one can undo (`~run1`). Names are
 numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
 prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NewType
 
 from stepwell.errors import CorruptRecordError, InvalidNameError
@@ -18,7 +19,7 @@ Location = NewType("Location", bytes)
 ROOT = Location(b"")
 NAME_MAX = 200
 
-_NAME, _ITERATION, _USE, _UNDO, _FORMER = 0x10, 0x20, 0x30, 0x40, 0x50
+_NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED = 0x10, 0x20, 0x30, 0x40, 0x50, 0x60
 _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
 
@@ -131,6 +132,31 @@ def former_number(location: Location, base: Location) -> int:
     return int.from_bytes(rest[1:], "big") if is_former else 0
 
 
+def carry(location: Location, number: int, renumber: Callable[[int], int]) -> Location:
+    """Where a run has what another run of its chain did at a location: below the number of that run in the chain. Names
+    have other numbers there.
+    """
+    parts = [] if carried_from(location) else [_int(_CARRIED, number)]
+    for at, end in _segments(location):
+        if location[at] & 0xF0 == _NAME:
+            parts.append(_int(_NAME, renumber(int.from_bytes(location[at + 1 : end], "big"))))
+        else:
+            parts.append(location[at:end])
+    return Location(b"".join(parts))
+
+
+def carried_from(location: Location) -> int:
+    """The number in its chain of the run that did what stands at a location; 0 for this run itself."""
+    if not location or location[0] & 0xF0 != _CARRIED:
+        return 0
+    return int.from_bytes(location[1 : 1 + (location[0] & 0x0F)], "big")
+
+
+def _uncarried(location: Location) -> Location:
+    """Where it stood in the run that did it."""
+    return Location(location[1 + (location[0] & 0x0F) :]) if carried_from(location) else location
+
+
 def prefixes(location: Location) -> Iterator[Location]:
     """The location itself and all that it stands below, the longest first; not the root."""
     for _, end in reversed(list(_segments(location))):
@@ -177,9 +203,10 @@ def iterations(loop: Location, first: int, end: int) -> tuple[Location, Location
 class Names:
     """The numbered names of one run. Numbers are given in order and never change."""
 
-    __slots__ = ("_numbers", "_texts", "stored")
+    __slots__ = ("_numbers", "_texts", "origins", "stored")
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.origins: dict[int, str] = {}  # the runs that did what was carried here, by their number in the chain
         self._texts = list(texts)
         self._numbers = {text: number for number, text in enumerate(self._texts)}
         self.stored = len(self._texts)
@@ -221,6 +248,11 @@ class Names:
         """
         return format_path(location, self._texts, is_key=True)
 
+    def idempotency_key(self, run_id: str, location: Location) -> str:
+        """The key of a body at a location: run and place, and of what was carried here, those that it comes from."""
+        origin = self.origins.get(carried_from(location), run_id) if self.origins else run_id
+        return f"{origin}:{format_path(_uncarried(location), self._texts, is_key=True)}"
+
 
 def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_key: bool = False) -> str:
     """Spell a packed location: `outer/~3/charge#2`; as a key, every part that is no name stands alone."""
@@ -242,6 +274,8 @@ def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_ke
             parts.append("~undo")
         elif tag == _FORMER and parts:
             parts[-1] += f"~was{number}"
+        elif tag == _CARRIED:
+            parts.append(f"~run{number}")
         else:
             raise CorruptRecordError(f"location {location.hex()} cannot be read", why="unknown segment or name number")
     return "/".join(parts)

@@ -62,7 +62,7 @@ class Body:
     def info(self) -> StepContext:
         """What the body may know about itself."""
         run_id, path = self.run.run_id, self.names.text(self.location)
-        key = f"{run_id}:{self.names.key(self.location)}"
+        key = self.names.idempotency_key(run_id, self.location)
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
         info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
         return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)

@@ -94,7 +94,7 @@ def _read(
         hint = step.signature.returns
     else:
         signature = signature_of(compensation)
-        skip = _count_first(signature)
+        skip = count_given_first(signature)
         args, kwargs = decode_call(payload, compensation, skip=skip, codec=turn.codec, place=place)
         last = signature.positional(skip + len(args) + len(kwargs))
         hint = ANY if last is None else last.hint
@@ -135,13 +135,14 @@ def _unknown(path: str, recorded: str) -> DefinitionError:
     )
 
 
-def _count_first(signature: Signature) -> int:
+def count_given_first(signature: Signature) -> int:
+    """How many parameters a compensation has before those that it is offered: its context, if it takes one."""
     return int(any(takes(signature, name) for name in _GIVEN_FIRST))
 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:
     signature = signature_of(compensation)
-    parameters = signature.parameters[_count_first(signature) :]
+    parameters = signature.parameters[count_given_first(signature) :]
     if any(parameter.kind is Kind.VAR_POSITIONAL for parameter in parameters):
         return offered
     positional = sum(parameter.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD) for parameter in parameters)

@@ -18,6 +18,7 @@ from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting
 from stepwell.replay.branches import check_branches
+from stepwell.replay.carrying import check_findable
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
@@ -52,6 +53,8 @@ T = TypeVar("T")
 In = TypeVar("In")
 Out = TypeVar("Out")
 E = TypeVar("E", bound=Event)
+
+Compensations = Literal["keep", "drop"]
 
 _LOG = logging.getLogger("stepwell.workflow")
 _STEP = EntryKind.STEP
@@ -415,12 +418,29 @@ class Context(Receiving, Awaiting, Showing):
         return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, how))
 
     @overload
-    def continue_as_new(self, input: Any = None) -> NoReturn: ...
+    def continue_as_new(self, input: Any = None, *, compensations: Compensations = "keep") -> NoReturn: ...
     @overload
-    def continue_as_new(self, input: In, workflow: Workflow[In, Any]) -> NoReturn: ...
-    def continue_as_new(self, input: Any = None, workflow: Workflow[Any, Any] | None = None) -> NoReturn:
-        """End this run and go on as a new one of the same key, atomically; unread signals move along."""
-        raise ContinueAsNew(input, workflow)
+    def continue_as_new(
+        self, input: In, workflow: Workflow[In, Any], *, compensations: Compensations = "keep"
+    ) -> NoReturn: ...
+    def continue_as_new(
+        self,
+        input: Any = None,
+        workflow: Workflow[Any, Any] | None = None,
+        *,
+        compensations: Compensations = "keep",
+    ) -> NoReturn:
+        """End this run and go on as a new one of the same key, atomically; unread signals move along.
+
+        What this run could still undo goes along too, and the successor undoes it after its own steps;
+        `compensations="drop"` gives it up. Raises `InvalidOptionError` if a compensation could not be found again: it
+        has to be a function at the top of a module.
+        """
+        if compensations not in ("keep", "drop"):
+            raise InvalidOptionError(f"compensations is {compensations!r}", fix='"keep" or "drop"')
+        if compensations == "keep":
+            check_findable(self._scope.turn.journal)
+        raise ContinueAsNew(input, workflow, keeps_undos=compensations == "keep")
 
     # --- undoing ---
 

@@ -13,11 +13,13 @@ from stepwell.environment import Strands
 from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
+from stepwell.model.entries import Entry
 from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.calls import UndoFailed, is_bound
+from stepwell.replay.carrying import Carrier, check_findable
 from stepwell.replay.context import Context
 from stepwell.replay.definition import Workflow
 from stepwell.replay.journal import Journal
@@ -201,6 +203,16 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, error)
+    names: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    if request.keeps_undos:
+        try:
+            check_findable(turn.journal)  # again: a body may have ended since the code asked for this
+            names, entries = Carrier(run.workflow, run.run_id, run_id, turn.journal, turn.codec).carry()
+        except StoreError as error:
+            return Pause(encode_failure(record_failure(error)))
+        except StepwellError as error:
+            return failed(turn, error)
     successor = NewRun(
         run_id,
         following.name,
@@ -214,7 +226,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         max_suspend=run.max_suspend,
         discards=following.discards,
     )
-    return End(RunStatus.CONTINUED, successor=successor)
+    return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
 
 
 def _conclude_rollback(turn: Turn) -> Move:

@@ -13,13 +13,14 @@ from stepwell.ids import RunId
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
-from stepwell.model.locations import Location, Names, is_below, is_undoing, subtree
+from stepwell.model.locations import Location, Names, carried_from, is_below, is_undoing, subtree, undo
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
+from stepwell.replay.packing import unpack
 
 if TYPE_CHECKING:
     from stepwell.replay.definition import Step
@@ -99,8 +100,21 @@ class Journal:
         self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
         self.replies: dict[Location, int] = {}  # recorded; the code that gave them may not run again
         self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
+        self._pass_over_carried()
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
+
+    def _pass_over_carried(self) -> None:
+        """What predecessors did is not passed by this run's code: it is there to be undone."""
+        for location in reversed(self._loaded):  # they stand behind all others
+            number = carried_from(location)
+            if number == 0:
+                break
+            self.visited[location] = None
+            self.unvisited -= 1
+            described = self.entries[location].undo
+            if described is not None:
+                self.names.origins[number] = unpack(described)[0][2]
 
     # --- reading ---
 
@@ -385,6 +399,10 @@ class Journal:
             if entry.undo is not None and entry.seq > floor and not is_undoing(entry.location)
         ]
         return sorted(stack, reverse=True)
+
+    def left_to_undo(self, floor: int) -> list[Entry]:
+        """What can be undone and is not undone yet, last committed first."""
+        return [entry for entry in self.undo_stack(floor) if undo(entry.location) not in self.entries]
 
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:
         """Everything that is not committed yet, as one commit."""

@@ -20,7 +20,7 @@ NOTHING = b"jnull"
 
 def left_to_undo(journal: Journal, floor: int) -> list[Entry]:
     """The entries that are not undone yet, last committed first."""
-    return [entry for entry in journal.undo_stack(floor) if undo(entry.location) not in journal.entries]
+    return journal.left_to_undo(floor)
 
 
 async def unwind(turn: Turn) -> None:

@@ -16,7 +16,8 @@ class StepYield(BaseException):
 class ContinueAsNew(BaseException):
     """Ends this run and starts its successor with a new input."""
 
-    def __init__(self, input: Any, workflow: Any = None) -> None:
+    def __init__(self, input: Any, workflow: Any = None, *, keeps_undos: bool = True) -> None:
         super().__init__()
         self.input = input
         self.workflow = workflow
+        self.keeps_undos = keeps_undos

@@ -13,7 +13,7 @@ from stepwell.clock import Duration
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.replay.branches import mark_plain
-from stepwell.replay.context import SILENT, Context, Previous, Tried
+from stepwell.replay.context import SILENT, Compensations, Context, Previous, Tried
 from stepwell.replay.definition import Step, Workflow, is_async
 from stepwell.replay.operations import Operation, Outcome
 from stepwell.replay.plain import PlainCode, untouched
@@ -338,12 +338,25 @@ class SyncContext(SyncMessages):
         return self._ask("spawn", options.get("name") or workflow, lambda: self._ctx.spawn(workflow, input, **options))
 
     @overload
-    def continue_as_new(self, input: Any = None) -> NoReturn: ...
+    def continue_as_new(self, input: Any = None, *, compensations: Compensations = "keep") -> NoReturn: ...
     @overload
-    def continue_as_new(self, input: In, workflow: Workflow[In, Any]) -> NoReturn: ...
-    def continue_as_new(self, input: Any = None, workflow: Workflow[Any, Any] | None = None) -> NoReturn:
-        """End this run and go on as a new one of the same key, atomically; unread signals move along."""
-        self._ctx.continue_as_new(input, workflow)  # type: ignore[arg-type]
+    def continue_as_new(
+        self, input: In, workflow: Workflow[In, Any], *, compensations: Compensations = "keep"
+    ) -> NoReturn: ...
+    def continue_as_new(
+        self,
+        input: Any = None,
+        workflow: Workflow[Any, Any] | None = None,
+        *,
+        compensations: Compensations = "keep",
+    ) -> NoReturn:
+        """End this run and go on as a new one of the same key, atomically; unread signals move along.
+
+        What this run could still undo goes along too, and the successor undoes it after its own steps;
+        `compensations="drop"` gives it up. Raises `InvalidOptionError` if a compensation could not be found again: it
+        has to be a function at the top of a module.
+        """
+        self._ctx.continue_as_new(input, workflow, compensations=compensations)  # type: ignore[arg-type]
 
     # --- undoing ---
 

@@ -10,7 +10,7 @@ from stepwell.check.exporting import export_run
 from stepwell.check.histories import write
 from stepwell.clock import Duration
 from stepwell.engine.handles import Handle
-from stepwell.engine.views import EntryView, entry_views, wait_views
+from stepwell.engine.views import EntryView, chain_views, wait_views
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
@@ -57,7 +57,7 @@ class RunBase(RunAsserts, Generic[Out]):
 
     def history(self) -> list[EntryView]:
         """Every recorded line, in the order of the commits; a chain that continues as new is one history."""
-        return [entry for detail in self.details() for entry in entry_views(detail)]
+        return chain_views(self.details())
 
     def tree(self) -> str:
         """The run as `stepwell show` prints it."""

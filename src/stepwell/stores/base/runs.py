@@ -131,7 +131,8 @@ class RunStore(Protocol):
         parked with a child wait on this run's location is woken (`wake_at` = now). `continued`: the successor is
         created in the same transaction with the
         same key, parent, `generation` + 1, `previous`; unconsumed signals and events move
-        to it; `successor` is set; the parent is not woken.
+        to it; it begins with the `names` and `entries` of the move (with any: `revision` 1, and their `last_seq`);
+        `successor` is set; the parent is not woken.
         Any other end: "one" events in the inbox go back to their topics, as if they were published now, and are kept
         for what is left of their time (`RETENTION` if they had none); "all" events are dropped.
         End and BeginRollback also cancel, with compensation, the active children that are `tied`, and theirs.

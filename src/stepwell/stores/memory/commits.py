@@ -191,12 +191,12 @@ def _end(tx: Transaction, row: RunRow, move: End, announce: Announce | None) -> 
     if move.status in TERMINAL:
         cancel_tied(tx, row, announce)
     if move.successor is not None:
-        _continue(tx, row, move.successor, hold)
+        _continue(tx, row, move, move.successor, hold)
     elif move.status in TERMINAL:
         let_go(tx, row)
 
 
-def _continue(tx: Transaction, row: RunRow, successor: NewRun, hold: Hold | None) -> None:
+def _continue(tx: Transaction, row: RunRow, move: End, successor: NewRun, hold: Hold | None) -> None:
     if successor.run_id in tx.db.runs:
         raise ValueError(f"the successor's id {successor.run_id} is taken")
     started_at = row.created_at if row.started_at is None else row.started_at
@@ -206,6 +206,9 @@ def _continue(tx: Transaction, row: RunRow, successor: NewRun, hold: Hold | None
         generation=row.generation + 1,
         previous=Previous(row.run_id, started_at, tx.now),
     )
+    if move.entries:
+        append_entries(tx, heir, move.entries)
+        tx.change(heir, names=move.names, revision=1, last_seq=len(move.entries))
     if hold is not None:
         tx.change(heir, hold=hold)
         stand_still(tx, heir)

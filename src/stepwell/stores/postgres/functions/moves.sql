@@ -1,5 +1,5 @@
 -- What a commit's move makes of a run. A move is ["park", wake_at], ["release"], ["pause", failure],
--- ["rollback", cause, failure, undo_floor] or ["end", status, output, failure, successor].
+-- ["rollback", cause, failure, undo_floor] or ["end", status, output, failure, successor, names, entries].
 
 -- Refuse before anything is written if the run cannot move there. An owned run is running, cancelling or compensating.
 create function {f}.check_move(p_status text, p_move jsonb) returns void language plpgsql immutable as $$
@@ -95,6 +95,12 @@ begin
                 p_now, v_heir, {f}.offer(p_now, null), r.generation + 1, v_run_id, r.began_at
             ) as made
         );
+        if jsonb_array_length(c->12->6) > 0 then
+            perform {f}.append_names(v_heir_run, c->12->5);
+            update {t}.heads
+            set revision = 1, last_seq = {f}.append_entries(v_heir_run, v_heir->>0, c->12->6, 0)
+            where run = v_heir_run;
+        end if;
         if r.hold is not null then
             update {t}.runs set status = 'paused', wake_at = null, hold = r.hold where id = v_heir_run;
             perform {f}.hint('ended', v_heir->>0);

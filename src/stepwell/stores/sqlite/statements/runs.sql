@@ -297,6 +297,9 @@ set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at =
     deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
 
+-- name: begin_with
+update stepwell_runs set revision = 1, last_seq = :last_seq where id = :id;
+
 -- name: find_loose
 select loose from stepwell_runs where id = :id;
 

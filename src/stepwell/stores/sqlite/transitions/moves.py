@@ -134,6 +134,8 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
         kept = None if parent is None else Parent(parent, location, bool(detached), bool(tied))
         heir = move.successor._replace(key=key, parent=kept)
         heir_run = _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
+        if move.entries:
+            _begin_with(tx, heir_run, move)
         if has_events:
             tx.run("receipts.pass_on", run=step.run, successor=heir_run)
         return
@@ -141,6 +143,17 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
         give_back(tx, step.run)
     if is_end and parent is not None:
         tell_parent(tx, parent, location)
+
+
+def _begin_with(tx: Transaction, heir: int, move: End) -> None:
+    """Give the successor what is left to undo."""
+    for name in move.names:
+        tx.run("names.append", run=heir, name=name)
+    for seq, entry in enumerate(move.entries, 1):
+        if entry.seq != seq:
+            raise ValueError(f"the successor expects entry {seq}, not {entry.seq}")
+        tx.run("entries.append", run=heir, **entry._asdict())
+    tx.run("runs.begin_with", id=heir, last_seq=len(move.entries))
 
 
 def _check_successor(tx: Transaction, successor: NewRun) -> RunId:

@@ -1,0 +1,74 @@
+"""What a run that continues as new hands to its successor: what it could still undo."""
+
+from __future__ import annotations
+
+from stepwell.codec.base import ANY, Codec, Place, Row
+from stepwell.errors import InvalidOptionError
+from stepwell.ids import RunId
+from stepwell.model.entries import Entry
+from stepwell.model.locations import Names, carried_from, carry
+from stepwell.replay.calls import count_given_first, has_name, signature_of
+from stepwell.replay.definition import find_compensation, find_step
+from stepwell.replay.journal import Journal
+from stepwell.replay.packing import pack, unpack
+
+
+def check_findable(journal: Journal) -> None:
+    """Refuse to continue while something is pending that the successor could not undo: its code does not come to the
+    places of this run, so a compensation must be found by its name.
+    """
+    for entry in journal.left_to_undo(0):
+        if not carried_from(entry.location) and not _is_findable(entry):
+            path = journal.names.text(entry.location)
+            raise InvalidOptionError(
+                f"continue_as_new would lose what undoes {path}",
+                where=path,
+                why="the code of the successor does not come to this place, and the compensation has no name of its "
+                "own: it is no function at the top of a module, or its types are not known",
+                fix="write `def undo(...)` with annotations at the top of a module and @step(compensate=undo), or give "
+                'the undo up: ctx.continue_as_new(..., compensations="drop")',
+            )
+
+
+def _is_findable(entry: Entry) -> bool:
+    if not has_name(entry):
+        return False
+    header, _ = unpack(entry.undo or b'["",""]\n')
+    compensation = find_compensation(header[1])
+    if find_step(header[0]) is not None or compensation is None:
+        return compensation is not None
+    signature = signature_of(compensation)
+    return all(one.hint is not ANY for one in signature.parameters[count_given_first(signature) :])
+
+
+class Carrier:
+    """Makes the entries of one run those of its successor, each at a place of its own (`~run1/charge`)."""
+
+    def __init__(self, workflow: str, run_id: RunId, successor: RunId, journal: Journal, codec: Codec) -> None:
+        self._workflow = workflow
+        self._run_id = run_id
+        self._successor = successor
+        self._journal = journal
+        self._codec = codec
+        self._own = 1 + max(journal.names.origins, default=0)  # which run of the chain this one is
+        self._names = Names()
+
+    def carry(self) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+        """The names and entries that the successor begins with: what is left to undo, in the order of its commits."""
+        pending = reversed(self._journal.left_to_undo(0))
+        entries = tuple(self._entry(seq, entry) for seq, entry in enumerate(pending, 1))
+        return self._names.texts, entries
+
+    def _entry(self, seq: int, entry: Entry) -> Entry:
+        before, texts = self._journal.names, self._journal.names.texts
+        number = carried_from(entry.location)
+        header, arguments = unpack(entry.undo or b'["",""]\n')
+        origin = before.origins.get(number, self._run_id)
+        location = carry(entry.location, number or self._own, lambda old: self._names.number(texts[old]))
+        old, new = before.text(entry.location), self._names.text(location)
+        undo = pack([*header[:2], origin], self._rebind(arguments, old, new, "undo"))
+        return entry._replace(seq=seq, location=location, value=self._rebind(entry.value, old, new, "value"), undo=undo)
+
+    def _rebind(self, payload: bytes, old: str, new: str, field: str) -> bytes:
+        place = Place(self._workflow, old, "the recorded value", row=Row(self._run_id, old, field))
+        return self._codec.rebind(payload, place=place, to=place._replace(row=Row(self._successor, new, field)))
