@@ -140,7 +140,7 @@ def make_everything(ledger: Ledger) -> Any:
         mapped = await ctx.map("map", item, [1, 2])
         got = await ctx.child(child, BIG)
         if round == 1:
-            await ctx.continue_as_new(2)
+            await ctx.continue_as_new(2, compensations="drop")
         await ctx.sleep("rest", "1h")
         if round == 3:
             raise Failure("enough", {"round": round})
