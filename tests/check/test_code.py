@@ -294,3 +294,43 @@ def test_a_step_that_is_called_directly():
     assert "write await ctx.step(charge, ...)" in found.fix
     assert codes(steps + flow("await ctx.step(charge, 1)", "await ctx.step('two', lambda: charge(2))")) == []
     assert codes(steps + "async def both() -> None:\n    await charge(1)\n" + flow("await ctx.step(both)")) == []
+
+
+def body_of(call: str, *lines: str, head: tuple[str, ...] = ("seen: list[int] = []", "total = 0")) -> str:
+    inner = ["async def one(inner: Context, number: int = 0) -> None:", *(f"    {line}" for line in lines)]
+    return flow(*head, *inner, call)
+
+
+LOOP, RACE = "await ctx.loop('l', one, 0)", "await ctx.race('r', {'a': one})"
+FAST = "await ctx.map('m', one, seen, on_error='fail_fast')"
+
+
+@pytest.mark.parametrize("call", [LOOP, RACE, FAST, "await ctx.join('j', {'a': one}, on_error='fail_fast')"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        ("seen.append(await inner.step('a', act))",),
+        ("seen[0] = 1",),
+        ("del seen[0]",),
+        ("nonlocal total", "total += 1"),
+        ("ctx_state = 1", "seen[0].value = ctx_state"),
+    ],
+)
+def test_a_body_that_is_not_run_again_and_changes_something_outside(call: str, write: tuple[str, ...]):
+    [finding] = look(body_of(call, *write))
+    assert finding.code == "SW127"
+    assert finding.fix
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        body_of("await ctx.map('m', one, [1])", "seen.append(number)"),
+        body_of("await ctx.join('j', {'a': one})", "nonlocal total", "total += 1"),
+        body_of(LOOP, "seen = [number]", "seen.append(1)"),
+        body_of(LOOP, "mine = list(seen)", "mine.append(total)"),
+        body_of(RACE, "await inner.step('a', client.update)", head=("client = make()", "seen = ()")),
+    ],
+)
+def test_a_body_that_is_run_again_or_changes_only_its_own_is_fine(good: str):
+    assert codes(good) == []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from stepwell.check.annotations import find_unstorable
+from stepwell.check.captures import find_lost_changes
 from stepwell.check.findings import Finding
 from stepwell.check.naming import find_duplicates
 from stepwell.check.operations import find_unawaited, find_unbounded, find_without_undo
@@ -17,6 +18,7 @@ _FINDERS: Final[tuple[Callable[[Scope], Iterator[Finding]], ...]] = (
     find_unawaited,
     find_duplicates,
     find_outside,
+    find_lost_changes,
     find_without_undo,
     find_unbounded,
 )

@@ -67,6 +67,34 @@ async def order(ctx: Context) -> None:
     await ctx.step("charge", charge)
 """,
 )
+LOST_CHANGE: Final = Rule(
+    "SW127",
+    Severity.ERROR,
+    "Code that a replay does not run again changes a variable outside of itself",
+    "The branches of a race, the body of a loop and the branches of `fail_fast` are not run again once their result is "
+    "recorded, nor are plain branches. What they write to variables around them would be lost, so the run stops.",
+    """
+async def order(ctx: Context) -> int:
+    total = 0
+
+    async def body(ctx: Context, number: int) -> Continue[int] | Break[None]:
+        nonlocal total
+        total += await ctx.step("add", add, number)
+        return Break(None) if number == 9 else Continue(number + 1)
+
+    await ctx.loop("sum", body, 0)
+    return total
+""",
+    """
+async def order(ctx: Context) -> int:
+    async def body(ctx: Context, state: list[int]) -> Continue[list[int]] | Break[int]:
+        number, total = state
+        total += await ctx.step("add", add, number)
+        return Break(total) if number == 9 else Continue([number + 1, total])
+
+    return await ctx.loop("sum", body, [0, 0])
+""",
+)
 NO_UNDO: Final = Rule(
     "SW141",
     Severity.WARNING,
@@ -120,4 +148,6 @@ async def connect() -> str: ...
 """,
 )
 
-RULES: Final = {rule.code: rule for rule in (DUPLICATE, OUTSIDE, UNAWAITED, NO_UNDO, UNBOUNDED, UNSTORABLE)}
+RULES: Final = {
+    rule.code: rule for rule in (DUPLICATE, OUTSIDE, UNAWAITED, LOST_CHANGE, NO_UNDO, UNBOUNDED, UNSTORABLE)
+}
