@@ -60,7 +60,8 @@ class Home:
                 why="its threads and connections belong to the parent process, and do not exist here",
                 fix="open an engine in each child process, after the fork",
             )
-        if self._loop is not None and events._get_running_loop() is not self._loop:
+        running = events._get_running_loop()  # outside of any loop, nothing is awaited yet
+        if self._loop is not None and running is not None and running is not self._loop:
             raise WrongLoopError(
                 f"{what} was called from another event loop than the one that it was opened in",
                 why="what it waits for happens in its own loop, and would never wake this one",
