@@ -36,6 +36,7 @@ def test_every_error_has_an_exit_code_by_its_group() -> None:
     special = {
         errors.NotFoundError: 4,
         errors.UnknownWorkflowError: 4,
+        errors.RunEndedError: 4,
         errors.InvalidMoveError: 5,
         errors.RepairConflictError: 5,
         errors.RunHeldError: 5,
