@@ -21,7 +21,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm soak api-campaign lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm soak api-campaign sbom audit audit-offline lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -38,12 +38,13 @@ demo: setup ## run the demonstration: an order saga that survives kill -9
 test: check ## check, then every test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-check: setup ## lint, format, types, layers and generated pages
+check: setup ## lint, format, types, layers, generated pages, and the audit that needs no network
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync mypy basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.audit --offline
 
 mypy: setup
 	$(BIN)/mypy $(CODE)
@@ -87,6 +88,15 @@ soak: setup ## a steady load with kills for MINUTES on each store: RSS, descript
 
 api-campaign: setup ## send REQUESTS generated requests to each operation of a real server, and print the figures
 	$(BIN)/python -m tests.http.campaign --requests $(REQUESTS) $(ARGS)
+
+sbom: setup ## write a CycloneDX list of what is needed at run time to dist/sbom.json
+	$(BIN)/python -m tools.sbom dist/sbom.json
+
+audit: setup ## audit the lock, licences, our source, and known flaws of the requirements (needs the advisory database)
+	$(BIN)/python -m tools.audit
+
+audit-offline: setup ## the part of the audit that needs no network
+	$(BIN)/python -m tools.audit --offline
 
 wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
