@@ -26,7 +26,7 @@ def plain_name(name: str) -> str:
 
 def licence_of(found: Distribution) -> str:
     """The licence that a distribution declares; empty if it does not say."""
-    facts = found.metadata
+    facts: Any = found.metadata  # a message of `email`, which its type does not say
     said = facts.get("License-Expression") or ""
     classified = [
         text.rpartition(" :: ")[2] for text in facts.get_all("Classifier") or [] if text.startswith("License")

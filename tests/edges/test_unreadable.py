@@ -24,19 +24,17 @@ SQLITE = {
     "failure": f"update stepwell_payloads set failure = x'fffe00' where {OF_RUN}",
     "tags": f"update stepwell_payloads set tags = '{{no json' where {OF_RUN}",
     "hold": "update stepwell_runs set hold = '[]' where run_id = ?",
-    "time": "update stepwell_runs set created_at = 1152921504606846976 where run_id = ?",
     "text": "update stepwell_runs set reason = cast(x'fffe' as text) where run_id = ?",
     "status": "update stepwell_runs set status = 'upside down' where run_id = ?",
 }
 POSTGRES = {
     "failure": r"update {s}.payloads set failure = '\xfffe' where run = (select id from {s}.runs where run_id = %s)",
     "tags": "update {s}.payloads set tags = '[5]' where run = (select id from {s}.runs where run_id = %s)",
-    "time": "update {s}.runs set created_at = 1152921504606846976 where run_id = %s",
 }
 
 
 def fill(url: str) -> list[str]:
-    ids = []
+    ids: list[str] = []
     with SyncEngine(url, workflows=[shop.checkout]) as engine:
         for number in range(3):
             run = engine.start(shop.checkout, shop.Order("ann", number), key=f"k{number}")
@@ -58,7 +56,7 @@ def damage_postgres(url: str, statement: str, run_id: str) -> None:
         [(schema,)] = connection.execute(
             "select table_schema from information_schema.tables where table_name = 'payloads'"
         ).fetchall()
-        assert connection.execute(statement.format(s=schema), (run_id,)).rowcount == 1  # type: ignore[arg-type]
+        assert connection.execute(statement.format(s=schema), (run_id,)).rowcount == 1
 
 
 CASES = [*[("sqlite", name) for name in SQLITE], *[("postgres", name) for name in POSTGRES]]
