@@ -132,9 +132,16 @@ class Execution(Transacting):
 
     # --- the heart ---
 
-    @contained
     def pump(self) -> None:
         """Let the code go as far as it can, and commit or start what that asks for."""
+        try:
+            self._pump()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+            self._break(error)
+
+    def _pump(self) -> None:
         if self._is_over or self._is_stopping or self._turn is None or self._transacting is not None:
             return
         turn = self._turn
@@ -256,8 +263,15 @@ class Execution(Transacting):
         self._sent = commit
         self._host.committer.submit(commit, self._answered)
 
-    @contained
     def _answered(self, applied: Applied) -> None:
+        try:
+            self._hear_answer(applied)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+            self._break(error)
+
+    def _hear_answer(self, applied: Applied) -> None:
         commit, self._sent = self._sent, None
         verdict, is_cancelling, _, _, claimed, is_held = applied
         if claimed:
@@ -467,9 +481,16 @@ class Execution(Transacting):
         attempt = run_body(body, host.environment.executor, host.lease.is_live)
         return attempt if host.observers is None else host.observers.watch(body, attempt)
 
-    @contained
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
+        try:
+            self._end_body(body, attempted)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+            self._break(error)
+
+    def _end_body(self, body: Body, attempted: Attempted | None) -> None:
         was_running = self._running.pop(body, None)
         turn = self._turn
         if was_running is None or self._is_over or turn is None:
