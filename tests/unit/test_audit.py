@@ -44,9 +44,7 @@ def test_only_a_report_about_every_requirement_is_a_pass(said: str, code: int) -
     assert ("NOT CHECKED" in words) == (code == UNCHECKED)
 
 
-@pytest.mark.parametrize(
-    "line", ["a", "a>=1", "a==1", "a @ https://example.com/a.whl", "--index-url https://example.com", "-e ."]
-)
+@pytest.mark.parametrize("line", ["a", "a>=1", "a==1", "a @ https://example.com/a.whl", "-r other.txt", "-e ."])
 def test_a_requirement_without_version_and_hash_is_found(line: str) -> None:
     assert len(check_lock(f"ok==1 \\\n    {HASH}\n{line}\n")) == 1
 
