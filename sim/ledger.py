@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
 
 from sim.loop import LANE
 from stepwell.replay.step_context import StepContext
 
 if TYPE_CHECKING:
     from sim.world import World
+
+
+_DRAWS = itertools.count(1)
 
 
 class Execution(NamedTuple):
@@ -26,6 +30,8 @@ class Ledger:
     """Every body that ran."""
 
     def __init__(self, world: World) -> None:
+        global _DRAWS
+        _DRAWS = itertools.count(1)  # one world is simulated at a time, and the same seed draws the same numbers
         self._world = world
         self.executions: list[Execution] = []
         self.keys: dict[str, tuple[str, str]] = {}
@@ -55,7 +61,6 @@ def world_here() -> World:
     return world
 
 
-def draw_here() -> Any:
-    """A number that no replay would draw again: from the process' own randomness."""
-    process = LANE.get().process
-    return -1 if process is None else process.environment.random.randrange(1 << 40)
+def draw_here() -> int:
+    """A number that no replay would draw again. Workflow code calls this, and cannot tell which process runs it."""
+    return next(_DRAWS)

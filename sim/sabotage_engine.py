@@ -179,8 +179,12 @@ def fenced_goes_on() -> Patches:
 
 
 def start_not_doubted() -> Patches:
-    """A start whose answer was lost leaves a run that its worker never hears of."""
-    return [(Outstanding, "__enter__", lambda _: None), (Outstanding, "__exit__", lambda *_: None)]
+    """A start whose answer was lost leaves a run that its worker never hears of, not even when it renews its lease."""
+    return [
+        (Outstanding, "__enter__", lambda _: None),
+        (Outstanding, "__exit__", lambda *_: None),
+        (Worker, "_compare", lambda *_: None),
+    ]
 
 
 def loop_cursor_lags() -> Patches:

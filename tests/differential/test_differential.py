@@ -52,8 +52,8 @@ class Gapped(MemoryStore):
 class Forgetful(MemoryStore):
     """Resumes a run without a note of who did it."""
 
-    def transact(self, transition: Callable[[Transaction], T]) -> T:
-        outcome = super().transact(transition)
+    def operate(self, transition: Callable[[Transaction], T]) -> T:
+        outcome = super().operate(transition)
         self.database.audit = {run: acts for run, acts in self.database.audit.items() if acts[-1].verb != "resume"}
         return outcome
 

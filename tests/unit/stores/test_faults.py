@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors as pg
 
 from stepwell import errors
-from stepwell.errors import StepwellError, StoreError
+from stepwell.errors import StepwellError, StoreError, StoreRefusedError
 from stepwell.stores.base.faults import Fate, fate_of, fate_of_sqlite, fate_of_sqlstate, is_final
 from stepwell.stores.postgres import faults as postgres
 from stepwell.stores.sqlite import faults as sqlite
@@ -48,3 +48,11 @@ def test_only_errors_of_a_store_are_ever_retried() -> None:
     assert all(issubclass(kind, StoreError) for kind in kinds if not is_final(kind.__new__(kind)))
     assert is_final(ValueError())
     assert is_final(RuntimeError())
+
+
+def test_what_a_store_would_refuse_again_says_so() -> None:
+    unfit = postgres.translate(psycopg.errors.lookup("23514")("violates a check"), "here")
+    too_big = sqlite.translate(apsw.TooBigError("string or blob too big"), "here")
+
+    assert [type(found) for found in (unfit, too_big)] == [StoreRefusedError, StoreRefusedError]
+    assert "violates a check" in str(unfit)
