@@ -81,7 +81,8 @@ class Step(Generic[P, R]):
         # Awaited here, and stopped by a cancel: also what runs in a process of its own.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
-        _STEPS[self.qualified] = self
+        if _may_be_found(self.qualified):
+            _STEPS[self.qualified] = self
         if options.compensate is not None:
             if not callable(options.compensate):
                 raise InvalidOptionError(
@@ -153,6 +154,13 @@ _STEPS: dict[str, Step[..., Any]] = {}
 _COMPENSATIONS: dict[str, tuple[Callable[..., Any], ...]] = {}
 
 
+def _may_be_found(qualified: str) -> bool:
+    """Whether a module may have something under a name. It has no lambda and nothing that is local to a function; what
+    they hold must not be kept here.
+    """
+    return "<" not in qualified
+
+
 def find_step(qualified: str) -> Step[..., Any] | None:
     """The step that a record refers to. None if it is not known here, or if its name may be another function's."""
     known, found = _STEPS.get(qualified), find_named(qualified)
@@ -180,6 +188,8 @@ def stable_name(fn: Callable[..., Any]) -> str | None:
 def _know_compensation(fn: Callable[..., Any]) -> None:
     """Remember a callable by its name, beside others that have this name too."""
     name = qualified_name(fn)
+    if not _may_be_found(name):
+        return
     known = [one for one in _COMPENSATIONS.get(name, ()) if not _is_same(one, fn) and stable_name(one) is not None]
     _COMPENSATIONS[name] = (*known, fn)
 
