@@ -20,6 +20,7 @@ ROOT = Location(b"")
 NAME_MAX = 200
 
 _NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED = 0x10, 0x20, 0x30, 0x40, 0x50, 0x60
+_ROLLBACK = bytes((_UNDO,))  # the undo of the root: where a rollback records its beginning; nothing is below it
 _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
 
@@ -270,7 +271,7 @@ def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_ke
             parts[-1] += f"#{number}"
         elif tag == _UNDO and parts and not is_key:
             parts[-1] += "~undo"
-        elif tag == _UNDO:
+        elif tag == _UNDO and (parts or location == _ROLLBACK):
             parts.append("~undo")
         elif tag == _FORMER and parts:
             parts[-1] += f"~was{number}"

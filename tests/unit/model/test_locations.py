@@ -85,10 +85,15 @@ def test_a_name_that_could_not_be_read_back_is_refused(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("packed", [b"\x11\x05", b"\x01", b"\x31\x01", b"\x40", b"\xff"])
+@pytest.mark.parametrize("packed", [b"\x11\x05", b"\x01", b"\x31\x01", b"\x40\x10", b"\xff"])
 def test_bytes_that_are_no_location_are_a_corrupt_record(packed: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         format_path(Location(packed), ["only"])
+
+
+@pytest.mark.parametrize("is_key", [False, True])
+def test_the_beginning_of_a_rollback_has_a_location(is_key: bool) -> None:
+    assert format_path(undo(ROOT), [], is_key=is_key) == "~undo"
 
 
 def test_what_stands_below_an_undo_is_told_apart() -> None:
