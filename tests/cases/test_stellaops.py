@@ -254,7 +254,7 @@ async def test_st_16_a_run_that_kills_its_workers_is_set_aside_and_can_be_resume
 
     with pytest.raises(RunPaused, match="lost its worker 3 times") as caught:
         await harness.result(run)
-    assert (caught.value.failure.code, caught.value.failure.path) == ("SW202", "safe")
+    assert (caught.value.failure.code, caught.value.failure.path) == ("SW202", "deadly")
     assert ledger.counts == {"safe": 1, "deadly": 3}
     is_poison = False
     assert await watcher.do(watcher.engine.resume(run.run_id))
