@@ -158,7 +158,7 @@ class Storm:
             detail = await self._detail(run)
             self.observed.see(detail)
             # Another one that was quicker than we may have recorded more: then it is not known what there was before.
-            done[run.run_id] = [] if detail.run.epoch > run.epoch else sorted(_recorded(detail))
+            done[run.run_id] = [] if detail.run.epoch > run.epoch else sorted(recorded(detail))
         self.ledger.note("killed", pid=member.pid, held=done)
         if held:
             self._spawn(self.takeovers.watch(self._store, held, killed_at))
@@ -186,7 +186,7 @@ class Storm:
             detail = await self._detail(run)
             # A run that is due has no owner. One without a known owner may be in the hands of the stopped process yet.
             if detail.run.epoch > run.epoch or detail.run.wake_at is not None:
-                taken[run.run_id] = sorted(_recorded(detail))
+                taken[run.run_id] = sorted(recorded(detail))
         self.ledger.note("continued", pid=member.pid, incarnations=sorted(own), taken=taken)
         member.send(signal.SIGCONT)
         member.is_reserved = False
@@ -282,11 +282,16 @@ class Storm:
         self.progress.show(phase, self.done, at_once=at_once)
 
 
-def _recorded(detail: Detail) -> set[str]:
-    """Paths with a result, and path@attempt with a recorded failure."""
+def recorded(detail: Detail) -> set[str]:
+    """Paths with a result, and path@attempt with a recorded failure.
+
+    A beginning that is recorded is not one of them: the body has no outcome yet, and runs again after a kill.
+    """
     names, history = detail.history.names, detail.history
     return {format_path(entry.location, names) for entry in history.entries} | {
-        f"{format_path(attempt.location, names)}@{attempt.number}" for attempt in history.attempts
+        f"{format_path(attempt.location, names)}@{attempt.number}"
+        for attempt in history.attempts
+        if not attempt.is_beginning
     }
 
 

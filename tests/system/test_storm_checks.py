@@ -12,12 +12,16 @@ import pytest_asyncio
 
 from stepwell import Engine
 from stepwell.addresses import open_store
+from stepwell.clock import Instant
 from stepwell.environment import system_environment
+from stepwell.model.entries import Attempt
+from stepwell.model.locations import format_path
 from tests.system import storm_workflows
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import LEDGER
 from tests.system.ledger import Line, read_ledger
 from tests.system.repeats import check_repeats, check_zombies
+from tests.system.storm import recorded
 from tests.system.storm_checks import check_effects, check_results, check_values, violations
 from tests.system.storm_workflows import EFFECTS, MAKE_EFFECTS, Job, tally, use_ledger
 
@@ -223,3 +227,13 @@ async def test_a_recorded_value_that_no_body_gave_is_found(tallied: Evidence) ->
     [problem] = check_values(tallied)
 
     assert "no body at work#2 gave" in problem
+
+
+async def test_a_recorded_beginning_is_no_outcome_and_a_recorded_failure_is_one(tallied: Evidence) -> None:
+    [found] = tallied.runs.values()
+    history, now = found.detail.history, Instant(1)
+    [first, second, *_] = history.entries
+    begun, failed = Attempt(first.location, 1, now, None, now), Attempt(second.location, 1, now, b"{}", now)
+    history = history._replace(entries=(), attempts=(begun, failed))
+
+    assert recorded(found.detail._replace(history=history)) == {f"{format_path(second.location, history.names)}@1"}
