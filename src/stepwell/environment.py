@@ -294,16 +294,19 @@ def _call_begun(loop: asyncio.AbstractEventLoop, began: Callable[[], None], call
     return call()
 
 
+Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+
+
 class ThreadPool:
     """A bounded number of threads for blocking calls. They never keep their process alive: the standard pool waits at
-    the end of the process for calls that were given up long ago.
+    the end of the process for calls that were given up long ago. They end when the pool is closed, or garbage.
     """
 
     def __init__(self, threads_max: int) -> None:
         self._threads_max = threads_max
         self._threads = 0
         self._idle = threading.Semaphore(0)
-        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._calls: Calls = SimpleQueue()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Run a call in one of the threads, in the order of submission."""
@@ -312,7 +315,7 @@ class ThreadPool:
         if not self._idle.acquire(blocking=False) and self._threads < self._threads_max:
             self._threads += 1
             name = f"stepwell-step_{self._threads - 1}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
+            threading.Thread(target=_serve, args=(self._calls, self._idle), name=name, daemon=True).start()
         return future
 
     def close(self) -> None:
@@ -324,29 +327,39 @@ class ThreadPool:
                 break
             if waiting is not None:
                 waiting[0].cancel()
-        for _ in range(self._threads):
+        self._end_threads()
+
+    def __del__(self) -> None:
+        # An event loop may end without its engine being closed.
+        self._end_threads()
+
+    def _end_threads(self) -> None:
+        threads, self._threads = self._threads, 0
+        for _ in range(threads):
             self._calls.put(None)
 
-    def _serve(self) -> None:
-        while True:
+
+def _serve(calls: Calls, idle: threading.Semaphore) -> None:
+    """What a thread does. It does not refer to its pool, which could never become garbage."""
+    while True:
+        try:
+            work = calls.get_nowait()
+        except Empty:
+            idle.release()
+            work = calls.get()
+        if work is None:
+            return
+        future, call = work
+        if future.set_running_or_notify_cancel():
             try:
-                work = self._calls.get_nowait()
-            except Empty:
-                self._idle.release()
-                work = self._calls.get()
-            if work is None:
-                return
-            future, call = work
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except StopIteration as error:  # no future of asyncio takes it
-                    raised = RuntimeError("a blocking call raised StopIteration")
-                    raised.__cause__ = error
-                    future.set_exception(raised)
-                except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
-                    future.set_exception(error)
-            del work, future, call  # an idle thread holds on to nothing
+                future.set_result(call())
+            except StopIteration as error:  # no future of asyncio takes it
+                raised = RuntimeError("a blocking call raised StopIteration")
+                raised.__cause__ = error
+                future.set_exception(raised)
+            except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+                future.set_exception(error)
+        del work, future, call  # an idle thread holds on to nothing
 
 
 class LoopThread:

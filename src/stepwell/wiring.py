@@ -88,6 +88,7 @@ class Engine(Facade):
             # Nobody will call `__aexit__`, and what is open would stay so.
             self._worker = self._local = None
             await self._store.close()
+            self._environment.executor.close()
             raise
         return self
 
@@ -122,10 +123,12 @@ class Engine(Facade):
         """Claim nothing more, let running bodies end within the grace time, give the rest back, and close."""
         store = self._store  # refused elsewhere
         worker, self._worker, self._local = self._worker, None, None
-        if worker is not None:
-            await worker.stop(grace)
-        await store.close()
-        self._environment.executor.close()
+        try:
+            if worker is not None:
+                await worker.stop(grace)
+            await store.close()
+        finally:
+            self._environment.executor.close()
         self._home = None
 
     async def wait_failed(self) -> StepwellError:

@@ -160,17 +160,17 @@ async def test_a_step_with_a_process_of_its_own_runs_in_the_process_of_the_test(
 def test_nothing_is_left_of_a_kit():
     with kit() as made:  # whatever is made once for a process is there after this
         made.run(plain, Order("ann"))
-    before, collects = threading.active_count(), gc.get_threshold()
+    before, collects = set(threading.enumerate()), gc.get_threshold()
     for _ in range(20):
         with kit() as made:
             made.crash_at("reserve", when="after_record")
             made.start(plain, Order("ann"))
             made.run(plain, Order("bob"))
-    for thread in threading.enumerate():
-        if thread.name.startswith("stepwell-"):
-            thread.join(timeout=10)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(timeout=10)
 
-    assert threading.active_count() <= before
+    assert not any(thread.is_alive() for thread in left)
     assert gc.get_threshold() == collects
 
 

@@ -103,9 +103,11 @@ async def test_a_transaction_on_a_silent_server_keeps_no_thread_after_a_stop(
 ) -> None:
     has_begun = asyncio.Event()
     loop = asyncio.get_running_loop()
+    threads: list[threading.Thread] = []
 
     @step(transaction=True)
     def fall_silent(tx: Transaction) -> None:
+        threads.append(threading.current_thread())
         proxy.is_silent = True
         loop.call_soon_threadsafe(has_begun.set)
         tx.execute("insert into mine values (1)")
@@ -120,7 +122,8 @@ async def test_a_transaction_on_a_silent_server_keeps_no_thread_after_a_stop(
     await has_begun.wait()
     async with asyncio.timeout(30):
         await engine.shutdown(grace=0.1)
-        await until(lambda: not any(thread.name.startswith("stepwell-step") for thread in threading.enumerate()))
+        await until(lambda: not any(thread.is_alive() for thread in threads))
+    assert len(threads) == 1
 
 
 async def test_a_worker_process_leaves_on_sigterm_while_the_server_never_answers(
