@@ -51,7 +51,7 @@ class Host:
 def make_execution(host: Host, **attributes: Any) -> Any:
     execution: Any = object.__new__(Execution)
     given = {"_host": host, "_sent": object(), "_is_over": False, "_running": {}, "_held": [], "_turn": None}
-    given["_is_leaving"] = False
+    given |= {"_is_leaving": False, "_broken": None}
     for name, value in {**given, "_due": [], "_timer": None, **attributes}.items():
         setattr(execution, name, value)
     return execution
