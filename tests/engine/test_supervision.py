@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepwell import Context, workflow
+from stepwell import Context, Engine, EntryView, RunView, workflow
 from stepwell.errors import WorkerStoppedError
 from stepwell.worker.observing import Observers
 from tests.cases.harness import Harness, Node
@@ -179,6 +181,83 @@ async def test_a_loop_that_returns_is_not_taken_for_one_that_works(harness: Harn
 
     assert served.failure is not None
     assert "sweeper" in served.failure
+
+
+def _tasks(served: Any) -> list[asyncio.Task[None]]:
+    return [tended.task for tended in served._supervisor._tended.values() if tended.task is not None]
+
+
+async def test_one_loop_that_is_cancelled_from_outside_is_started_again(harness: Harness):
+    worker = await harness.worker(waiting, lease="10s", sweep_every="1s")
+    served = _worker(worker)
+    for task in _tasks(served):
+        task.cancel()
+        await harness.advance("1m")
+
+    run = await worker.start(waiting)
+    await worker.signal(run.run_id, "go", "on")
+    await harness.advance("1m")
+
+    assert served.failure is None
+    assert await harness.result(run) == "on"
+
+
+async def test_a_worker_whose_loops_are_all_cancelled_from_outside_ends(harness: Harness):
+    worker = await harness.worker(waiting, lease="1h", sweep_every="1s")
+    served = _worker(worker)
+    run = await worker.start(waiting)
+
+    for task in _tasks(served):
+        task.cancel()
+    await harness.advance("1s")
+
+    assert served.failure is not None
+    assert "cancelled" in served.failure
+    assert await worker.wire.behind.views.list_workers() == []
+    other = await harness.worker(waiting)
+    await other.signal(run.run_id, "go", 1)
+    await harness.advance("5s")
+    assert await harness.result(run) == 1
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_an_event_loop_that_ends_ends_its_workers_quietly(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, *, is_async: bool
+):
+    url = f"sqlite:///{tmp_path / 'left.db'}"
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(hang if is_async else block)
+
+    async def leave() -> None:
+        engine = Engine(url, workflows=[flow])
+        await engine.__aenter__()
+        await engine.start(flow, key="k")
+        await asyncio.to_thread(has_begun.wait)
+
+    async def hang() -> None:
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    def block() -> None:
+        has_begun.set()
+        may_end.wait()
+
+    async def look() -> tuple[RunView | None, list[EntryView]]:
+        async with Engine(url) as engine:
+            return await engine.status("k"), await engine.history("k")
+
+    has_begun, may_end = threading.Event(), threading.Event()
+    asyncio.run(leave())
+    may_end.set()
+    found, tried = asyncio.run(look())
+
+    assert [record.getMessage() for record in caplog.records] == []
+    assert found is not None
+    assert found.status == "running"
+    assert found.failure is None
+    assert tried == []
 
 
 class Leaving:

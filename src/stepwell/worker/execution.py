@@ -17,7 +17,7 @@ from stepwell.model.failures import FailureRecord, encode_failure, record_failur
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Attempted, Body, Raised
 from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
 from stepwell.replay.turn import Turn
 from stepwell.stores.base.faults import is_final
@@ -452,6 +452,11 @@ class Execution(Transacting):
                     self._close(link, attempted)
                 if attempted is None:
                     self._hold_back(body)
+                    return
+                if attempted.__class__ is Raised and task.cancelling() and host.is_torn_down:
+                    # The event loop ends, and took the body along: that is no outcome of it.
+                    self.drop()
+                    host.left(self)
                     return
                 is_alone = host.active == 1 and len(self._running) == 1
                 committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean

@@ -32,13 +32,18 @@ class Tended:
 
 
 class Supervisor:
-    """Keeps loops running. `on_give_up` is called with the reason when one of them ends again and again."""
+    """Keeps loops running. `on_give_up` is called with the reason when one of them ends again and again.
+
+    When all of them are cancelled from outside, none is started again: that is how an event loop ends. If the event
+    loop goes on nevertheless, `on_give_up` is called.
+    """
 
     def __init__(self, environment: Environment, on_give_up: Callable[[str], None]) -> None:
         self._environment = environment
         self._on_give_up = on_give_up
         self._tended: dict[str, Tended] = {}
         self._is_closed = False
+        self._farewell: asyncio.TimerHandle | None = None
 
     def tend(self, name: str, make: Make, *, may_return: bool = False) -> None:
         """Run a loop from now on. One that `may_return` has ended in order when it does."""
@@ -52,15 +57,26 @@ class Supervisor:
 
     async def close(self) -> None:
         """End every loop."""
+        self._stop()
+        tasks = [tended.task for tended in self._tended.values() if tended.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def is_torn_down(self) -> bool:
+        """Whether every loop that still runs was told to end. Asked by what was cancelled itself, and not by us."""
+        lasting = [tended.task for tended in self._tended.values() if not tended.may_return]
+        return all(task.cancelling() for task in lasting if task is not None and not task.done())
+
+    def _stop(self) -> None:
         self._is_closed = True
-        tasks: list[asyncio.Task[None]] = []
+        if self._farewell is not None:
+            self._farewell.cancel()
+            self._farewell = None
         for tended in self._tended.values():
             if tended.timer is not None:
                 tended.timer.cancel()
             if tended.task is not None:
                 tended.task.cancel()
-                tasks.append(tended.task)
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, tended: Tended) -> None:
         tended.timer = None
@@ -73,6 +89,12 @@ class Supervisor:
         error = None if task.cancelled() else task.exception()
         is_in_order = error is None and not task.cancelled() and tended.may_return
         if self._is_closed or is_in_order or tended.task is not task:
+            return
+        if task.cancelling() and self.is_torn_down:
+            self._stop()
+            # An event loop that ends reaches no timer, and a task that is begun now would be destroyed half-way.
+            reason = "all of its loops were cancelled from outside"
+            self._farewell = asyncio.get_running_loop().call_later(PAUSE_FIRST, self._on_give_up, reason)
             return
         why = "it was cancelled" if task.cancelled() else "it returned" if error is None else type(error).__name__
         now = self._environment.clock.monotonic()

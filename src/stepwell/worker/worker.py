@@ -178,6 +178,11 @@ class Worker:
             self.has_failed.set()
 
     @property
+    def is_torn_down(self) -> bool:
+        """Whether everything here was cancelled from outside: the event loop ends."""
+        return self._supervisor.is_torn_down
+
+    @property
     def active(self) -> int:
         """How many runs execute here now."""
         return len(self._executions)
