@@ -122,6 +122,30 @@ async def test_a_value_that_no_longer_fits_its_annotation_is_found(harness: Harn
     assert (found.path, found.recorded) == ("answer", "b'j\"many\"'")
 
 
+@pytest.mark.parametrize("on_error", ["wait_all", "fail_fast"])
+async def test_the_result_of_an_item_counts_before_its_map_has_ended(harness: Harness, on_error: Any):
+    def mapping(kind: type, gives: Any) -> Any:
+        async def ask(ctx: Context, name: str) -> Any:
+            if name != "known":
+                await ctx.receive(name)
+            return gives
+
+        ask.__annotations__["return"] = kind
+
+        @workflow(name="mapping")
+        async def flow(ctx: Context) -> None:
+            await ctx.map("ask", ask, ["known", "unknown"], on_error=on_error)
+
+        return flow
+
+    recording = await begun(harness, mapping(int, 1))
+    found = dry.replay(mapping(str, "1"), recording)
+
+    assert isinstance(dry.replay(mapping(int, 1), recording), Fits)
+    assert isinstance(found, Divergence)
+    assert (found.code, found.path) == ("SW201", "ask/~0")
+
+
 async def test_the_input_counts_as_recorded(harness: Harness):
     def flow(kind: type) -> Any:
         async def order(ctx, given):

@@ -32,6 +32,7 @@ class _Items(NamedTuple):
     items: Sequence[Any]
     guard: Guard | None
     is_kept: bool  # recorded items are run again by a replay, which takes every result inside of them from the record
+    is_ended: bool  # the map itself is recorded: its results are read as soon as the code has passed all items
 
 
 def check_map(limit: int) -> None:
@@ -91,7 +92,7 @@ async def _guard_items(
     """Run every item. Those of a map that is not `is_kept` are not run again on a replay, and must change nothing."""
     kind: Body = "fail_fast" if on_error == "fail_fast" else "plain"
     guard = None if is_kept else guard_of(scope, location, kind, "map", (function,))
-    runner = _Items(function, items, guard, is_kept)
+    runner = _Items(function, items, guard, is_kept, location in scope.turn.journal.repeated)
     with guard or nullcontext():
         failed = await _run_items(scope, location, runner, limit, on_error)
         if guard is not None:
@@ -147,6 +148,9 @@ async def _run_item(inner: Scope, runner: _Items, item: Any) -> Entry:
     inner.check_open()
     journal.visited[location] = None
     entry = journal.recall(location)
+    if entry is not None and entry.status is EntryStatus.DONE and not runner.is_ended:
+        # A result that does not fit stops the run here, before the other items do anything new.
+        decode_recorded(turn, entry, hints_of(runner.function).returns)
     if entry is not None and not runner.is_kept:
         journal.skip_below(location)
         await turn.in_order(entry)
