@@ -18,13 +18,12 @@ from stepwell.check.dry import Divergence
 from stepwell.check.inflight import Broken, Checked, Code, check_store
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
-from stepwell.replay import definition
 from stepwell.replay.definition import Registry
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
 from tests.cases.virtual_loop import VirtualLoop
-from tests.check.programs import TYPES, Author, Program, build, helper_of
+from tests.check.programs import TYPES, Author, Program, build, forget_functions, helper_of
 
 UNDOING = ("compensating", "compensation_failed", "cancelling")
 STOPPED = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
@@ -97,7 +96,7 @@ class _Trial:
         harness, chance = self.harness, self.chance
         self.client = await harness.client()
         worker = await self._worker(self.program)
-        run = await worker.start(self.program_of(self.program), TYPES[self.program.input][1])
+        run = await worker.start("program", TYPES[self.program.input][1])
         for _ in range(chance.randint(0, 14)):
             await harness.advance(chance.choice((0, 0.5, 1, 1, 2, 4)))
             if chance.random() < 0.6:
@@ -128,7 +127,7 @@ class _Trial:
         return build(program, self.ledger, is_plain=self.is_plain)
 
     async def _worker(self, program: Program) -> Node:
-        _forget_functions()
+        forget_functions()
         return await self.harness.worker(self.program_of(program), helper_of(program))
 
     async def _take_away(self, worker: Node) -> None:
@@ -146,7 +145,7 @@ class _Trial:
         return found
 
     async def _check(self, run: Handle[Any]) -> tuple[Divergence | None, bool]:
-        _forget_functions()
+        forget_functions()
         code = Code(Registry([self.program_of(self.changed), helper_of(self.changed)]))
         checked: Checked = await self.client.do(check_store(self.client.wire, code))
         assert checked.unserved == ()
@@ -178,13 +177,6 @@ class _Trial:
         if after.history.entries != before.history.entries:
             return "recorded something"
         return "" if after.history.waits == before.history.waits else "changed its waits"
-
-
-def _forget_functions() -> None:
-    """A new process knows only what its own code defines."""
-    for known in (definition._STEPS, definition._COMPENSATIONS):
-        for name in [name for name in known if name.startswith("tests.check.programs:")]:
-            del known[name]
 
 
 @dataclass

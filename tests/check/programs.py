@@ -24,6 +24,7 @@ from stepwell import (
     timer,
     workflow,
 )
+from stepwell.replay import definition
 from tests.cases.ledger import Ledger
 
 TYPES: list[tuple[Any, Any]] = [(int, 7), (str, "seven"), (list[int], [7]), (dict[str, int], {"n": 7}), (bool, True)]
@@ -261,8 +262,7 @@ def _undoable(node: Node, ledger: Ledger) -> Step[..., Any]:
         await asyncio.sleep(1)
         ledger.note(f"undo {node.name}")
 
-    undo.__qualname__ = f"undo_{node.name}"
-    return step(_body(node, ledger), name=node.name, compensate=undo)
+    return _at_the_top(node, _body(node, ledger), undo)
 
 
 def _saga(node: Node, world: World) -> Step[..., Any]:
@@ -271,8 +271,30 @@ def _saga(node: Node, world: World) -> Step[..., Any]:
     async def undo(ctx: Context) -> None:
         await _run_all(ctx, node.body[0], world)
 
+    return _at_the_top(node, _body(node, world.ledger), undo)
+
+
+def _at_the_top(node: Node, act: Any, undo: Any) -> Step[..., Any]:
+    """A step of functions that this module has under their names, until the code is forgotten. A race, a loop and the
+    branches of a plain function are not run again by a replay: what undoes their steps is found by its name there.
+    """
     undo.__qualname__ = f"undo_{node.name}"
-    return step(_body(node, world.ledger), name=node.name, compensate=undo)
+    for fn in (act, undo):
+        _DEFINED[fn.__qualname__] = globals()[fn.__qualname__] = fn
+    return step(act, name=node.name, compensate=undo)
+
+
+_DEFINED: dict[str, Any] = {}  # what programs have put at the top of this module
+
+
+def forget_functions() -> None:
+    """A new process knows only what its own code defines."""
+    for name in _DEFINED:
+        del globals()[name]
+    _DEFINED.clear()
+    for known in (definition._STEPS, definition._COMPENSATIONS):
+        for name in [name for name in known if name.startswith(f"{__name__}:")]:
+            del known[name]
 
 
 def _body(node: Node, ledger: Ledger, *, fails: int = 0) -> Any:

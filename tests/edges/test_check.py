@@ -126,12 +126,25 @@ def test_what_could_not_be_undone_is_a_warning(
     cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definition, "_COMPENSATIONS", {})  # as in a new process
+    app = write(tmp_path, "orders_shorter")
+    line = "await ctx.step(step(reserve, compensate=release))"
+    Path(app).write_text(Path(app).read_text().replace(line, 'ctx.removed("reserve", "step")'))
+    said = cli("check", app, "--db", url, "-o", "json")
+
+    assert said.code == 0
+    assert [one["paths"] for one in said.json["runs"]["unable"]] == [["reserve"]] * 3
+
+
+def test_a_compensation_with_another_name_is_found_at_its_place(
+    cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition, "_COMPENSATIONS", {})  # as in a new process
     app = write(tmp_path, "orders_moved")
     Path(app).write_text(Path(app).read_text().replace("release", "give_back"))
     said = cli("check", app, "--db", url, "-o", "json")
 
     assert said.code == 0
-    assert [one["paths"] for one in said.json["runs"]["unable"]] == [["reserve"]] * 3
+    assert said.json["runs"]["unable"] == []
 
 
 def test_runs_of_a_version_that_is_gone_are_a_warning(cli: Cli, url: str, tmp_path: Path) -> None:
