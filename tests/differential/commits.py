@@ -21,6 +21,7 @@ from tests.differential.world import Operation, World
 _TRIMMED = "its parent no longer needs it"
 _PARTS = (
     *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
+    "ended_attempts",
     *("consumed", "refused", "received", "emits", "published", "appends"),
 )
 
@@ -128,6 +129,7 @@ def a_commit(world: World, run: Run) -> Commit:
         appends=parts.appends(world) if likely(0.3) else (),
         progress=parts.progress(world, at) if likely(0.2) else (),
         ended_progress=(at,) if likely(0.08) else (),
+        ended_attempts=world.some([(one.location, one.number) for one in state["history"].attempts], 0.1),
     )
 
 

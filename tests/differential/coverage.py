@@ -78,6 +78,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         ),
         *("Park together", "End together"),
         *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
+        "ended_attempts",
         *("consumed", "refused", "received", "reply given", "reply refused"),
         *("emits", "announced", "published", "appends", "append data", "append close", "append that begins a part"),
         *(

@@ -144,3 +144,20 @@ async def test_a_run_that_takes_its_workers_down_names_the_step_that_had_begun(h
     assert view.status == "paused"
     assert view.failure is not None
     assert view.failure.path == "deadly"
+
+
+async def test_the_beginning_of_a_step_is_forgotten_with_its_result(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step(step(ledger.body("timed"), name="timed", timeout="10m"))
+        return await ctx.step(hanging(ledger))
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    worker = await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+
+    assert await harness.result(run) == "done"
+    assert (await worker.do(worker.engine.detail(run.run_id))).history.attempts == ()

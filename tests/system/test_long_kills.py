@@ -109,7 +109,8 @@ async def test_kills_lose_no_checkpoint_and_part_no_row_from_its_record(tmp_path
     assert check_pages(worker.lines()) > KILLS
     assert status is not None
     assert status.progress[0].turns > 0
-    assert not [entry for entry in read(tmp_path, "select 1 from stepwell_attempts")]
+    # The step that was under way at the last kill may be recorded as begun.
+    assert not read(tmp_path, "select 1 from stepwell_attempts where failure is not null")
 
 
 def check_progress(folder: Path, before: int) -> bool:

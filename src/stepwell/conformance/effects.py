@@ -62,6 +62,17 @@ class EffectSuite(StoreCase):
         assert [one.number for one in (await scene.history("r1")).attempts] == [1, 2, 3]
         assert (await scene.history("r1")).attempts[0] == failed
 
+    async def test_the_beginning_of_an_attempt_is_removed_with_the_result(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        failed = Attempt(place(0), 1, Instant(5), b"no", Instant(6))
+        begun = Attempt(place(0), 2, Instant(7), None, Instant(9))
+        other = Attempt(place(1), 2, Instant(7), None, Instant(9))
+        await turn.commit(names=("a", "b"), attempts=(failed, begun, other))
+
+        await turn.commit(entries=(step(1, place(0)),), ended_attempts=((place(0), 2), (place(1), 1)))
+
+        assert (await scene.history("r1")).attempts == (failed, other)
+
     async def test_a_cursor_is_replaced_and_ended(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a", "b"), cursors=(Cursor(place(0), 1, 0, b"1"), Cursor(place(1), 1, 0, b"x")))

@@ -88,6 +88,7 @@ class Commit(NamedTuple):
     appends: tuple[Append, ...] = ()
     progress: tuple[Progress, ...] = ()  # of bodies that are running, or gave their slot back
     ended_progress: tuple[Location, ...] = ()
+    ended_attempts: tuple[tuple[Location, int], ...] = ()  # beginnings that were recorded, of steps that are done
 
 
 class Verdict(StrEnum):

@@ -49,6 +49,7 @@ class Rest:
     appends: list[Append] = field(default_factory=list)
     progress: dict[Location, Progress] = field(default_factory=dict)
     ended_progress: list[Location] = field(default_factory=list)
+    ended_attempts: list[tuple[Location, int]] = field(default_factory=list)
 
 
 class Pending:
@@ -245,6 +246,8 @@ class Journal:
             self.pending.is_urgent = True
         if self.progress and status is EntryStatus.DONE:
             self.end_progress(location)
+        if self.attempts and status is EntryStatus.DONE:
+            self._end_attempt(location)
         return entry
 
     def record_receipt(self, location: Location, value: bytes, at: Instant) -> Entry:
@@ -277,6 +280,14 @@ class Journal:
         known.append(attempt)
         rest.attempts.append(attempt)
         self.pending.is_urgent = True
+
+    def _end_attempt(self, location: Location) -> None:
+        """A step is done: that its last attempt began says nothing more."""
+        known = self.attempts.get(location)
+        if known and known[-1].is_beginning:
+            begun, rest = known.pop(), self.pending.rest
+            rest.attempts = [one for one in rest.attempts if one is not begun]
+            rest.ended_attempts.append((location, begun.number))
 
     def keep_progress(self, progress: Progress) -> None:
         """A body has come further. It is durable with the next commit, which is due now."""
@@ -433,4 +444,5 @@ class Journal:
             tuple(rest.appends),
             tuple(rest.progress.values()),
             tuple(rest.ended_progress),
+            tuple(rest.ended_attempts),
         )

@@ -96,10 +96,10 @@ class RunStore(Protocol):
         seq without a
         gap, else `ValueError`), and resets `stalls` if it carries entries, attempts, cursors, progress with another
         state than the stored one, or a move other than Release.
-        Order of effects: names, entries, attempts, cursors, then trims (so a commit may append and trim the same
-        entry), consumed signals, refused ones and replies (the first one to a signal counts), received events,
-        children, published, appends, waits, emitted events, progress (then `ended_progress`, the only way but a cancel
-        in which it is removed), move.
+        Order of effects: names, entries, attempts (then `ended_attempts` are removed), cursors, then trims (so a commit
+        may append and trim the same entry), consumed signals, refused ones and replies (the first one to a signal
+        counts), received events, children, published, appends, waits, emitted events, progress (then `ended_progress`,
+        the only way but a cancel in which it is removed), move.
         Published: replaces the value of that name unless the stored one has a later position.
         Appends: each gets the next offset of its stream, from 1. One that `begins` a part first withdraws what other
         parts of its source wrote to the stream: if there is any, a RESET with the first offset of them as its value is

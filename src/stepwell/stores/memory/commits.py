@@ -72,6 +72,7 @@ def _write(tx: Transaction, row: RunRow, commit: Commit, quota: Quota) -> tuple[
     append_entries(tx, row, commit.entries)
     for attempt in commit.attempts:
         tx.put(tx.db.attempts[row.run_id], (attempt.location, attempt.number), attempt)
+    tx.drop_all(tx.db.attempts[row.run_id], commit.ended_attempts)
     is_further = _keep_progress(tx, row, commit)
     for cursor in commit.cursors:
         tx.put(tx.db.cursors[row.run_id], cursor.location, cursor)

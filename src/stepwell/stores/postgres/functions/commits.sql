@@ -1,6 +1,6 @@
 -- A commit is [run_id, [incarnation, epoch], number, names, entries, attempts, cursors, ended_cursors, trims, consumed, children,
--- waits, move, refused, replies, received, emits, announce, published, appends, progress, ended_progress]. One that has nothing
--- behind its entries ends there: that is what nearly every commit is.
+-- waits, move, refused, replies, received, emits, announce, published, appends, progress, ended_progress,
+-- ended_attempts]. One that has nothing behind its entries ends there: that is what nearly every commit is.
 
 -- Those of new waits, and of events for one that go back when these runs end.
 create function {f}.lock_topics(p_commits jsonb, p_ending text[]) returns void language plpgsql volatile as $$
@@ -262,6 +262,11 @@ begin
         from jsonb_array_elements(c->6) as a
         on conflict (run, location) do update
         set iteration = excluded.iteration, trimmed = excluded.trimmed, state = excluded.state;
+    end if;
+    if jsonb_array_length(c->22) > 0 then
+        delete from {t}.attempts as t
+        using jsonb_array_elements(c->22) as a
+        where t.run = p_run and t.location = {f}.unb64(a->>0) and t.number = (a->>1)::bigint;
     end if;
     if jsonb_array_length(c->7) > 0 then
         delete from {t}.cursors

@@ -3,6 +3,9 @@
 insert or replace into stepwell_attempts (run, location, number, at, failure, next_at)
 values (:run, :location, :number, :at, :failure, :next_at);
 
+-- name: end
+delete from stepwell_attempts where run = :run and location = :location and number = :number;
+
 -- name: trim
 delete from stepwell_attempts where run = :run and location >= :low and location < :high;
 

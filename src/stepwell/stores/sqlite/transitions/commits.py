@@ -202,6 +202,8 @@ def _write_more(
     """What few commits carry."""
     for attempt in commit.attempts:
         tx.write(_RECORD, (run, *attempt))
+    for location, number in commit.ended_attempts:
+        tx.run("attempts.end", run=run, location=location, number=number)
     for cursor in commit.cursors:
         tx.write(_SET_CURSOR, (run, *cursor))
     for location in commit.ended_cursors:
