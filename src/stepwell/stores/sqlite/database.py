@@ -147,7 +147,7 @@ class SqliteDatabase:
         if self.lost is not None:
             raise self.lost
         try:
-            self._files.check(self._clock.now())
+            self._files.check(self._clock)
         except StoreLostError as error:
             self.lost = error
             self._save_log()

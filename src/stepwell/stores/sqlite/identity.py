@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from stepwell.clock import Instant
+from stepwell.clock import Clock
 from stepwell.errors import StoreLostError
 from stepwell.stores.sqlite.presence import FileId, file_id
 
@@ -38,8 +38,8 @@ class OpenFiles:
         self._settled: tuple[int, int, int] | None = None
         self._checks = 0
 
-    def check(self, wall: Instant) -> None:
-        """Raise `StoreLostError` if a name stands for nothing, or for another file. `wall` is the clock's time."""
+    def check(self, clock: Clock) -> None:
+        """Raise `StoreLostError` if a name stands for nothing, or for another file."""
         self._checks += 1
         try:
             folder = os.stat(self._folder)  # noqa: PTH116  with every commit, and pathlib is slow
@@ -50,7 +50,7 @@ class OpenFiles:
         if seen == self._settled and not self._has_link and self._checks % _LOOK_EVERY:
             return
         self._compare()
-        self._settled = seen if wall - folder.st_ctime_ns // 1_000 > _SETTLED else None
+        self._settled = seen if clock.now() - folder.st_ctime_ns // 1_000 > _SETTLED else None
 
     @property
     def has_lost_only_its_log(self) -> bool:

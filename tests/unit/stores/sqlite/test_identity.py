@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from stepwell.clock import Instant, SystemClock
+from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import StoreLostError
@@ -133,7 +134,7 @@ async def test_the_log_of_the_file_that_took_the_place_is_left_alone(file: Path)
 
 def test_names_that_have_not_changed_are_not_looked_at_one_by_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_bytes(b"")
-    files, later = OpenFiles(str(file)), Instant(SystemClock().now() + 3_600_000_000)
+    files, later = OpenFiles(str(file)), ManualClock(Instant(SystemClock().now() + 3_600_000_000))
     files.check(later)
     looked: list[str] = []
     stat = os.stat
