@@ -86,6 +86,7 @@ class Worker:
         self._room_wanted = 0  # free slots that the claimer waits for, if it lacks any
         self._looks_at = _AT_ONCE  # when the claimer looks for due runs next, if nobody wakes it
         self._is_draining = False
+        self._has_left = False  # nothing begins here any more
         self._in_doubt = False
         self._is_settling = False  # asking the store to free what we do not know of
         self._is_renewed = True  # the lease, when it was tried last
@@ -134,6 +135,7 @@ class Worker:
     async def _leave(self, seconds: float) -> None:
         """End everything here, and give the lease back if the store answers in time."""
         self._unlisten()
+        self._has_left = True
         await self._supervisor.close()
         self._drop_all()
         self.committer.close()
@@ -163,6 +165,7 @@ class Worker:
     async def _end(self, incarnation: Incarnation) -> None:
         self._unlisten()
         self._unlisten = lambda: None
+        self._has_left = True
         await self._supervisor.close()
         for relay in self._relays:
             await relay.drain(self.environment.clock.monotonic())
@@ -270,6 +273,8 @@ class Worker:
         self.committer.submit(Commit(claimed.run.run_id, fence, 1, move=pause), _ignore)
 
     def _execute(self, claimed: Claimed, history: History) -> None:
+        if self._has_left:
+            return  # its history came too late: it is freed with the lease, and nothing could be recorded here
         workflow = self._registry.find(claimed.run.definition)
         if workflow is None or claimed.run.run_id in self._executions:
             self.doubt()
