@@ -217,7 +217,8 @@ def test_few_connections_left_are_a_warning(url: str) -> None:
         found = examine(url)["connections"]
 
     assert found.verdict is Verdict.WARN
-    assert found.found.startswith("19 of 22 are in use")
+    # A process of the server's own may be there at that moment.
+    assert found.found.startswith(("19 of 22 are in use", "20 of 22 are in use"))
 
 
 @pytest.mark.parametrize("setting", ["autovacuum", "track_counts"])
