@@ -40,7 +40,7 @@ class Engine(Facade):
             run = await engine.start(checkout, order, key="order-42")
             receipt = await run.result()
 
-    With `workflows` it executes runs here (unless `worker=False`); without, it is a client of the same store.
+    With `workflows` or `sinks` it has a worker here (unless `worker=False`); without, it is a client of the same store.
     `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
     them must say the same. `sinks` get the events that runs emit: the engine that commits an event decides where it
     goes, and any engine with a worker and a sink of that name hands it over. With `lifecycle`, the end of a run is such

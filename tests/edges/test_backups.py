@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import Engine
+from stepwell import EmittedEvent, Engine, handler
 from stepwell.cli.main import main
 from stepwell.stores.base.backups import EPOCHS_SKIPPED
 from tests.edges import shop
@@ -113,6 +113,30 @@ def test_a_worker_of_the_lost_database_can_write_nothing_to_the_restored_one(sho
     assert asyncio.run(go_on()) == "reject: None"
 
 
+def test_a_lost_run_that_is_started_again_under_its_id_ends_with_another_event(
+    cli: Cli, db: Shop, tmp_path: Path
+) -> None:
+    told: list[str] = []
+
+    async def hear(event: EmittedEvent) -> None:
+        told.append(event.id)
+
+    async def run_once() -> None:
+        async with Engine(db.url, workflows=[shop.checkout], sinks=[handler(hear)], lifecycle=True) as engine:
+            run = await engine.start(shop.checkout, shop.Order("eve", 9), run_id="order-9")
+            await run.result(timeout="60s")
+            while await engine.outbox.pending():  # noqa: ASYNC110  another task sends
+                await asyncio.sleep(0.01)
+
+    file, copy = _file(db), tmp_path / "copy.db"
+    assert cli("backup", str(file), str(copy)).code == 0
+    asyncio.run(run_once())
+    assert cli("restore", str(copy), str(file), "--force").code == 0
+    asyncio.run(run_once())
+
+    assert len(told) == len(set(told)) == 2
+
+
 def test_a_restore_keeps_what_is_there_and_only_when_it_is_forced(cli: Cli, db: Shop, tmp_path: Path) -> None:
     file, copy = _file(db), tmp_path / "copy.db"
     cli("backup", str(file), str(copy))
@@ -158,7 +182,7 @@ def test_only_a_copy_of_a_stepwell_database_is_restored(cli: Cli, tmp_path: Path
         _rows(copy, "create table theirs (a)")
     refused = cli("restore", str(copy), str(file), "-o", "json")
 
-    assert (refused.code, refused.error["code"]) == (6, "SW611" if not content else "SW612")
+    assert (refused.code, refused.error["code"]) == (6, "SW610" if not content else "SW612")
     assert [each.name for each in tmp_path.iterdir()] == ["copy.db"]
 
 

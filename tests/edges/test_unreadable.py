@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from stepwell import Engine, SyncEngine
+from stepwell import Context, Engine, SyncEngine, workflow
 from stepwell.http import Role, Tokens, app
 from tests.edges import shop
 from tests.edges.conftest import Cli
@@ -143,3 +144,125 @@ def test_show_tells_which_entry_cannot_be_read_and_shows_the_rest(cli: Cli, tmp_
 
     assert said.code == 0, said.err
     assert "reserve cannot be read: " in said.out
+
+
+# --- workers ------------------------------------------------------------------------------------
+
+
+def damage(url: str, name: str, run_id: str) -> None:
+    if url.startswith("sqlite:///"):
+        damage_sqlite(Path(url.removeprefix("sqlite:///")), SQLITE[name], run_id)
+    else:
+        damage_postgres(url, POSTGRES[name], run_id)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/runs.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+async def until_paused(engine: Engine, run_id: str) -> None:
+    while (await engine.list_runs("status:paused")) == []:  # noqa: ASYNC110  another task works
+        await asyncio.sleep(0.01)
+    [paused] = await engine.list_runs("status:paused")
+    assert paused.run_id == run_id
+
+
+async def test_a_worker_sets_a_row_aside_that_cannot_be_read_and_executes_all_others(anywhere: str) -> None:
+    async with Engine(anywhere, worker=False) as engine:
+        ids = [(await engine.start(shop.checkout, shop.Order("ann", number))).run_id for number in range(3)]
+    damage(anywhere, "tags", ids[1])
+
+    async with Engine(anywhere, workflows=[shop.checkout]) as engine:
+        for number in (0, 2):
+            assert (await engine.result(ids[number], timeout="60s"))["amount"] == number
+        await until_paused(engine, ids[1])
+        later = await engine.start(shop.checkout, shop.Order("ann", 3))
+        assert (await later.result(timeout="60s"))["amount"] == 3
+
+    async with Engine(anywhere, workflows=[shop.checkout]) as engine:  # a worker that starts looks at all paused runs
+        again = await engine.start(shop.checkout, shop.Order("ann", 4))
+        assert (await again.result(timeout="60s"))["amount"] == 4
+
+
+@pytest.mark.parametrize("name", ["text", "hold"])
+async def test_whatever_is_wrong_with_a_row_other_runs_are_executed(tmp_path: Path, name: str) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    async with Engine(url, worker=False) as engine:
+        ids = [(await engine.start(shop.checkout, shop.Order("ann", number))).run_id for number in range(3)]
+    damage(url, name, ids[1])
+
+    async with Engine(url, workflows=[shop.checkout]) as engine:
+        for number in (0, 2):
+            assert (await engine.result(ids[number], timeout="60s"))["amount"] == number
+
+
+async def test_a_signal_that_wakes_a_row_that_cannot_be_read_is_stored_and_stops_no_worker(anywhere: str) -> None:
+    async with Engine(anywhere, workflows=[shop.approval, shop.checkout]) as engine:
+        run = await engine.start(shop.approval)
+        while not (await engine.detail(run.run_id)).history.waits:  # noqa: ASYNC110  another task waits
+            await asyncio.sleep(0.01)
+    damage(anywhere, "tags", run.run_id)
+
+    async with Engine(anywhere, workflows=[shop.approval, shop.checkout]) as engine:
+        await engine.signal(run.run_id, "approve", "yes")
+        await until_paused(engine, run.run_id)
+        other = await engine.start(shop.checkout, shop.Order("ann", 1))
+        assert (await other.result(timeout="60s"))["amount"] == 1
+
+
+async def test_a_paused_run_whose_failure_cannot_be_read_stops_no_worker(anywhere: str) -> None:
+    async with Engine(anywhere, workflows=[shop.confused]) as engine:
+        run = await engine.start(shop.confused, shop.Order("ann", 1))
+        await until_paused(engine, run.run_id)
+    damage(anywhere, "failure", run.run_id)
+
+    async with Engine(anywhere, workflows=[shop.confused, shop.checkout]) as engine:
+        assert engine._worker is not None
+        assert await engine._worker._reviver.look_once() is False
+        other = await engine.start(shop.checkout, shop.Order("ann", 1))
+        assert (await other.result(timeout="60s"))["amount"] == 1
+
+
+# --- families -----------------------------------------------------------------------------------
+
+
+@workflow
+async def leaf(ctx: Context) -> str:
+    return "leaf"
+
+
+@workflow
+async def family(ctx: Context) -> list[str]:
+    return [await ctx.child(leaf, name=name) for name in ("first", "second")]
+
+
+def test_a_parent_is_shown_with_the_child_that_cannot_be_read_marked(cli: Cli, anywhere: str) -> None:
+    with SyncEngine(anywhere, workflows=[family, leaf]) as engine:
+        run = engine.start(family)
+        assert run.result() == ["leaf", "leaf"]
+    listed = cli("ls", "--db", anywhere, "-o", "json").json["runs"]
+    children = sorted(each["run_id"] for each in listed if each["workflow"] == "leaf")
+    damage(anywhere, "tags", children[0])
+
+    shown = cli("show", run.run_id, "--db", anywhere, "-o", "json")
+    text = cli("show", run.run_id, "--db", anywhere)
+
+    assert (shown.code, text.code) == (0, 0), (shown.err, text.err)
+    marks = {each["run_id"]: bool(each["unreadable"]) for each in shown.json["children"]}
+    assert marks == {children[0]: True, children[1]: False}
+    assert [line for line in text.out.splitlines() if children[0] in line and "unreadable" in line]
+    for verb in ("tree", "why", "history", "export", "graph"):
+        said = cli(verb, run.run_id, "--db", anywhere)
+        assert said.code == 0, (verb, said.err)
+
+
+def test_the_error_for_a_row_that_cannot_be_read_names_the_run(cli: Cli, anywhere: str) -> None:
+    ids = fill(anywhere)
+    damage(anywhere, "tags", ids[1])
+    said = cli("history", ids[1], "--db", anywhere, "-o", "json")
+
+    assert (said.error["code"], said.error["where"]) == ("SW620", f"run {ids[1]}"), said.error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -243,6 +245,31 @@ def test_no_engine_opens_a_file_that_sqlite3_has_open_in_this_process(path: Path
     assert "close that connection" in caught.value.fix
     with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
         assert len(engine.list_runs()) == 1
+
+
+def test_a_sqlite3_connection_that_is_closed_after_a_refusal_lets_the_file_go_at_once(path: Path):
+    """Else it would close it later, whenever the collector runs, and delete the log of the engine that has it then."""
+    with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
+        engine.start(ship, 1)
+    gc.disable()
+    try:
+        connection = sqlite3.connect(path)
+        connection.execute("select count(*) from sqlite_schema").fetchall()
+        with pytest.raises(InvalidOptionError):
+            SyncEngine(f"sqlite:///{path}", workflows=[ship]).__enter__()
+        connection.close()
+
+        assert path.stat().st_ino not in inodes_open_here()
+    finally:
+        gc.enable()
+
+
+def inodes_open_here() -> set[int]:
+    found: set[int] = set()
+    for fd in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # it was the descriptor of the folder itself
+            found.add(os.fstat(int(fd.name)).st_ino)
+    return found
 
 
 async def test_a_bad_input_is_refused_before_anything_is_written(path: Path, connect: Connect):

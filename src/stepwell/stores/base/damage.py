@@ -10,7 +10,7 @@ import msgspec
 from stepwell.clock import Instant
 from stepwell.errors import CorruptRecordError
 from stepwell.ids import RunId
-from stepwell.model.runs import DamagedRun, Run
+from stepwell.model.runs import Claimed, DamagedRun, Inbox, Run
 from stepwell.model.states import RunStatus
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, KeyError, IndexError, TypeError, ValueError, OverflowError)
@@ -23,10 +23,10 @@ _STATUSES: Final = {status.value: status for status in RunStatus}
 _CAUSE_MAX: Final = 300
 
 
-def corrupt(run_id: Any, error: Exception) -> CorruptRecordError:
+def corrupt(run_id: Any, error: Exception | str) -> CorruptRecordError:
     """The error for a run whose row cannot be read."""
-    name = _text(run_id)
-    return CorruptRecordError(f"run {name} cannot be read", where=f"run {name}", why=cause_of(error), fix=FIX)
+    name, why = _text(run_id), error if isinstance(error, str) else cause_of(error)
+    return CorruptRecordError(f"run {name} cannot be read", where=f"run {name}", why=why, fix=FIX)
 
 
 def cause_of(error: Exception) -> str:
@@ -57,6 +57,15 @@ def salvage(values: Sequence[Any], error: Exception) -> Run:
     )
     run.trouble = cause_of(error)
     return run
+
+
+def salvage_claimed(values: Sequence[Any], epoch: int, owner: Any, error: Exception) -> Claimed:
+    """A claim of a run whose row cannot be read: its worker can set it aside, and nothing else."""
+    run = salvage(values, error)
+    trouble = run.damage
+    damaged = DamagedRun(*run._replace(epoch=epoch, owner=owner))
+    damaged.trouble = trouble
+    return Claimed(damaged, Inbox())
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from stepwell.clock import SECOND, Instant, Span
+from stepwell.clock import SECOND, Instant, Span, to_datetime
 from stepwell.errors import StepwellError
 from stepwell.model.ledger import Verified
 
@@ -83,9 +83,10 @@ def worst(findings: Iterable[Finding]) -> Verdict:
 # --- judgements on what every store has ----------------------------------------------------------------------
 
 
-def judge_workers(alive: Sequence[str], dead: int, *, has_unfinished: bool) -> Finding:
-    """By the names of the workers whose lease is live, and how many have a lease that ran out."""
-    lost = f", {dead} with a lease that ran out" if dead else ""
+def judge_workers(alive: Sequence[str], dead: Sequence[tuple[str, Instant]], *, has_unfinished: bool) -> Finding:
+    """By the names of the workers whose lease is live, and those whose lease ran out, with the time of that."""
+    names = _some([f"{name} at {to_datetime(ended):%Y-%m-%d %H:%M:%S} UTC" if ended else name for name, ended in dead])
+    lost = f", {len(dead)} with a lease that ran out ({names})" if dead else ""
     if alive:
         return fine("workers", f"{len(alive)} alive ({_some(alive)}){lost}")
     if not has_unfinished:
@@ -94,7 +95,7 @@ def judge_workers(alive: Sequence[str], dead: int, *, has_unfinished: bool) -> F
         "workers",
         f"none alive{lost}, and there are runs that have not ended",
         why="runs are executed by workers; nothing moves until there is one",
-        fix="stepwell worker MODULE",
+        fix="stepwell worker MODULE; one that ended by itself has written why to its log (SW604)",
     )
 
 

@@ -36,19 +36,21 @@ class Anchor(NamedTuple):
 class Timeline:
     """What one process knows of the store's time."""
 
-    __slots__ = ("_calm_until", "_lead", "anchor", "shown")
+    __slots__ = ("_ahead", "_behind", "_calm_until", "anchor", "shown")
 
     def __init__(self) -> None:
         self.anchor = Anchor()
         self.shown = Instant(0)  # no earlier instant is shown again
         self._calm_until = 0  # up to here the anchor is young enough to be left as it is
-        self._lead = 0  # of the wall clock before the clock of the boot, at the anchor
+        # How far the wall clock is before the clock of the boot, at least and at most, while both run as they should.
+        self._behind = self._ahead = 0
 
     def _follow(self, anchor: Anchor, clock: Clock) -> None:
         self.anchor = anchor
         is_calm = anchor.divisor == 1 and anchor.boot == clock.boot
         self._calm_until = anchor.floor + FLOOR_LAG if is_calm else 0
-        self._lead = anchor.floor - anchor.uptime
+        lead = anchor.floor - anchor.uptime
+        self._behind, self._ahead = lead - EXCESS, lead + EXCESS
 
     def adopt(self, stored: Anchor, clock: Clock) -> None:
         """Follow the anchor that is stored. One of another boot, or of another machine, is only a lower limit."""
@@ -71,11 +73,7 @@ class Timeline:
         that they may have shown.
         """
         wall, uptime = clock.now(), clock.uptime()
-        if (
-            self.shown <= wall < self._calm_until
-            and -EXCESS <= wall - uptime - self._lead <= EXCESS
-            and not others_wrote
-        ):
+        if self.shown <= wall < self._calm_until and self._behind <= wall - uptime <= self._ahead and not others_wrote:
             self.shown = wall  # both clocks run as they should, as in nearly every call
             return wall
         anchor = self.anchor

@@ -41,7 +41,7 @@ class Transaction(Protocol):
 
     @property
     def last_row_id(self) -> int:
-        """The row id of the last insert."""
+        """On SQLite the row id of the last insert; on PostgreSQL the last number that a sequence gave, 0 for none."""
         ...
 
 
@@ -112,5 +112,6 @@ def no_transactions(store: str, what: str, where: str) -> TransactionsUnsupporte
         f"the {store} store has no {what}",
         where=where,
         why="an author's rows can only be committed with the record if one database holds both",
-        fix='open the engine with a SQLite file, such as "sqlite:///shop.db", or in tests with "sqlite:///:memory:"',
+        fix='open the engine with "sqlite:///shop.db" or "postgresql://user@host/database", or in tests with '
+        '"sqlite:///:memory:"',
     )

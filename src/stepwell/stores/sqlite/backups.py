@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from stepwell.environment import Environment
-from stepwell.errors import AlreadyExistsError, InvalidOptionError, SchemaMismatchError, StoreError, StoreInUseError
+from stepwell.errors import AlreadyExistsError, InvalidOptionError, SchemaMissingError, StoreError, StoreInUseError
 from stepwell.ids import Incarnation
 from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, BackedUp, Fenced, Restored
 from stepwell.stores.base.timeline import Timeline
@@ -49,7 +49,7 @@ def restore(copy: Path, target: Path, environment: Environment, *, is_forced: bo
     """Put a copy in the place of a database, and fence it. A database that is there is kept under another name.
 
     Raises `AlreadyExistsError` if one is there and `is_forced` is not given, `StoreInUseError` if it is used, and
-    `ForeignFileError` or `SchemaMismatchError` for a copy that is none of ours.
+    `ForeignFileError`, `SchemaMissingError` or `SchemaMismatchError` for a copy that cannot be used.
     """
     if target.exists() and copy.samefile(target):
         raise InvalidOptionError(f"{copy} is the database itself, not a copy of it", where=str(copy))
@@ -111,7 +111,7 @@ def _open(path: Path) -> apsw.Connection:
 def _check_version(connection: apsw.Connection, path: Path) -> int:
     version = identify(connection, str(path))
     if not version:
-        raise SchemaMismatchError(
+        raise SchemaMissingError(
             f"{path} has no tables of stepwell", where=str(path), why="it is empty", fix="name a backup of a database"
         )
     return version

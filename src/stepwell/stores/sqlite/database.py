@@ -128,6 +128,8 @@ class SqliteDatabase:
             self.prepare_close(self._connection)
             with translated(self.path):
                 self._connection.close()
+            if self._files is not None:
+                self._files.close()
             self._connection = self._guard = self._files = self.lost = None
             if self._file is not None:
                 leave(self._file)

@@ -237,7 +237,8 @@ def check_workers(patient: Patient) -> Finding:
     now = patient.now
     rows = rows_of(patient.connection, "workers.list")
     alive = [name for _, _, name, _, lease_until, _ in rows if lease_until > now]
-    return judge_workers(alive, len(rows) - len(alive), has_unfinished=bool(_first(patient, "has_unfinished")))
+    dead = [(name, lease_until) for _, _, name, _, lease_until, _ in rows if lease_until <= now]
+    return judge_workers(alive, dead, has_unfinished=bool(_first(patient, "has_unfinished")))
 
 
 def check_stranded(patient: Patient) -> Finding:

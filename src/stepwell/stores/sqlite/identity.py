@@ -19,38 +19,44 @@ SIDE_FILES: Final = ("-wal", "-shm")
 
 # The folder's time of change tells whether any name in it has changed. Two changes within a tick of the file system's
 # clock leave the same time behind, so it counts only once it is this old, in microseconds.
-_SETTLED: Final = 100_000
-# Nevertheless all names are looked at now and then, for file systems whose folders do not tell.
-_LOOK_EVERY: Final = 64
+_SETTLED: Final = 20_000
+# Nevertheless all names are looked at with every so many commits: a folder further up may have moved, and some file
+# systems do not tell.
+LOOK_EVERY: Final = 64
 
 
 class OpenFiles:
-    """The database's file, its log and its index of the log."""
+    """The database's file, its log and its index of the log. Close it: it keeps the folder open."""
 
     def __init__(self, path: str) -> None:
         real = Path(path).resolve()
         self._path = path
-        self._folder = str(real.parent)
         # SQLite keeps its side files beside the real file; the name that was given may be a link to it.
         self._has_link = real != Path(path).absolute()
         self._names = (path, *(f"{real}{suffix}" for suffix in SIDE_FILES))
         self._ids: list[FileId | None] = [file_id(name) for name in self._names]
-        self._settled: tuple[int, int, int] | None = None
+        # Asking a descriptor is several times quicker than walking a path. Without one, all names are looked at.
+        self._folder = None if self._has_link else _open_folder(str(real.parent))
+        self._settled = -1
         self._checks = 0
+
+    def close(self) -> None:
+        """Let the folder go."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            os.close(folder)
 
     def check(self, clock: Clock) -> None:
         """Raise `StoreLostError` if a name stands for nothing, or for another file."""
-        self._checks += 1
-        try:
-            folder = os.stat(self._folder)  # noqa: PTH116  with every commit, and pathlib is slow
-        except OSError:
+        if self._folder is None:
             self._compare()
             return
-        seen = folder.st_ctime_ns, folder.st_ino, folder.st_dev
-        if seen == self._settled and not self._has_link and self._checks % _LOOK_EVERY:
+        changed = os.fstat(self._folder).st_ctime_ns
+        self._checks += 1
+        if changed == self._settled and self._checks % LOOK_EVERY:
             return
         self._compare()
-        self._settled = seen if clock.now() - folder.st_ctime_ns // 1_000 > _SETTLED else None
+        self._settled = changed if clock.now() - changed // 1_000 > _SETTLED else -1
 
     @property
     def has_lost_only_its_log(self) -> bool:
@@ -65,6 +71,13 @@ class OpenFiles:
                 self._ids[at] = found  # SQLite makes its side files when it first needs them
             elif found != known:
                 raise _lost(name, self._path, is_gone=found is None)
+
+
+def _open_folder(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
 
 
 def _lost(name: str, path: str, *, is_gone: bool) -> StoreLostError:

@@ -6,7 +6,6 @@ import gc
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from threading import Lock
 from typing import NamedTuple
 
@@ -105,11 +104,13 @@ def _has_descriptor(file: FileId) -> bool:
     return False
 
 
-def _connections() -> Iterator[sqlite3.Connection]:
-    """Every `sqlite3` connection of this process that has not been collected; there is no other list of them."""
-    for found in gc.get_objects():
-        if issubclass(type(found), sqlite3.Connection):
-            yield found
+def _connections() -> list[sqlite3.Connection]:
+    """Every `sqlite3` connection of this process that has not been collected; there is no other list of them.
+
+    No generator: the list of all objects would hold it, and it the list. Until the collector found that cycle, no
+    connection that its owner closes would let the file go.
+    """
+    return [found for found in gc.get_objects() if issubclass(type(found), sqlite3.Connection)]
 
 
 def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> bool:

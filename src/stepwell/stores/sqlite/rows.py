@@ -104,6 +104,16 @@ def to_listed_run(row: Row) -> Run:
         return salvage(row[1:], error)
 
 
+def sure_of(row: Row) -> list[Any]:
+    """The values of a row of `views.find_sure`."""
+    return [_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]]
+
+
+def _spelled(digits: str) -> str:
+    """A text from its bytes; those that are none are spelled."""
+    return bytes.fromhex(digits).decode("utf-8", "backslashreplace")
+
+
 def encode_tags(tags: Tags) -> str:
     """Tags as JSON; without any, the empty text."""
     return msgspec.json.encode(tags).decode() if tags else ""

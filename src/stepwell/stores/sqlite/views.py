@@ -35,6 +35,7 @@ from stepwell.stores.sqlite.histories import read_events, read_history, read_sig
 from stepwell.stores.sqlite.rows import (
     decode_texts,
     encode_texts,
+    sure_of,
     to_listed_run,
     to_progress,
     to_question,
@@ -244,12 +245,7 @@ def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
         if len(numbers) > 1:
             return [run for number in numbers for run in _listed(connection, [number])]
         row = row_of(connection, "views.find_sure", id=numbers[0])
-        return [] if row is None else [salvage([_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]], error)]
-
-
-def _spelled(digits: str) -> str:
-    """A text from its bytes; those that are none are spelled."""
-    return bytes.fromhex(digits).decode("utf-8", "backslashreplace")
+        return [] if row is None else [salvage(sure_of(row), error)]
 
 
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:

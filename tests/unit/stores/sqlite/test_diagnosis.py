@@ -167,13 +167,14 @@ async def test_workers_stranded_runs_orphans_and_the_backlog_are_found(environme
     await store.runs.claim(Claimant(worker.incarnation, 2, ("flow@1",)))
     assert examine(environment, path)["workers"].found == "1 alive (ann)"
     await store.close()
-    execute(path, "update stepwell_workers set lease_until = 0")
+    execute(path, "update stepwell_workers set lease_until = 1700000000000000")
     execute(path, "update stepwell_runs set wake_at = null where run_id = 'r2'")
     execute(path, "update stepwell_runs set wake_at = wake_at - 600000000 where run_id = 'r3'")
 
     found = examine(environment, path)
 
-    assert found["workers"].found.startswith("none alive, 1 with a lease that ran out")
+    assert found["workers"].found.startswith("none alive, 1 with a lease that ran out (ann at 2023-11-14 22:13:20 UTC)")
+    assert "one that ended by itself has written why to its log (SW604)" in found["workers"].fix
     assert found["stranded"].found == "2 runs are owned by workers that are gone"
     assert found["orphans"].verdict is Verdict.FAIL
     assert found["orphans"].found.endswith(": r2")

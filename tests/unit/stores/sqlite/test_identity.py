@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,8 @@ from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import StoreLostError
 from stepwell.ids import RunId
-from stepwell.stores.sqlite.identity import OpenFiles
+from stepwell.stores.sqlite import identity
+from stepwell.stores.sqlite.identity import LOOK_EVERY, OpenFiles
 from stepwell.stores.sqlite.store import SqliteStore
 from tests.unit.stores.sqlite.conftest import OpenStore
 
@@ -137,14 +137,38 @@ def test_names_that_have_not_changed_are_not_looked_at_one_by_one(file: Path, mo
     files, later = OpenFiles(str(file)), ManualClock(Instant(SystemClock().now() + 3_600_000_000))
     files.check(later)
     looked: list[str] = []
-    stat = os.stat
 
-    def look(path: str) -> os.stat_result:
-        looked.append(path)
-        return stat(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(identity, "file_id", looked.append)
+        for _ in range(10):
+            files.check(later)
+    assert looked == []
 
-    monkeypatch.setattr(os, "stat", look)
-    for _ in range(10):
+    file.unlink()
+    with pytest.raises(StoreLostError):
         files.check(later)
+    files.close()
 
-    assert looked == [str(file.parent)] * 10
+
+def test_a_folder_that_moves_with_the_folder_around_it_is_noticed_after_some_commits(file: Path) -> None:
+    file.write_bytes(b"")
+    files, later = OpenFiles(str(file)), ManualClock(Instant(SystemClock().now() + 3_600_000_000))
+    files.check(later)
+    file.parent.parent.rename(file.parent.parent.with_name("elsewhere"))
+
+    with pytest.raises(StoreLostError):
+        for _ in range(LOOK_EVERY):
+            files.check(later)
+    files.close()
+
+
+def test_a_closed_store_leaves_no_descriptor_behind(file: Path) -> None:
+    file.write_bytes(b"")
+    before = sorted(Path("/dev/fd").iterdir())
+
+    files = OpenFiles(str(file))
+    files.check(SystemClock())
+    files.close()
+    files.close()
+
+    assert sorted(Path("/dev/fd").iterdir()) == before

@@ -211,6 +211,7 @@ async def test_a_caller_that_gives_up_in_the_middle_does_not_stop_the_writer(ope
 
 
 async def test_closing_finishes_what_was_asked_for(environment: Environment, file: Path, writer: Writer) -> None:
+    before = threading.enumerate()  # a store whose loop ended under it keeps its thread
     store = SqliteStore(environment, file, runner=writer)
     await store.open()
     calls = [asyncio.ensure_future(store.runs.create([new_run(f"r{n}")])) for n in range(20)]
@@ -221,7 +222,8 @@ async def test_closing_finishes_what_was_asked_for(environment: Environment, fil
     assert all([(await call)[0].is_new for call in calls])
     with pytest.raises(StoreUnavailableError):
         await store.runs.create([new_run("late")])
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("stepwell-w")] == []
+    after = [thread for thread in threading.enumerate() if thread not in before]
+    assert [thread.name for thread in after if thread.name.startswith("stepwell-w")] == []
 
 
 async def test_a_store_can_be_opened_again(environment: Environment, file: Path) -> None:

@@ -169,6 +169,9 @@ select
 from stepwell_run_rows
 where id = :id;
 
+-- name: find_claim
+select r.epoch, w.incarnation from stepwell_runs as r join stepwell_workers as w on w.id = r.owner where r.id = :id;
+
 -- name: read_by_id
 select * from stepwell_run_rows where run_id = :run_id;
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from stepwell.clock import Span
+from stepwell.errors import CorruptRecordError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.starts import postponed_to
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
+from stepwell.stores.base.damage import salvage_claimed
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.base.workers import lease_lost
 from stepwell.stores.sqlite.histories import read_events, read_outcomes, read_signals
-from stepwell.stores.sqlite.rows import encode_texts, to_run
+from stepwell.stores.sqlite.rows import encode_texts, sure_of, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.holds import served
@@ -56,9 +58,12 @@ class Quota:
         """Claim a run that was made due, if it still is, is served and the limit allows."""
         if self._left <= 0:
             return None
-        row = self._tx.execute(_READ, (run,)).fetchone()
-        assert row is not None
-        found = to_run(row)
+        try:
+            row = self._tx.execute(_READ, (run,)).fetchone()
+            assert row is not None
+            found = to_run(row)
+        except (CorruptRecordError, UnicodeDecodeError):
+            return None  # it is due, and set aside when it is claimed
         if found.wake_at is None or found.wake_at > self._tx.now:
             return None  # what came later in the same transition ended it
         owner = self.reserve(found.definition, found.priority)
@@ -153,9 +158,12 @@ def _by_time(row: Row) -> Row:
 def own(tx: Transaction, run: int, owner: int) -> Claimed:
     """Give a run to a worker under a new epoch."""
     tx.write(_CLAIM, (owner, tx.now, run))
-    row = tx.execute(_READ_CLAIMED, (run,)).fetchone()
-    assert row is not None
-    claimed = to_run(row)
+    try:
+        row = tx.execute(_READ_CLAIMED, (run,)).fetchone()
+        assert row is not None
+        claimed = to_run(row)
+    except (CorruptRecordError, UnicodeDecodeError) as error:
+        return _own_damaged(tx, run, error)
     tx.leave(claimed.run_id, run, claimed.revision)
     has_signals, has_children, has_events = row[-3:]
     inbox = Inbox(
@@ -164,6 +172,15 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
         read_events(tx.connection, run) if has_events else (),
     )
     return Claimed(claimed, inbox, claimed.revision == 0)
+
+
+def _own_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
+    """A run whose row cannot be read must not keep others from being claimed."""
+    sure, claim = tx.find("views.find_sure", id=run), tx.find("runs.find_claim", id=run)
+    assert sure is not None
+    assert claim is not None
+    epoch, incarnation = claim
+    return salvage_claimed(sure_of(sure), epoch, incarnation, error)
 
 
 def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:
