@@ -11,7 +11,7 @@ from sim.sinks import ALL, sinks_of
 from stepwell.clock import Instant
 from stepwell.model.commits import Commit
 from stepwell.model.entries import Entry
-from stepwell.model.outbox import ANNOUNCED, derived_event_id
+from stepwell.model.outbox import ANNOUNCED, ended_event_id
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus
 from stepwell.replay.packing import unpack
@@ -91,7 +91,7 @@ class Outbox:
         for row in after.values():
             was = before.get(row.run_id)
             if row.status in ANNOUNCED and (was is None or was.status not in TERMINAL):
-                event_id = derived_event_id(row.run_id, "~ended", row.epoch)
+                event_id = ended_event_id(row.run_id, row.created_at, row.epoch)
                 self._owe(self._checker.shadow(row.run_id), ALL, event_id)
 
     # --- the store ---

@@ -57,6 +57,7 @@ def _arriving(run: Run, run_id: RunId, now: Instant) -> Run:
         run_id=run_id,
         status=status,
         epoch=1,  # it has been executed before, so nothing that began then counts as its first time
+        revision=1,  # a run of revision 0 has no history to load: a worker would begin it anew
         wake_at=now if goes_on else None,
         parent=None,
         successor=None,

@@ -16,7 +16,7 @@ from stepwell.errors import LeaseLostError
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.commits import BeginRollback, End, Park, Verdict
 from stepwell.model.locations import subtree
-from stepwell.model.outbox import ANNOUNCED, Announce, Emit, Owed, Settled, Unsent
+from stepwell.model.outbox import ANNOUNCED, Announce, Emit, Owed, Settled, Unsent, ended_event_id
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.wakeups import Hint, HintKind
@@ -399,6 +399,7 @@ class LifecycleSuite(StoreCase):
         [[_, told]] = await take(scene)
         run = await scene.run("r1")
         assert (told.name, told.run_id, told.workflow, told.key) == (f"stepwell.run.{status.value}", "r1", "flow", "k")
+        assert told.event_id == ended_event_id(run.run_id, run.created_at, run.epoch)
         assert msgspec.json.decode(told.payload[1:]) == {
             "status": status.value,
             "version": 1,

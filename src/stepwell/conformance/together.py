@@ -206,6 +206,22 @@ class TogetherSuite(StoreCase):
         assert await scene.status("tied") is RunStatus.CANCELLING
         assert {turn.run_id for turn in await scene.claim()} == {"parent", "calm"}
 
+    @pytest.mark.parametrize("loops", [False, True], ids=["simple", "with a loop"])
+    @pytest.mark.parametrize("ends_first", [False, True], ids=["child first", "end first"])
+    async def test_a_key_is_free_for_the_children_of_later_commits(
+        self, scene: Scene, ends_first: bool, loops: bool
+    ) -> None:
+        holder, parent = await scene.begin("holder", key="k"), await scene.begin("parent")
+        if loops:
+            await holder.commit(names=("a",), cursors=(Cursor(place(0), 1, 0, b"1"),))
+        ends = holder.next(move=_ENDS)
+        starts = parent.next(names=("a",), children=(child_of("parent", "child", place(0), key="k"),))
+
+        await scene.store.runs.apply([ends, starts] if ends_first else [starts, ends])
+
+        assert await scene.status("child") is (RunStatus.PENDING if ends_first else RunStatus.FAILED)
+        assert await scene.status("holder") is RunStatus.COMPLETED
+
     @_LAST_ENTRY
     async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene, has_entry: bool) -> None:
         looping, discarding, reading, waiting, listening = [

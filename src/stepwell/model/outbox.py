@@ -98,6 +98,15 @@ def derived_event_id(run_id: RunId, path: str, number: int = 0) -> EventId:
     return EventId(derived_run_id(run_id, f"~emit\x1f{path}\x1f{number}"))
 
 
+def ended_event_id(run_id: RunId, created_at: Instant, epoch: int) -> EventId:
+    """The one id of the event of a run's end.
+
+    A run that an operator retries ends again in a higher epoch. A run that was lost with its database and started again
+    under the same id has the same epochs as before, but was created at another time. Each of these ends has its own id.
+    """
+    return derived_event_id(run_id, f"~ended\x1f{created_at}", epoch)
+
+
 class Ended(NamedTuple):
     """What may be told of a run that has ended: no input, no output, no message."""
 
@@ -116,7 +125,7 @@ class Ended(NamedTuple):
 def lifecycle_event(ended: Ended, announce: Announce) -> Emit | None:
     """The event of a run's end; None if no sink wants it, or if another run continues this one.
 
-    An operator's retry brings a failed run back to life: its second end is another event, told by the epoch.
+    Its id differs for each end of a run, see `ended_event_id`.
     """
     sinks = announce.sinks.get(ended.status, ())
     if not sinks:
@@ -129,6 +138,6 @@ def lifecycle_event(ended: Ended, announce: Announce) -> Emit | None:
         "started_at": None if ended.started_at is None else to_datetime(ended.started_at),
         "ended_at": to_datetime(ended.ended_at),
     }
-    event_id = derived_event_id(ended.run_id, "~ended", ended.epoch)
+    event_id = ended_event_id(ended.run_id, ended.created_at, ended.epoch)
     name = LIFECYCLE + ended.status.value
     return Emit(event_id, name, "", b"j" + msgspec.json.encode(payload), ended.ended_at, sinks)

@@ -27,7 +27,7 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, Question
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
-from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, salvage
+from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, corrupt, salvage, salvage_claimed
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.transfers import Manifest, Seal
 from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
@@ -159,6 +159,34 @@ def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
     return Call(name, parameters, msgspec.json.Decoder(tuple[Instant, result, Hints]).decode)
 
 
+def claiming(name: str, parameters: str, result: Any, salvaged: Any) -> Transition[Any]:
+    """A transition whose answer has claims. A row that cannot be read hides no other: `salvaged` is `result` with the
+    claims as they come, and the worker hears what is sure of them.
+    """
+    decode = msgspec.json.Decoder(tuple[Instant, result, Hints]).decode
+    decode_rows = msgspec.json.Decoder(tuple[Instant, salvaged, Hints]).decode
+
+    def read(answer: bytes) -> tuple[Instant, Any, Hints]:
+        try:
+            return decode(answer)
+        except UNREADABLE:
+            now, found, hints = decode_rows(answer)
+        if isinstance(found, tuple):
+            return now, (*found[:-1], [_claimed_one(row) for row in found[-1]]), hints
+        return now, [_claimed_one(row) for row in found], hints
+
+    return Call(name, parameters, read)
+
+
+def _claimed_one(row: msgspec.Raw) -> Claimed:
+    try:
+        return _decode_claimed(row)
+    except UNREADABLE as error:
+        values = msgspec.json.decode(row)[0]
+        sure = dict(zip(Run._fields, values, strict=False))
+        return salvage_claimed(values, sure["epoch"], sure["owner"], error)
+
+
 def valueless(name: str, parameters: str, result: Any) -> Transition[Any]:
     """A function that writes no value of a run: whoever has no key may call it, too."""
     call = transition(name, parameters, result)
@@ -182,7 +210,13 @@ def reading(name: str, parameters: str, result: Any) -> Call[Any]:
 
 
 _decode_runs = msgspec.json.Decoder(list[Run]).decode
+_decode_claimed = msgspec.json.Decoder(Claimed).decode
+_decode_found = msgspec.json.Decoder(list[Run | None]).decode
 _decode_run = msgspec.json.Decoder(Run).decode
+_decode_detail: Callable[[bytes], Detail | None] = msgspec.json.Decoder(Detail | None).decode
+_decode_parts = msgspec.json.Decoder(
+    tuple[msgspec.Raw, msgspec.Raw, msgspec.Raw, list[msgspec.Raw], msgspec.Raw]
+).decode
 _decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -201,12 +235,44 @@ def _listed_one(row: msgspec.Raw) -> Run:
         return salvage(msgspec.json.decode(row), error)
 
 
+def _found_runs(answer: bytes) -> list[Run | None]:
+    """Runs that were asked for. Raises `CorruptRecordError` for the first that cannot be read."""
+    try:
+        return _decode_found(answer)
+    except UNREADABLE:
+        for row in _decode_rows(answer):
+            try:
+                _decode_found(b"[%b]" % bytes(row))
+            except UNREADABLE as error:
+                raise corrupt(msgspec.json.decode(row)[0], error) from error
+        raise
+
+
+def _detail(answer: bytes) -> Detail | None:
+    """A run with all that is recorded of it; of a child whose row cannot be read, what is sure of it."""
+    try:
+        return _decode_detail(answer)
+    except UNREADABLE as error:
+        run, history, signals, children, events = _decode_parts(answer)
+        trouble: Exception = error
+        try:
+            _decode_run(run)
+            rest = _decode_detail(b"[%b,%b,%b,[],%b]" % tuple(map(bytes, (run, history, signals, events))))
+        except UNREADABLE as own:
+            trouble = own
+        else:
+            assert rest is not None
+            return rest._replace(children=tuple(map(_listed_one, children)))
+        raise corrupt(msgspec.json.decode(run)[0], trouble) from trouble
+
+
 # What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
 Revisions: TypeAlias = list[tuple[RunId, int]]
 Moved: TypeAlias = list[tuple[RunId, int, bool]]  # with the revision, and whether it is due already
 AppliedAll: TypeAlias = tuple[Revisions, Moved, list[Applied]]
 Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
+Rows: TypeAlias = list[msgspec.Raw]
 Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
 MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
 News: TypeAlias = tuple[list[Publication], list[Claimed]]
@@ -215,7 +281,7 @@ News: TypeAlias = tuple[list[Publication], list[Claimed]]
 CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb jsonb", list[Created] | Instant)
 CREATE_ALONE: Transition[list[Created] | Instant] = transition("create_alone", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
-CLAIM: Transition[list[Claimed]] = transition("claim", "jsonb", list[Claimed])
+CLAIM: Transition[list[Claimed]] = claiming("claim", "jsonb", list[Claimed], Rows)
 APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb", AppliedAll)
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
@@ -242,10 +308,12 @@ RELINQUISH: Transition[list[RunId]] = valueless("relinquish", "text jsonb", list
 REGISTER: Transition[Worker] = transition("register", "jsonb", Worker)
 RENEW: Transition[Renewed] = transition("renew", "text bigint", Renewed)
 RETIRE: Transition[None] = valueless("retire", "text", None)
-DELIVER: Transition[Mail] = transition("deliver", "jsonb jsonb", Mail)
-DELIVER_OR_CREATE: Transition[MailOrRun] = transition("deliver_or_create", "jsonb jsonb jsonb", MailOrRun)
-REDELIVER: Transition[Mail] = transition("redeliver", "jsonb jsonb", Mail)
-PUBLISH: Transition[News] = transition("publish", "jsonb jsonb", News)
+DELIVER: Transition[Mail] = claiming("deliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
+DELIVER_OR_CREATE: Transition[MailOrRun] = claiming(
+    "deliver_or_create", "jsonb jsonb jsonb", MailOrRun, tuple[Created, Delivered, Rows]
+)
+REDELIVER: Transition[Mail] = claiming("redeliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
+PUBLISH: Transition[News] = claiming("publish", "jsonb jsonb", News, tuple[list[Publication], Rows])
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
 REPLAY: Transition[int] = valueless("replay", "text text text", int)
@@ -269,9 +337,9 @@ NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
 LOOK_IN = LookIn()
-FIND_MANY: Call[list[Run | None]] = reading("find_many", "jsonb", list[Run | None])
+FIND_MANY: Call[list[Run | None]] = Call("find_many", "jsonb", _found_runs)
 FIND_BY_PREFIX: Call[list[RunId]] = reading("find_by_prefix", "text bigint", list[RunId])
-DETAIL: Call[Detail | None] = reading("detail", "text", Detail | None)
+DETAIL: Call[Detail | None] = Call("detail", "text", _detail)
 LIST_PUBLISHED: Call[list[Published]] = reading("list_published", "text", list[Published])
 LIST_STREAMS: Call[list[str]] = reading("list_streams", "text", list[str])
 READ_STREAM: Call[Page] = reading("read_stream", "text text bigint bigint", Page)

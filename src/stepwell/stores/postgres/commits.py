@@ -62,6 +62,8 @@ def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequ
             moving.append(commit)
         else:
             rest.append(commit)
+    if moving and any(child.key is not None for commit in rest for child in commit.children):
+        return plain, [], [commit for commit in commits if not is_plain(commit)]  # an end before it may free the key
     return plain, moving, rest
 
 

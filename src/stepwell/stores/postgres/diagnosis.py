@@ -323,8 +323,9 @@ def check_workers(patient: Patient) -> Finding:
     """Whether anybody works."""
     rows = patient.ask("workers")
     [(has_unfinished,)] = patient.ask("has_unfinished")
-    alive = [name for name, is_alive in rows if is_alive]
-    return judge_workers(alive, len(rows) - len(alive), has_unfinished=has_unfinished)
+    alive = [name for name, is_alive, _ in rows if is_alive]
+    dead = [(name, lease_until) for name, is_alive, lease_until in rows if not is_alive]
+    return judge_workers(alive, dead, has_unfinished=has_unfinished)
 
 
 def check_stranded(patient: Patient) -> Finding:
@@ -386,10 +387,11 @@ _THE_SERVER = (
     check_connection,
     check_server_version,
     check_pooler,
+    # Before the next one: that opens a second connection, which is still counted for a while after its end.
+    check_connections,
     check_notifications,
     check_durability,
     check_clock,
-    check_connections,
     check_autovacuum,
 )
 _THE_TABLES = (

@@ -11,7 +11,7 @@ from stepwell.stores.postgres.migrating import check_ready
 from stepwell.stores.postgres.texts import quoted
 from stepwell.stores.postgres.urls import parse_address
 
-_NUMBERED = ("outbox", "receipts")
+_NUMBERED = (("outbox", "number"), ("receipts", "number"), ("runs", "id"))
 
 
 def fence(url: str) -> Fenced:
@@ -28,12 +28,14 @@ def fence(url: str) -> Fenced:
                 runs = connection.execute(
                     f"update {schema}.runs set epoch = epoch + %s".encode(), (EPOCHS_SKIPPED,)
                 ).rowcount
+                # While a row has its epoch here, it alone decides about plain commits, and workers know its number.
+                connection.execute(f"update {schema}.heads set fence = null where fence is not null".encode())
                 workers = connection.execute(f"update {schema}.workers set lease_until = 0".encode()).rowcount
-                for table in _NUMBERED:
+                for table, column in _NUMBERED:
                     connection.execute(
                         "select setval(sequence, nextval(sequence) + %s)"
-                        " from (select pg_get_serial_sequence(%s, 'number')::regclass as sequence) as found",
-                        (NUMBERS_SKIPPED, f"{schema}.{quoted(table)}"),
+                        " from (select pg_get_serial_sequence(%s, %s)::regclass as sequence) as found",
+                        (NUMBERS_SKIPPED, f"{schema}.{quoted(table)}", column),
                     )
                 connection.execute(
                     "select setval(%s::regclass, nextval(%s::regclass) + %s)",

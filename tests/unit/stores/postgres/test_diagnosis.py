@@ -31,10 +31,10 @@ EVERYTHING = [
     "connection",
     "server_version",
     "pooler",
+    "connections",
     "notifications",
     "durability",
     "clock",
-    "connections",
     "autovacuum",
     "schema",
     "rights",
@@ -345,12 +345,13 @@ async def test_workers_are_counted_alive_and_dead(url: str) -> None:
     assert examine(url)["workers"].verdict is Verdict.WARN
 
     await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND, ("flow@1",)))
-    execute(url, "update stepwell.workers set lease_until = 0")
+    execute(url, "update stepwell.workers set lease_until = 1700000000000000")
     await store.workers.register(NewWorker(Incarnation("w2"), "bob", 60 * SECOND, ("flow@1",)))  # type: ignore[arg-type]
     found = examine(url)["workers"]
     await store.close()
 
-    assert (found.verdict, found.found) == (Verdict.OK, "1 alive (bob), 1 with a lease that ran out")
+    words = "1 alive (bob), 1 with a lease that ran out (ann at 2023-11-14 22:13:20 UTC)"
+    assert (found.verdict, found.found) == (Verdict.OK, words)
 
 
 async def test_runs_of_workers_that_are_gone_are_stranded(url: str) -> None:

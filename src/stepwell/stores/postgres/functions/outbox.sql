@@ -41,11 +41,12 @@ create function {f}.spell_time(p_at bigint) returns text language sql immutable 
     end
 $$;
 
--- The one id of the event of a run's end; see ids.derived_run_id and model.outbox.derived_event_id.
-create function {f}.ended_event_id(p_run_id text, p_epoch bigint) returns text language plpgsql immutable as $$
+-- The one id of the event of a run's end; see ids.derived_run_id and model.outbox.ended_event_id.
+create function {f}.ended_event_id(p_run_id text, p_created_at bigint, p_epoch bigint) returns text
+language plpgsql immutable as $$
 declare
     v_digest text := encode(
-        sha256(convert_to(p_run_id || e'\x1f~emit\x1f~ended\x1f' || p_epoch, 'utf8')), 'hex'
+        sha256(convert_to(p_run_id || e'\x1f~emit\x1f~ended\x1f' || p_created_at || e'\x1f' || p_epoch, 'utf8')), 'hex'
     );
     v_entropy bit(80) := ('x' || left(v_digest, 20))::bit(80);
     v_prefix text := left(replace(p_run_id, '-', ''), 12);
@@ -81,7 +82,8 @@ begin
     end if;
     for v_sink in select one from jsonb_array_elements_text(coalesce(p_announce->0->r.status, '[]')) as one loop
         perform {f}.owe(
-            p_now, p_run, r.run_id, v_sink, {f}.ended_event_id(r.run_id, r.epoch), 'stepwell.run.' || r.status, '',
+            p_now, p_run, r.run_id, v_sink, {f}.ended_event_id(r.run_id, r.created_at, r.epoch),
+            'stepwell.run.' || r.status, '',
             convert_to(
                 'j{"status":"' || r.status || '","version":' || r.version || ',"generation":' || r.generation
                 || ',"created_at":' || {f}.spell_time(r.created_at) || ',"started_at":' || {f}.spell_time(r.started_at)

@@ -49,7 +49,7 @@ order by 1;
 select transfer_id, kind, peer, at from {t}.seals;
 
 -- name: workers
-select name, lease_until > (select {f}.look_at_clock(null, 0)) from {t}.workers order by started_at, id;
+select name, lease_until > (select {f}.look_at_clock(null, 0)), lease_until from {t}.workers order by started_at, id;
 
 -- name: has_unfinished
 select exists (
