@@ -53,6 +53,18 @@ async def test_a_message_becomes_one_signal_also_after_its_run_has_ended(any_des
     assert held == []
 
 
+async def test_a_message_to_an_ended_run_names_its_end_each_time_it_comes(any_desk: Desk) -> None:
+    run_id = await any_desk.start("payment")
+    body = json.dumps({"data": {"run": run_id}}).encode()
+    await send(any_desk, "bank", body, signed(body))
+    await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+
+    for _ in range(2):
+        answer = await send(any_desk, "bank", body, signed(body, message_id="m2"))
+        assert (answer.status_code, answer.json()["code"]) == (409, "SW403")
+    assert (await any_desk.get("/signals/held")).json()["signals"] == []
+
+
 @pytest.mark.parametrize("message", [b"{}", b'{"run": true}', b'{"run": {"a": 1}}', b"[1]", b"null"])
 async def test_a_message_that_names_no_run_is_refused_and_may_come_again(desk: Desk, message: bytes) -> None:
     answers = [await send(desk, "boss", message, signed(message)) for _ in range(2)]

@@ -188,6 +188,24 @@ async def test_events_reach_runs_and_are_kept(any_desk: Desk) -> None:
     assert [event["payload"] for event in kept] == [{"order": 1}]
 
 
+async def test_a_signal_to_an_ended_run_names_its_end_and_is_held_for_its_key_alone(any_desk: Desk) -> None:
+    run_id = await any_desk.start("checkout", ORDER, key="order-1")
+    await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+    body = {"name": "approve", "payload": 5}
+
+    by_key = await any_desk.post("/runs/order-1/signals", body)
+    by_id = await any_desk.post(f"/runs/{run_id}/signals", {**body, "if_missing": "hold"})
+
+    for answer in (by_key, by_id):
+        assert (answer.status_code, answer.json()["code"]) == (409, "SW403")
+        assert answer.json()["title"].endswith("has ended: it is completed")
+    assert (await any_desk.get("/signals/held")).json()["signals"] == []
+    held = await any_desk.post("/runs/order-1/signals", {**body, "if_missing": "hold"})
+    assert held.json() == {"delivery": "held"}
+    [one] = (await any_desk.get("/signals/held")).json()["signals"]
+    assert (one["target"], one["payload"]) == ("order-1", 5)
+
+
 async def test_signals_that_nobody_reads_are_found(desk: Desk) -> None:
     body = {"name": "approve", "payload": 5, "if_missing": "hold"}
 

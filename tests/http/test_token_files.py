@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from stepwell import Engine
 from stepwell.errors import InvalidOptionError
 from stepwell.http import Caller, Role, TokenFile, app, make_token
-from stepwell.http.tokens import read_tokens, write_tokens
+from stepwell.http.tokens import add_token, read_tokens, revoke, write_tokens
 
 
 def _bad_line(path: Path) -> None:
@@ -139,3 +141,25 @@ def test_writing_tokens_neither_follows_nor_uses_what_lies_in_the_folder(
     assert not path.is_symlink()
     assert read_tokens(path) == [token]
     assert names == []
+
+
+def test_changes_of_several_processes_to_a_token_file_do_not_undo_each_other(tmp_path: Path) -> None:
+    path, count = tmp_path / "tokens", 8
+    write_tokens(path, [make_token(f"old {number}", Role.VIEWER)[1] for number in range(count)])
+    start = threading.Barrier(2 * count)
+
+    def add(number: int) -> None:
+        start.wait()
+        add_token(path, make_token(f"new {number}", Role.VIEWER)[1])
+
+    def take_back(number: int) -> None:
+        start.wait()
+        revoke(path, f"old {number}")
+
+    with ThreadPoolExecutor(2 * count) as threads:
+        for done in [threads.submit(act, number) for number in range(count) for act in (add, take_back)]:
+            done.result()
+
+    kept = {token.name: token.is_revoked for token in read_tokens(path)}
+    assert kept == {f"{age} {number}": age == "old" for number in range(count) for age in ("old", "new")}
+    assert [each.name for each in tmp_path.iterdir()] == ["tokens"]

@@ -51,9 +51,11 @@ class BearerAccess:
 
 
 class LoopbackAccess:
-    """Everybody on this machine is let in, and nobody else: for development, on a loopback address.
+    """Lets in every program on this machine: for development, on a loopback address.
 
-    What came through a proxy is not from this machine, whatever the connection says.
+    A request that carries a header of a proxy (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Host`, `X-Real-IP`, `Via`)
+    is refused. A proxy on this machine that adds none of them cannot be told from a local program: put no proxy in
+    front of this, use tokens.
     """
 
     def __init__(self, role: Role = Role.ADMIN) -> None:

@@ -110,7 +110,7 @@ def _bug(request_id: str) -> Problem:
         title="Something is wrong in stepwell itself",
         status=500,
         code=BUG,
-        why="this is a bug; your runs are safe",
+        why="this is a bug of stepwell; whether the request took effect is not known",
         fix="look for this request id in the server's log, and please report what is there",
         request_id=request_id,
     )

@@ -8,7 +8,8 @@ import hmac
 import logging
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -192,9 +193,7 @@ def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = _open_beside(path)
     except OSError as error:
-        raise InvalidOptionError(
-            f"the token file cannot be written: {error.strerror}", where=str(path), fix="name another: --tokens FILE"
-        ) from None
+        raise _not_written(path, error) from None
     name, descriptor = beside
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -205,6 +204,12 @@ def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
     except BaseException:
         name.unlink(missing_ok=True)
         raise
+
+
+def _not_written(path: Path, error: OSError) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"the token file cannot be written: {error.strerror}", where=str(path), fix="name another: --tokens FILE"
+    )
 
 
 def _open_beside(path: Path) -> tuple[Path, int]:
@@ -224,11 +229,42 @@ def _open_beside(path: Path) -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
+def add_token(path: Path, token: Token) -> None:
+    """Add a token to a file, which is made if it is not there. Raises `InvalidOptionError`."""
+    with _changing(path):
+        write_tokens(path, [*(read_tokens(path) if path.exists() else ()), token])
+
+
 def revoke(path: Path, name: str) -> int:
-    """Take back every token of a name; how many there were."""
-    tokens = read_tokens(path)
-    hit = [token for token in tokens if token.name == name and not token.is_revoked]
-    if not hit:
-        raise NotFoundError("token", name, near=sorted({token.name for token in tokens if not token.is_revoked})[:3])
-    write_tokens(path, [msgspec.structs.replace(t, is_revoked=True) if t in hit else t for t in tokens])
-    return len(hit)
+    """Take back every token of a name; how many there were. Raises `NotFoundError` if there is none."""
+    with _changing(path):
+        tokens = read_tokens(path)
+        hit = [token for token in tokens if token.name == name and not token.is_revoked]
+        if not hit:
+            live = {token.name for token in tokens if not token.is_revoked}
+            raise NotFoundError("token", name, near=sorted(live)[:3])
+        write_tokens(path, [msgspec.structs.replace(t, is_revoked=True) if t in hit else t for t in tokens])
+        return len(hit)
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """One change of a file at a time: a file that is read, changed and replaced by two at once would lose one change,
+    which may be that a token was taken back.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system: there is no such lock
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Of the folder: the file itself is replaced by each change.
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _not_written(path, error) from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

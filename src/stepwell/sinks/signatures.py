@@ -75,8 +75,8 @@ def verify_signature(
     """Check a message that claims to be from a `Webhook` with this secret; its event id.
 
     For receivers, before the body is parsed. Any of several secrets will do, while they are being changed. A message
-    may come more than once, also by somebody who repeats it: remember the id for as long as the tolerance. Raises
-    `SignatureError`.
+    may come more than once, also from an attacker who repeats it: remember its id for twice the tolerance, because the
+    timestamp may lie ahead as well as behind. Raises `SignatureError`.
     """
     keys = keys_of(secret)
     given = {name.lower(): value for name, value in headers.items()}

@@ -23,7 +23,8 @@ class Publish(Protocol):
 class TopicSink:
     """A sink that publishes what runs emit on topics, each event on the topic of its name.
 
-    A topic knows the id of an event, so one that is handed over twice is published once.
+    A topic knows the id of an event for at least 7 days: one that is handed over again within that time is published
+    once.
     """
 
     def __init__(

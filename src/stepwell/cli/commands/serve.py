@@ -16,7 +16,7 @@ from stepwell.cli.texts import clean
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stepwell.http import Application, Authenticator, Hook, Tokens
     from stepwell.replay.definition import Workflow
@@ -25,20 +25,26 @@ _TOKENS = "stepwell.tokens"
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
 _ROLES = ("viewer", "operator", "worker", "admin")
 
-tokens_option = click.option(
-    "--tokens",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    default=lambda: os.environ.get("STEPWELL_TOKENS"),
-    help="Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.",
-)
+
+def _tokens_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--tokens",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        default=lambda: os.environ.get("STEPWELL_TOKENS"),
+        help=help,
+    )
+
+
+_letting_in = _tokens_option("Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.")
+_token_file = _tokens_option(f"The file with the tokens. Default: $STEPWELL_TOKENS, or {_TOKENS}.")
 
 
 @command("serve")
 @click.argument("module", required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=7878, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@tokens_option
+@_letting_in
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name under which it is reached.")
 @click.option(
     "--hook", "hooks", multiple=True, metavar="SPEC", help="NAME=event:TOPIC or NAME=signal:NAME@PLACE.IN.BODY."
@@ -238,7 +244,7 @@ def token() -> None:
 @click.option("--role", type=click.Choice(_ROLES), default="viewer", show_default=True, help="What it may do.")
 @click.option("--expires", metavar="TIME", help="After how long it is over, such as 90d.")
 @click.option("--payloads/--no-payloads", default=None, help="Whether it sees inputs and results.")
-@tokens_option
+@_token_file
 @click.pass_obj
 def new(
     settings: Settings, name: str, role: str, expires: str | None, payloads: bool | None, tokens: str | None
@@ -250,17 +256,16 @@ def new(
       stepwell token new ci --role operator --expires 90d
     """
     from stepwell.http.roles import Role
-    from stepwell.http.tokens import make_token, read_tokens, write_tokens
+    from stepwell.http.tokens import add_token, make_token
 
-    path = Path(tokens or _TOKENS)
     text, made = make_token(name, Role(role), payloads=payloads, lasts=expires)
-    write_tokens(path, [*(read_tokens(path) if path.exists() else ()), made])
+    add_token(Path(tokens or _TOKENS), made)
     out = Output(settings)
     out.one("stepwell.token/1", {"token": text, "name": name, "role": role}, run_ids=[], words=lambda: [text])
 
 
 @token.command("ls")
-@tokens_option
+@_token_file
 @click.pass_obj
 def listed(settings: Settings, tokens: str | None) -> None:
     """List tokens, without what is secret of them.
@@ -293,7 +298,7 @@ def listed(settings: Settings, tokens: str | None) -> None:
 
 @token.command("revoke")
 @click.argument("name")
-@tokens_option
+@_token_file
 @click.pass_obj
 def revoked(settings: Settings, name: str, tokens: str | None) -> None:
     """Take back every token of a name; a running server refuses it from then on, and ends its streams.
