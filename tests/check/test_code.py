@@ -167,6 +167,27 @@ def test_a_call_into_the_outside_world(bad: str, good: str):
     assert codes(helpers + flow(f"x = {good}")) == []
 
 
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [
+        ("for each in {asyncio.gather(one, two), asyncio.gather(three)}:", "for each in [asyncio.gather(one, two)]:"),
+        (
+            "for each in {asyncio.gather(one) for one in many}:",
+            "for each in {asyncio.create_task(one()) for one in many}:",
+        ),
+        ("for each in set([asyncio.gather(one, two)]):", "for each in {one, two}:"),
+        ("for each in {pair, other_pair}:", "for each in (pair, other_pair):"),
+        ("for each in (await asyncio.wait([pair, other_pair]))[0]:", "for each in (await asyncio.wait(tasks))[0]:"),
+        ("for each in asyncio.as_completed(asyncio.gather(one) for one in many):", "for each in await pair:"),
+    ],
+)
+def test_a_set_of_gathered_futures_has_no_order(bad: str, good: str):
+    pairs = ["pair, tasks = asyncio.gather(one, two), []", "pair = other_pair = asyncio.gather(one, two)"]
+
+    assert codes(flow(*pairs, bad, "    await each")) == ["SW121"]
+    assert codes(flow(*pairs, good, "    await each")) == []
+
+
 def test_the_bodies_of_steps_may_do_what_they_like():
     code = (
         "@step\nasync def work() -> float:\n    return time.time()\n"

@@ -88,6 +88,19 @@ async def test_a_wait_that_is_passed_by_does_not_fit(harness: Harness, ledger: L
     assert found.now == "it waits for a signal at allow"
 
 
+async def test_the_fixes_for_a_renamed_wait_are_those_of_a_wait(harness: Harness, ledger: Ledger):
+    gone = "-".join(["former", "wait"])  # not in this file as it is: so it is taken for a name that is gone
+    recording = await begun(harness, paying(ledger, ["reserve"], wait=gone))
+
+    found = dry.replay(paying(ledger, ["reserve"], wait="allow"), recording)
+
+    assert isinstance(found, Divergence)
+    assert found.fixes[:2] == (
+        f"keep its name: name='{gone}' for the new one",
+        f'if it was taken out on purpose, declare it where it stood: ctx.removed("{gone}", "receive")',
+    )
+
+
 async def test_a_wait_that_is_declared_removed_fits(harness: Harness, ledger: Ledger):
     @workflow(name="pay")
     async def hasty(ctx: Context) -> str:

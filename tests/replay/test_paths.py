@@ -43,7 +43,7 @@ async def test_a_second_use_of_a_name_names_both_operations(harness: Harness, le
 
     failure = await paused(harness, flow)
 
-    assert (failure.code, failure.path) == ("SW104", "path notify")
+    assert (failure.code, failure.path) == ("SW104", "notify")
     assert "recorded: step notify · now: sleep notify" in failure.why
     assert "repeat=True" in failure.fix
     assert ledger.lines == ["first"]
@@ -288,6 +288,28 @@ async def test_removed_covers_numbered_uses_and_is_nothing_to_new_runs(harness: 
     await harness.drain()
     assert await harness.result(fresh) == "after"
     assert len(ledger.lines) == 3
+
+
+async def test_the_fix_for_a_numbered_use_that_was_taken_out_can_be_typed_as_it_is(harness: Harness, ledger: Ledger):
+    def build(rounds: int, taken_out: str = "") -> Any:
+        @workflow(name="flow")
+        async def flow(ctx: Context) -> str:
+            for _ in range(rounds):
+                await ctx.step("tick", step(ledger.body("tick"), repeat=True))
+            if taken_out:
+                ctx.removed(taken_out, "step")
+            await ctx.receive("go")
+            return "done"
+
+        return flow
+
+    with pytest.raises(RunPaused) as caught:
+        await redeployed(harness, build(3), build(2))
+    assert caught.value.failure.path == "tick#2"
+    assert 'ctx.removed("tick", "step")' in caught.value.fix
+    assert await redeployed(harness, build(3), build(2, "tick")) == "done"
+    with pytest.raises(RunPaused, match="it raises InvalidNameError: name 'tick#2' cannot be part of a path"):
+        await redeployed(harness, build(3), build(2, "tick#2"))
 
 
 async def test_a_misspelt_kind_is_refused_with_the_nearest(harness: Harness):

@@ -12,9 +12,11 @@ from typing import Any
 from stepwell.errors import HistoryDivergedError, ReplayError
 from stepwell.model.states import EntryKind
 from stepwell.replay.definition import Workflow
+from stepwell.replay.divergence import KINDS_OF_WAITS, last_name
 
 _ASKS = re.compile(r"it asks for ([^,]+)")
 _WAITS = re.compile(r"it waits for a \w+ at ([^,]+)")
+_STANDS = re.compile(r"a wait for a (\w+) at ")
 _KINDS = {kind.word for kind in EntryKind}
 
 
@@ -29,35 +31,33 @@ def find_cause(workflow: Workflow[Any, Any], problem: ReplayError) -> tuple[str,
     known = _names_in(workflow)
     if known is None:
         return "", ()
-    gone = _last_name(problem.where)
+    gone = last_name(problem.where)
     asked = _ASKS.search(problem.now) or _WAITS.search(problem.now)
     kind = problem.recorded.partition(" ")[0]
-    removed = f'if it was taken out on purpose, declare it where it stood: ctx.removed("{gone}", "{_kind_of(kind)}")'
+    wait = _STANDS.match(problem.recorded)
+    was = KINDS_OF_WAITS[wait[1]].word if wait is not None and wait[1] in KINDS_OF_WAITS else _kind_of(kind)
+    removed = f'if it was taken out on purpose, declare it where it stood: ctx.removed("{gone}", "{was}")'
     if asked is None:
         if problem.now.startswith("it raises"):
             return f"the code fails before it comes to {gone}, which the first time it did not", ()
         if gone not in known and kind in _KINDS:
             return f"{gone} was taken out of the code", (removed,)
         return "", ()
-    new = _last_name(asked[1])
+    new = last_name(asked[1])
     gate = f'guard what is new: if ctx.version("{new}", 2) >= 2: ...'
     if gone in known:
         return f"{new} was put in front of {gone} after this run had passed it", (gate,)
     if gone == new:
         return "", ()
-    rename = f"keep its name: name={gone!r} for the step, or ctx.step({gone!r}, ...)"
+    rename = f"keep its name: name={gone!r} for the new one"
+    if was == EntryKind.STEP.word:
+        rename = f"keep its name: name={gone!r} for the step, or ctx.step({gone!r}, ...)"
     return f"{gone} was renamed to {new}, or taken out", (rename, removed, gate)
 
 
 def _kind_of(word: str) -> str:
-    """The kind to declare as removed; a wait that was never satisfied is known by what it waits for."""
+    """The kind to declare as removed."""
     return word if word in _KINDS else "step"
-
-
-def _last_name(path: str) -> str:
-    """The name at the end of a path, without its use: `outer/~3/charge#2` is about `charge`."""
-    parts = [part for part in path.split("/") if not part.startswith("~")]
-    return parts[-1].partition("#")[0].removesuffix("~undo") if parts else path
 
 
 @lru_cache(maxsize=256)

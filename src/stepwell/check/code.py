@@ -12,12 +12,14 @@ from stepwell.check.naming import find_duplicates
 from stepwell.check.operations import find_unawaited, find_unbounded, find_without_undo
 from stepwell.check.outside import find_outside
 from stepwell.check.sources import Scope, Source, find_scopes, read_source
+from stepwell.check.unordered import find_unordered
 from stepwell.replay.definition import Workflow
 
 _FINDERS: Final[tuple[Callable[[Scope], Iterator[Finding]], ...]] = (
     find_unawaited,
     find_duplicates,
     find_outside,
+    find_unordered,
     find_lost_changes,
     find_without_undo,
     find_unbounded,

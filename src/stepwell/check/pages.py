@@ -7,8 +7,8 @@ from typing import Final
 PAGES: Final = {
     "SW100": "The code has to be changed: the message names the function and what to write instead.",
     "SW200": (
-        "The run is parked: nothing was run, and nothing of it is lost. It goes on by itself when a worker with code\n"
-        "that fits it starts, or at once with `stepwell resume RUN`."
+        "The run is paused at this place. What it has recorded is kept, and no step after this place is run. It goes\n"
+        "on by itself when a worker starts with code that fits it, or at once with `stepwell resume RUN`."
     ),
     "SW201": (
         "The history of the run names operations that this code does not come to, or comes to otherwise. The run is\n"
@@ -22,7 +22,14 @@ PAGES: Final = {
         "  all of it was changed                   @workflow(name=..., version=2), and keep the old function\n\n"
         "Before the next deploy: stepwell check MODULE --db URL replays every run in flight, and changes nothing."
     ),
-    "SW202": "Mend the step after the last recorded place, then: stepwell resume RUN",
+    "SW202": (
+        "Several workers in a row died or lost their lease while they executed this run, and nothing was recorded in\n"
+        "between. It is paused so that it does not take down more workers. It does not go on by itself.\n\n"
+        "  1. stepwell show RUN     shows the last step that is recorded. That step, or the one after it, kills or\n"
+        "                           blocks the worker: os._exit, a crash in C, no memory, a blocked event loop.\n"
+        "  2. Fix the step, and restart the workers with the new code.\n"
+        "  3. stepwell resume RUN   lets the run go on from its last record."
+    ),
     "SW400": "The request was wrong, and nothing was stored: the message says what would be right.",
     "SW441": "Write the file again with `stepwell export RUN -o FILE`, or read it with the release that wrote it.",
     "SW450": "How a run, or a part of it, ended. `stepwell show RUN` has the place, `stepwell why RUN` what is next.",

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stepwell.errors import DuplicateLocationError, HistoryDivergedError, UnawaitedOperationError
-from stepwell.model.states import EntryKind
+from stepwell.model.states import EntryKind, WaitKind
+
+# What is declared as removed in the place of a wait that nothing is recorded of yet.
+KINDS_OF_WAITS: Final[dict[str, EntryKind]] = {
+    WaitKind.SIGNAL.value: EntryKind.RECEIVE,
+    WaitKind.TOPIC.value: EntryKind.TOPIC,
+    WaitKind.TIMER.value: EntryKind.SLEEP,
+    WaitKind.CHILD.value: EntryKind.CHILD,
+    WaitKind.RETRY.value: EntryKind.STEP,
+}
+
+
+def last_name(path: str) -> str:
+    """The name at the end of a path, as code writes it: `outer/~3/charge#2` is about `charge`."""
+    parts = [part for part in path.split("/") if not part.startswith("~")]
+    return parts[-1].partition("#")[0].removesuffix("~undo") if parts else path
 
 
 def kind_changed(path: str, recorded: EntryKind, now: EntryKind) -> HistoryDivergedError:
     """Another kind of operation stands at a recorded name."""
-    name = path.rpartition("/")[2]
+    name = last_name(path)
     return HistoryDivergedError(
         f"this code took another path than the run recorded at {path}",
         where=path,
@@ -32,7 +49,7 @@ def wait_changed(path: str, recorded: str, now: EntryKind) -> HistoryDivergedErr
 def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
     """The code ended without passing recorded operations."""
     shown = ", ".join(f"{kind.word} {path}" for path, kind in missing[:5])
-    name, kind = missing[0][0].rpartition("/")[2], missing[0][1].word
+    name, kind = last_name(missing[0][0]), missing[0][1].word
     return HistoryDivergedError(
         f"this code ended without visiting {len(missing)} recorded operation{'s' if len(missing) > 1 else ''}",
         where=missing[0][0],
@@ -48,35 +65,35 @@ def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]]
     if recorded:
         more = "s" if len(recorded) > 1 else ""
         path, kind = recorded[0]
-        name = path.rpartition("/")[2]
+        name = last_name(path)
         return HistoryDivergedError(
             f"the code stops before {len(recorded)} recorded operation{more}",
             where=path,
             recorded=shown,
             now=now,
-            fix=f'guard what is new: if ctx.version("{name}", 2) >= 2: ...; declare what was taken out: '
+            fix='guard what is new: if ctx.version("NAME", 2) >= 2: ...; declare what was taken out: '
             f'ctx.removed("{name}", "{kind}"); or keep the old code as another version of the workflow',
         )
     path, kind = waits[0]
-    name = path.rpartition("/")[2]
+    removed = f'ctx.removed("{last_name(path)}", "{KINDS_OF_WAITS[kind].word}")'
     return HistoryDivergedError(
         f"the run waits at {path}, and the code does not come there",
         where=path,
         recorded=f"a wait for a {kind} at {path}",
         now=now,
-        fix=f'guard what is new: if ctx.version("{name}", 2) >= 2: ...; declare a wait that was taken out with '
-        "ctx.removed; or keep the old code until no run stands there",
+        fix='guard what is new: if ctx.version("NAME", 2) >= 2: ...; declare a wait that was taken out: '
+        f"{removed}; or keep the old code until no run stands there",
     )
 
 
 def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
     """Two operations in one place share a name."""
-    name = path.rpartition("/")[2]
+    name = last_name(path)
     # The keywords of ctx.step belong to the function: a step has the option itself.
     numbered = "step(f, repeat=True) or f.options(repeat=True) as the function" if second == "step" else "repeat=True"
     return DuplicateLocationError(
         f'two operations in one place share the name "{name}"',
-        where=f"path {path}",
+        where=path,
         why=f"recorded: {first} {path} · now: {second} {path}; two results cannot live under one path",
         fix=f'rename one, loop with ctx.loop("{name}", ...), or number the uses with {numbered}',
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.errors import InvalidOptionError
-from stepwell.model.locations import gate_name, named
+from stepwell.model.locations import check_name, gate_name, named
 from stepwell.model.states import EntryKind
 from stepwell.nearest import nearest
 from stepwell.replay import divergence
@@ -21,6 +21,7 @@ def declare_removed(scope: Scope, name: str, kind: str) -> None:
         raise InvalidOptionError(
             f"there is no kind of operation {kind!r}", fix=f"did you mean {near[0]!r}?" if near else ", ".join(words)
         )
+    check_name(name)
     scope.check_open()
     turn, journal = scope.turn, scope.turn.journal
     if words[kind] is EntryKind.VERSION:
