@@ -161,3 +161,94 @@ async def test_the_beginning_of_a_step_is_forgotten_with_its_result(harness: Har
 
     assert await harness.result(run) == "done"
     assert (await worker.do(worker.engine.detail(run.run_id))).history.attempts == ()
+
+
+async def test_a_step_that_ran_at_most_once_and_is_done_has_no_unknown_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        await ctx.step(step(ledger.body("charge"), name="charge", at_most_once=True))
+        await ctx.receive("go")
+        return "done"
+
+    worker = await harness.worker(flow, **QUICK)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    [entry] = await harness.history(run)
+    assert (entry.path, entry.status, entry.attempts, entry.failed_attempts) == ("charge", "done", 1, ())
+
+    await worker.do(worker.engine.rewind(run.run_id, "charge"))
+    await harness.drain()
+
+    [entry] = await harness.history(run)
+    assert (entry.status, entry.attempts, ledger.lines) == ("done", 2, ["charge", "charge"])
+    assert [each.error for each in entry.failed_attempts] == ["Rewound: the result was dropped"]
+
+
+async def test_a_step_whose_result_is_supplied_has_no_unknown_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(step(hanging(ledger), name="charge", at_most_once=True))
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    worker = await harness.worker(flow, **QUICK)
+    await harness.advance("1m")
+    [entry] = await harness.history(run)
+    assert [each.error for each in entry.failed_attempts] == ["started, outcome unknown"]
+
+    await worker.do(worker.engine.skip(run.run_id, "charge", result="charged"))
+    await harness.drain()
+
+    assert await harness.result(run) == "charged"
+    [entry] = await harness.history(run)
+    assert (entry.status, entry.failed_attempts) == ("done", ())
+
+
+async def test_the_beginning_of_a_step_whose_result_is_supplied_is_no_attempt(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(step(hanging(ledger), name="charge", timeout="10m"))
+
+    @workflow
+    async def other(ctx: Context) -> None: ...
+
+    lost = await harness.worker(flow, **QUICK)
+    run = await lost.start(flow)
+    await harness.advance("1s")
+    lost.crash()
+    rescuer = await harness.worker(other, **QUICK)
+    await harness.advance("1m")
+    await rescuer.do(rescuer.engine.skip(run.run_id, "charge", result="charged"))
+    await harness.worker(flow, **QUICK)
+    await harness.drain()
+
+    assert await harness.result(run) == "charged"
+    [entry] = await harness.history(run)
+    assert (entry.status, entry.attempts, entry.failed_attempts) == ("done", 0, ())
+
+
+async def test_why_names_the_failure_of_the_step_that_is_tried_again(harness: Harness, ledger: Ledger):
+    def failing(text: str, name: str, initial: str) -> Any:
+        async def fail() -> None:
+            raise ValueError(text)
+
+        return step(fail, name=name, retry=Retry(initial=initial, max_attempts=2))
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        first = asyncio.ensure_future(ctx.step(failing("of the first", "first", "1h")))
+        await asyncio.gather(first, ctx.step(failing("of the second", "second", "1h")))
+
+    worker = await harness.worker(flow, **QUICK)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    why = await worker.do(worker.engine.explain(run.run_id))
+    words = [cause.sentence for cause in why.chain]
+    assert [each[each.index("(after") :] for each in words] == [
+        "(after ValueError: of the first)",
+        "(after ValueError: of the second)",
+    ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +25,8 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.codec.base import PlaceLike
+from stepwell.codec.json_codec import JsonCodec
 from stepwell.errors import DuplicateNameError, InvalidNameError, InvalidOptionError, PayloadTooLargeError
 from tests.cases.harness import Harness, Node
 
@@ -659,3 +664,31 @@ async def test_an_event_of_a_step_that_cannot_be_encoded_fails_the_step_at_once(
 def test_a_sink_that_can_have_no_meaning_is_refused(make: Any, error: type[Exception], title: str) -> None:
     with pytest.raises(error, match=title):
         make()
+
+
+async def test_events_that_several_threads_of_one_body_emit_at_one_moment_are_all_kept() -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    class Meeting(JsonCodec):
+        def encode_body(self, value: Any, hint: Any, place: PlaceLike) -> bytes:
+            if value in ("left", "right"):
+                both.wait()
+            return super().encode_body(value, hint, place)
+
+    @step
+    def report(ctx: StepContext) -> None:
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(partial(ctx.emit, "met"), ["left", "right"]))
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(report)
+
+    got: asyncio.Queue[EmittedEvent] = asyncio.Queue()
+    sink = handler(got.put, name="inbox")
+    async with Engine("memory:", workflows=[flow], codec=Meeting(), sinks=[sink]) as engine:
+        await (await engine.start(flow)).result()
+        events = [await asyncio.wait_for(got.get(), 60) for _ in range(2)]
+
+    assert {event.payload for event in events} == {"left", "right"}
+    assert len({event.id for event in events}) == 2

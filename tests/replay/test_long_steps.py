@@ -503,6 +503,12 @@ async def test_a_context_that_outlives_its_step_says_so(harness: Harness):
         info.heartbeat(1)
     with pytest.raises(OutsideStepError):
         info.should_yield()
+    with pytest.raises(OutsideStepError, match="`emit` of the context of step load"):
+        info.emit("late")
+    with pytest.raises(OutsideStepError, match="`stream` of the context of step load"):
+        info.stream("log").write("late")
+    with pytest.raises(OutsideStepError):
+        await info.stream("log").append("late")
     with pytest.raises(OutsideStepError) as caught:
         info.checkpoint(1)
     assert (caught.value.code, caught.value.where, bool(caught.value.fix)) == ("SW131", "load", True)

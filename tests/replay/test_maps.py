@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from stepwell import (
     Context,
     Engine,
     JoinError,
+    Operation,
     Outcome,
     Retry,
     RunFailed,
@@ -194,3 +196,43 @@ async def test_nothing_to_wait_for_and_nonsense_are_refused():
         for which in range(2):
             with pytest.raises(RunFailed, match="InvalidOptionError"):
                 await (await engine.start(flow, which)).result("60s")
+
+
+OPTIONS: dict[str, Callable[[Context, dict[str, Any]], Operation[Any]]] = {
+    "map": lambda ctx, given: ctx.map("all", _item, [1], **given),
+    "join": lambda ctx, given: ctx.join("all", {"one": _branch}, **given),
+    "race": lambda ctx, given: ctx.race("all", {"one": _branch}, **given),
+}
+
+
+async def _item(ctx: Context, number: int) -> int:
+    return number
+
+
+async def _branch(ctx: Context) -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "fix"),
+    [
+        ("map", {"on_error": "failfast"}, '"wait_all" or "fail_fast"'),
+        ("join", {"on_error": "failfast"}, '"wait_all" or "fail_fast"'),
+        ("race", {"first": "sucess"}, '"success" or "settled"'),
+    ],
+)
+async def test_an_option_that_has_no_such_value_is_refused(
+    harness: Harness, verb: str, given: dict[str, Any], fix: str
+):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await OPTIONS[verb](ctx, given)
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.drain()
+
+    with pytest.raises(RunFailed) as caught:
+        await harness.result(run)
+    assert caught.value.failure is not None
+    assert (caught.value.failure.code, caught.value.fix) == ("SW103", fix)

@@ -433,6 +433,7 @@ async def test_a_failure_while_undoing_keeps_the_runs_own_failure(harness: Harne
         "ConnectionError: away",
         "ValueError: the reason",
     )
+    assert view.failure.path == "one~undo"
     assert not view.is_ended
 
 

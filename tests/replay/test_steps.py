@@ -16,12 +16,14 @@ from stepwell import (
     JoinError,
     Retry,
     RetryAfter,
+    RunFailed,
     StepContext,
     StepFailed,
     UnserialisableError,
     step,
     workflow,
 )
+from stepwell.errors import InvalidOptionError
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -211,6 +213,40 @@ async def test_an_at_most_once_step_is_never_run_again_after_a_crash(harness: Ha
     assert ledger.lines == ["transfer"]
 
 
+@pytest.mark.parametrize("verb", ["skip", "retry"])
+async def test_an_operator_decides_about_an_at_most_once_step_whose_outcome_is_unknown(
+    harness: Harness, ledger: Ledger, verb: str
+):
+    async def transfer() -> str:
+        ledger.note("transfer")
+        if ledger.counts["transfer"] == 1:
+            worker.crash()
+            await asyncio.sleep(0)
+        return "sent"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(step(transfer, at_most_once=True))
+
+    worker = await harness.worker(flow)
+    client = await harness.client()
+    run = await client.start(flow)
+    await harness.drain()
+    await harness.takeover(worker, flow)
+    with pytest.raises(RunFailed) as unknown:
+        await harness.result(run)
+    if verb == "skip":
+        await client.do(client.engine.skip(run.run_id, "transfer", "known"))
+    else:
+        await client.do(client.engine.retry(run.run_id))
+    await harness.drain()
+
+    assert f"stepwell skip {run.run_id} transfer --result JSON" in unknown.value.fix
+    assert f"stepwell retry {run.run_id}, which runs it again" in unknown.value.fix
+    assert await harness.result(run) == {"skip": "known", "retry": "sent"}[verb]
+    assert ledger.counts["transfer"] == {"skip": 1, "retry": 2}[verb]
+
+
 async def test_an_at_most_once_step_is_recorded_before_it_runs_and_not_retried(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> list[Any]:
@@ -391,3 +427,12 @@ async def test_a_step_inside_a_step_is_just_a_call(harness: Harness, ledger: Led
 
     assert await harness.result(run) == "in out"
     assert await harness.paths(run) == ["outer"]
+
+
+def test_a_durability_that_does_not_exist_is_refused_when_the_step_is_made():
+    async def body() -> None: ...
+
+    for make in (lambda value: step(body, durability=value), lambda value: step(body).options(durability=value)):
+        with pytest.raises(InvalidOptionError) as caught:
+            make("defered")
+        assert caught.value.fix == '"normal" or "deferred"'

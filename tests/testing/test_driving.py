@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stepwell import Context, RunFailed, step, workflow
+from stepwell import Context, Continue, RunFailed, step, workflow
 from stepwell.testing import Kit, Stuck, SyncKit
 from tests.testing.shop import Order, approve, charge, follow, fulfil, parent, plain, quick, rounds
 
@@ -181,3 +181,29 @@ async def test_drive_stops_where_the_run_waits(stepwell: Kit):
     await run.drive()
 
     run.assert_waiting_on("approve")
+
+
+@workflow
+async def endless(ctx: Context) -> None:
+    async def turn(ctx: Context, number: int) -> Continue[int]:
+        await ctx.sleep("pause", "1h")
+        return Continue(number + 1)
+
+    await ctx.loop("turns", turn, 0)
+
+
+@workflow
+async def chained(ctx: Context, number: int) -> None:
+    await ctx.sleep("pause", "1h")
+    ctx.continue_as_new(number + 1)
+
+
+async def test_a_run_that_goes_on_for_ever_is_given_up(stepwell: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.testing.runs.COMMITS_MAX", 50)
+    monkeypatch.setattr("stepwell.testing.runs.GENERATIONS_MAX", 10)
+
+    for run in (await stepwell.start(endless), await stepwell.start(chained, 1)):
+        with pytest.raises(Stuck, match="did not end within 50 commits or 10 generations: it may go on for ever"):
+            await run.result()
+        with pytest.raises(Stuck, match="did not come to 'elsewhere' within 50 commits"):
+            await run.until("elsewhere")

@@ -129,6 +129,10 @@ def plain_checkout(ctx: SyncContext, order: Order) -> Payment:
     assert_type(ctx.child(nothing), int)
     assert_type(ctx.child(checkout, order), Payment)
     assert_type(ctx.child_outcome(checkout, order), Outcome[Payment])
+    assert_type(ctx.child(checkout, order, key="k", on_parent_close="cancel"), Payment)
+    assert_type(ctx.spawn(nothing, on_parent_close="cancel", name="other"), RunId)
+    assert_type(ctx.children(checkout, [order], on_parent_close="cancel"), list[Payment])
+    ctx.child(nothing, on_parent_close="kill")  # type: ignore[call-overload]
 
     def branch(inner: SyncContext) -> int:
         return inner.step(pack, order)

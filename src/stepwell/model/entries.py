@@ -41,6 +41,11 @@ class Attempt(NamedTuple):
         """Whether it says only that a body was about to begin, which is no progress of the run."""
         return self.failure is None and self.next_at is not None
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is the beginning of an at-most-once step. It stays when the step is done: the result says more."""
+        return self.failure is None and self.next_at is None
+
 
 class Progress(NamedTuple):
     """How far the body of a step has come, as it said itself. Kept until the step is done."""

@@ -168,7 +168,8 @@ def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
     error = PoisonError(
         f"run {run_id} lost its worker {stalls} times without any progress",
         why="what it does next may kill or block the process",
-        fix="mend the step after the last recorded place, then resume the run",
+        fix=f"`stepwell show {run_id}` shows the last step that is recorded: fix that step or the one after it, "
+        f"restart the workers with the new code, and type: stepwell resume {run_id}",
     )
     return encode_failure(keep_own(record_failure(error, path=path), own))
 

@@ -10,6 +10,7 @@ prefix-free: everything below a location is one contiguous range of keys, and so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NewType
 
 from stepwell.errors import CorruptRecordError, InvalidNameError
@@ -25,27 +26,39 @@ _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
 
 
+def _is_text(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+
+
 def why_not_text(value: Any) -> str | None:
     """Why a value is no text that can be stored; None if it is."""
     if not isinstance(value, str):
         return f"it is a {type(value).__name__}, and must be text"
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+    if not _is_text(value):
         return "it has half of a surrogate pair, which no encoding of text can store"
     return None
 
 
 def check_name(name: str, *, what: str = "name") -> str:
     """Refuse a name that could not be read back from a path."""
+    if type(name) is str and _is_name(name):
+        return name
     reason = why_not_text(name)
     if reason is not None:
         raise InvalidNameError(f"{what} {name!r:.80} cannot be part of a path", why=reason, fix="give it as plain text")
-    if not name or len(name) > NAME_MAX or name[0] == "~" or not _FORBIDDEN.isdisjoint(name) or name != name.strip():
+    if not _is_name(name):
         raise InvalidNameError(
             f"{what} {name!r} cannot be part of a path",
             why=f"a name has 1 to {NAME_MAX} characters, none of / # or control characters, does not begin with ~ "
             "and has no blanks around it",
         )
     return name
+
+
+@lru_cache(maxsize=4096)  # every step of every run asks, and most names come again
+def _is_name(name: str) -> bool:
+    is_short = 0 < len(name) <= NAME_MAX
+    return is_short and name[0] != "~" and _FORBIDDEN.isdisjoint(name) and name == name.strip() and _is_text(name)
 
 
 _GATE = " gate"

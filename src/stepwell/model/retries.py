@@ -13,8 +13,10 @@ from stepwell.errors import Failure, Fatal, InvalidOptionError, RetryAfter, Roll
 class Retry:
     """How often a step is tried in total, and how long to wait in between.
 
-    `Retry(max_attempts=5, initial="1s")` tries at most five times, 1, 2, 4 and 8 seconds apart. The wait is
-    never shorter than computed; `jitter` only lengthens it.
+    `Retry(max_attempts=5, initial="1s")` tries at most five times, 1, 2, 4 and 8 seconds apart. `jitter` lengthens each
+    wait by up to that share (0.1 is a tenth), and never shortens it. `max_delay` caps what grows. Every exception is
+    retried, or those of `retry_on`; never those of `give_up_on`, nor `Fatal`, `Failure` and `Rollback`. An attempt that
+    ran into the step's timeout is retried only with `on_timeout=True`.
     """
 
     max_attempts: int = 3

@@ -46,7 +46,7 @@ class Body:
     is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
     output: str = ""  # what its process had written when it was killed
     codec: Codec | None = None  # for what it emits, if it takes a context
-    emitted: tuple[tuple[str, Payload], ...] = ()  # name and plain JSON, in the order of the body
+    emitted: list[tuple[str, Payload]] | tuple[()] = ()  # name and plain JSON, in the order of the body
     outlet: Outlet | None = field(default=None, repr=False)
     begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
     progress: Progress | None = None  # how far an earlier attempt or turn of it came
@@ -64,6 +64,8 @@ class Body:
         run_id, path = self.run.run_id, self.names.text(self.location)
         key = self.names.idempotency_key(run_id, self.location)
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
+        if isinstance(self.emitted, tuple):
+            self.emitted = []  # made here, on the loop's thread: threads of the body only append
         info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
         return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
 
@@ -75,11 +77,14 @@ class Body:
     def emit(self, event: str, payload: Any) -> None:
         """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""
         assert self.codec is not None
+        assert isinstance(self.emitted, list)
+        if self.link is not None:
+            self.link.check("emit")
         name = check_event_name(event)
         path = self.names.text(self.location)
         event_id = derived_event_id(self.run.run_id, self.names.key(self.location), len(self.emitted))
         place = emit_place(self.run, path, event_id)
-        self.emitted += ((name, JSON_V1 + self.codec.encode_body(payload, ANY, place)),)
+        self.emitted.append((name, JSON_V1 + self.codec.encode_body(payload, ANY, place)))
 
 
 def emit_place(run: Run, path: str, event_id: EventId) -> Place:

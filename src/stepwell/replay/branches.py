@@ -208,6 +208,12 @@ def check_repeated(turn: Turn, entry: Entry, is_failed: bool) -> None:
         )
 
 
+def check_choice(what: str, given: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that an option does not know."""
+    if given not in choices:
+        raise InvalidOptionError(f"{what} is {given!r}", fix=" or ".join(f'"{choice}"' for choice in choices))
+
+
 def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:
     """Refuse what cannot be run as branches. A join of nothing is done at once; a race needs somebody to win it."""
     if not branches and kind == "race":

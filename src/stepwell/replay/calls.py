@@ -124,7 +124,7 @@ def _unknown(path: str, recorded: str) -> DefinitionError:
             where=path,
             why=f"recorded: {recorded[1:]}, which is no function at the top of a module, so it is bound to its place "
             "in the code; and this code did not come to that place again",
-            fix="undo it by hand and skip it, or run the code that recorded it; from now on write "
+            fix="start a worker with the code that recorded it, then resume the rollback; from now on write "
             "@step(compensate=undo) with a function `def undo(...)` at the top of a module",
         )
     return DefinitionError(

@@ -17,7 +17,7 @@ from stepwell.model.failures import FailureKind, FailureRecord, is_rollback, kin
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting
-from stepwell.replay.branches import check_branches
+from stepwell.replay.branches import check_branches, check_choice
 from stepwell.replay.carrying import check_findable
 from stepwell.replay.definition import Step, Workflow, step_of
 from stepwell.replay.operations import ChildOperation, Operation
@@ -32,11 +32,11 @@ from stepwell.replay.primitives.child import (
     run_spawn,
 )
 from stepwell.replay.primitives.emit import run_emit, what_is_emitted
-from stepwell.replay.primitives.join import OnError, run_join
+from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
 from stepwell.replay.primitives.once import run_once
-from stepwell.replay.primitives.race import First, Winner, run_race
+from stepwell.replay.primitives.race import FIRST, First, Winner, run_race
 from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import run_step
@@ -283,8 +283,11 @@ class Context(Receiving, Awaiting, Showing):
         on_error: OnError = "wait_all",
         repeat: bool = False,
     ) -> Operation[dict[str, R]]:
-        """Run all branches at once; their results by name. Raises `JoinError` with the failing ones."""
+        """Run all branches at once; their results by name. Raises `JoinError` with the failing ones: once all have
+        ended, or with `on_error="fail_fast"` at the first failure, which cancels the others.
+        """
         check_branches("join", branches)
+        check_choice("on_error", on_error, ON_ERROR)
         location, entry = self._scope.place(name, EntryKind.JOIN, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_join(self._scope, location, entry, branches, on_error))
 
@@ -300,9 +303,11 @@ class Context(Receiving, Awaiting, Showing):
     ) -> Operation[list[R]]:
         """Run a function over many items, at most `limit` at once; the results in the order of the items.
 
-        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failing items.
+        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failing items;
+        `on_error` is as for `join`.
         """
         check_map(limit)
+        check_choice("on_error", on_error, ON_ERROR)
         scope, listed = self._scope, tuple(items)
         location, entry = scope.place(name, EntryKind.MAP, repeat=repeat)
         return Operation(
@@ -319,9 +324,10 @@ class Context(Receiving, Awaiting, Showing):
     ) -> Operation[Winner]:
         """Run all branches at once; the first to succeed wins, and the others are cancelled.
 
-        Raises `RaceError` if all fail.
+        Raises `RaceError` if all fail. With `first="settled"` the first to end decides: its error is raised.
         """
         check_branches("race", branches)
+        check_choice("first", first, FIRST)
         location, entry = self._scope.place(name, EntryKind.RACE, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_race(self._scope, location, entry, branches, first))
 
@@ -336,8 +342,10 @@ class Context(Receiving, Awaiting, Showing):
         keep: int = 20,
         repeat: bool = False,
     ) -> Operation[R]:
-        """Iterate with durable state until the body returns `Break(value)`;
-        the history of old iterations is trimmed.
+        """Iterate with durable state until the body returns `Break(value)`.
+
+        The state is committed after every `commit_every` iterations. After every `trim_every`, the history of all but
+        the last `keep` is removed.
         """
         options = LoopOptions(commit_every, trim_every, keep)
         location, entry = self._scope.place(name, EntryKind.LOOP, repeat=repeat)

@@ -287,6 +287,11 @@ def step(
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
 
+    A body may run more than once: after a failure as `retry` says (three attempts by default), and after a crash.
+    `timeout` is for one attempt. `compensate` is the function that undoes it. `at_most_once` records that the body
+    begins before it does, and never repeats it by itself: if the worker dies in it, the step fails with
+    `OutcomeUnknown`. An operator's `retry`, `redrive` or `rewind` does run it again. `durability="deferred"` lets the
+    next step begin before this result is stored: a crash may then repeat this step and what came after it.
     `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
     the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
     Of the environment it gets what every program needs, and the variables that `env` names (["DATABASE_URL", "AWS_*"]).

@@ -1,4 +1,4 @@
-"""Unwinding: compensations run strictly last in, first out, each exactly once."""
+"""Unwinding: compensations run strictly last in, first out, each until it is recorded as done."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ class Link(Protocol):
     @property
     def is_cancelled(self) -> bool: ...
 
+    def check(self, verb: str) -> None: ...
     def read(self, hint: Any) -> Any: ...
     def keep(self, state: Any, *, is_last: bool = False) -> None: ...
     def keep_durably(self, state: Any) -> Awaitable[None]: ...
@@ -35,8 +36,8 @@ class Link(Protocol):
 class StepContext:
     """Given to a body whose first parameter is annotated with it.
 
-    `idempotency_key` is the same for every attempt at this step of this run and for nothing else: hand it to a
-    payment provider, and the effect happens once however often the body runs.
+    `idempotency_key` is the same for every attempt at this step of this run, also after a rewind, and for nothing else.
+    The body may run more than once: a payment provider that is given the key, and knows it still, acts once.
 
     A long step says how far it has come with `checkpoint` or `heartbeat`, and finds that in `state` when it is run
     again: after a crash, a failed attempt, or `yield_`. Every method may be called from any thread.
@@ -72,9 +73,9 @@ class StepContext:
         return default if found is None else found
 
     def heartbeat(self, state: Any = None) -> None:
-        """Keep a state soon: it is written within a second, and only the latest one. Cheap.
+        """Keep a state soon: it goes to the store within a second, and only the latest one. Cheap.
 
-        An attempt that fails keeps the latest in any case; a crash may lose what came within the last second. Without
+        An attempt that fails keeps the latest in any case; a crash may lose what the store has not confirmed. Without
         a state it says only that the body is alive. Raises `CancelledError` if nobody wants the attempt any more.
         """
         self._attempt("heartbeat").keep(state)
@@ -125,7 +126,8 @@ class StepContext:
     def emit(self, event: str, payload: Any = None) -> None:
         """Emit an event with this step: published once its result is recorded, and not at all if this attempt fails.
 
-        Raises at once if the name is none, or if the payload cannot be encoded.
+        Raises at once if the name is none, or if the payload cannot be encoded, and `OutsideStepError` after the body
+        has ended.
         """
         if self._emit is None:
             raise InvalidOptionError(

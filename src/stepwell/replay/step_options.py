@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from stepwell.clock import Duration, Span, span
 from stepwell.errors import InvalidOptionError
@@ -16,6 +16,7 @@ from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.revival import know_types
 
 Durability = Literal["normal", "deferred"]
+_DURABILITIES: Final = get_args(Durability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class StepOptions:
     emits: str | None = None
     budget: Budget | None = None
     transaction: bool = False
+
+    def __post_init__(self) -> None:
+        if self.durability not in _DURABILITIES:
+            raise InvalidOptionError(
+                f"durability of step {self.name!r} is {self.durability!r}", fix='"normal" or "deferred"'
+            )
 
 
 def qualified_name(fn: Callable[..., Any]) -> str:

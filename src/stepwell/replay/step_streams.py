@@ -45,6 +45,8 @@ class StreamWriter:
     def encode(self, stream: str, value: Any) -> Append:
         """The line for a value. Raises what cannot be stored, and for a closed stream."""
         run, body = self._body.run, self._body
+        if body.link is not None:
+            body.link.check("stream")
         if self._outlet.is_closed(stream):
             raise closed(self._path, stream)
         stored = self._outlet.codec.encode(value, ANY, place=chunk_place(run.workflow, run.run_id, self._path, stream))
@@ -73,7 +75,10 @@ class StepStream:
         self._name = name
 
     async def append(self, value: Any) -> None:
-        """Append a value; it is durable, and readers have it, when this returns."""
+        """Append a value; it is durable, and readers have it, when this returns.
+
+        For `async def` bodies, on the worker's event loop; in a thread use `write`.
+        """
         await self._writer.put(self._writer.encode(self._name, value))
 
     def write(self, value: Any) -> None:

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
 from stepwell.errors import InvalidOptionError
@@ -17,6 +17,7 @@ from stepwell.replay.context import SILENT, Compensations, Context, Previous, Tr
 from stepwell.replay.definition import Step, Workflow, is_async
 from stepwell.replay.operations import Operation, Outcome
 from stepwell.replay.plain import PlainCode, untouched
+from stepwell.replay.primitives.child import ChildOptions, OnParentClose
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.race import First, Winner
@@ -170,7 +171,7 @@ class SyncContext(SyncMessages):
     @overload
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Tried[R]: ...
     def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Tried[Any]:
-        """As `step`, but a final failure is a value. Suspension and cancellation are never caught by it."""
+        """As `step`, but a final failure is a value. A `Rollback`, suspension and cancellation are not caught by it."""
         return self._ask("step", fn, lambda: self._ctx.try_step(fn, *args, **kwargs))
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> R:
@@ -278,36 +279,18 @@ class SyncContext(SyncMessages):
     # --- other runs ---
 
     @overload
-    def child(
-        self, workflow: Workflow[None, Out], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> Out: ...
+    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Out: ...
     @overload
-    def child(
-        self,
-        workflow: Workflow[In, Out],
-        input: In,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        repeat: bool = False,
-    ) -> Out: ...
+    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> Out: ...
     def child(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> Any:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete."""
         return self._ask("child", options.get("name") or workflow, lambda: self._ctx.child(workflow, input, **options))
 
     @overload
-    def child_outcome(
-        self, workflow: Workflow[None, Out], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> Outcome[Out]: ...
+    def child_outcome(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Outcome[Out]: ...
     @overload
     def child_outcome(
-        self,
-        workflow: Workflow[In, Out],
-        input: In,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        repeat: bool = False,
+        self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]
     ) -> Outcome[Out]: ...
     def child_outcome(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> Outcome[Any]:
         """Start a child and wait for how it ended; its failure is a value instead of an exception."""
@@ -315,24 +298,25 @@ class SyncContext(SyncMessages):
             "child", options.get("name") or workflow, lambda: self._ctx.child(workflow, input, **options).outcome()
         )
 
-    def children(self, workflow: Workflow[In, Out], inputs: Iterable[In], *, name: str | None = None) -> list[Out]:
+    def children(
+        self,
+        workflow: Workflow[In, Out],
+        inputs: Iterable[In],
+        *,
+        name: str | None = None,
+        on_parent_close: OnParentClose = "leave",
+    ) -> list[Out]:
         """Start a child for each input and wait for all of them; their results in that order."""
-        return self._ask("children", name or workflow, lambda: self._ctx.children(workflow, inputs, name=name))
+        return self._ask(
+            "children",
+            name or workflow,
+            lambda: self._ctx.children(workflow, inputs, name=name, on_parent_close=on_parent_close),
+        )
 
     @overload
-    def spawn(
-        self, workflow: Workflow[None, Any], *, key: str | None = None, name: str | None = None, repeat: bool = False
-    ) -> RunId: ...
+    def spawn(self, workflow: Workflow[None, Any], **options: Unpack[ChildOptions]) -> RunId: ...
     @overload
-    def spawn(
-        self,
-        workflow: Workflow[In, Any],
-        input: In,
-        *,
-        key: str | None = None,
-        name: str | None = None,
-        repeat: bool = False,
-    ) -> RunId: ...
+    def spawn(self, workflow: Workflow[In, Any], input: In, **options: Unpack[ChildOptions]) -> RunId: ...
     def spawn(self, workflow: Workflow[Any, Any], input: Any = None, **options: Any) -> RunId:
         """Start a run that this one neither waits for nor takes down with it; its id."""
         return self._ask("spawn", options.get("name") or workflow, lambda: self._ctx.spawn(workflow, input, **options))

@@ -29,6 +29,9 @@ class UnitLink:
         self.rows = 0
         self.bytes = 0
 
+    def check(self, verb: str) -> None:
+        pass
+
     def read(self, hint: Any) -> Any:
         return None if self._state is None else _CODEC.decode(self._state, hint, place=_place)
 

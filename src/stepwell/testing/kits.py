@@ -49,7 +49,7 @@ class Kit(KitBase):
     async def run(
         self, workflow: Workflow[Any, Any], input: Any = None, **options: Unpack[StartOptions]
     ) -> KitRun[Any]:
-        """Start a run and drive it to its end, whatever that is. One that can never end raises `Stuck` at once."""
+        """Start a run and drive it to its end, whatever that is. One that can never end raises `Stuck`."""
         return await (await self.start(workflow, input, **options)).ended()
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> KitRun[Out]:

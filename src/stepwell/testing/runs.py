@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Out = TypeVar("Out", covariant=True)
 
+COMMITS_MAX = 10_000  # of one run, while a test waits for its end: it may be a loop without one
+GENERATIONS_MAX = 1_000  # of a chain of runs that continue as new
+
 _STANDS = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
 
@@ -82,7 +85,7 @@ class RunBase(RunAsserts, Generic[Out]):
         def is_there() -> bool:
             return self._is_at(path) or self._last().status in _STANDS
 
-        self._drive(is_there)
+        self._drive_to(is_there, f"come to {path!r}")
         if not self._is_at(path):
             if self._last().status in _STANDS:
                 self._fail(f"the run is {self.status} and never came to {path!r}")
@@ -110,7 +113,7 @@ class RunBase(RunAsserts, Generic[Out]):
 
     def _settled(self) -> Run:
         """Drive to the end of the run, or to where it stands until a person acts."""
-        self._drive(lambda: self._last().status in _STANDS)
+        self._drive_to(lambda: self._last().status in _STANDS, "end")
         last = self._last()
         if last.status not in _STANDS:
             raise self._stuck("end")
@@ -119,6 +122,22 @@ class RunBase(RunAsserts, Generic[Out]):
     def _result(self) -> Out:
         self._settled()
         return self._world.ask(self._handle.result())
+
+    def _drive_to(self, is_there: Callable[[], bool], what: str) -> None:
+        """Drive while the run may still come there. One that goes on for ever is given up."""
+        first = self._last()
+
+        def goes_on_for_ever() -> bool:
+            last = self._last()
+            before = first.revision if last.run_id == first.run_id else 0
+            return last.revision - before > COMMITS_MAX or last.generation - first.generation > GENERATIONS_MAX
+
+        self._drive(lambda: is_there() or goes_on_for_ever())
+        if not is_there() and goes_on_for_ever():
+            raise Stuck(
+                f"the run did not {what} within {COMMITS_MAX:,} commits or {GENERATIONS_MAX:,} generations: it may go "
+                f"on for ever. Drive it to a place with until(path).\n{self.why()}"
+            )
 
     def _drive(self, is_done: Callable[[], bool], *, only_if: Callable[[], bool] | None = None) -> None:
         self._kit.check_open()
@@ -180,8 +199,10 @@ class KitRun(RunBase[Out]):
         return self._drive_on(max_hops)
 
     async def result(self) -> Out:
-        """Drive to the end, and give the result; raises what `Handle.result` raises. Timers are skipped. A run that can
-        never end raises at once, and says why.
+        """Drive to the end, and give the result; raises what `Handle.result` raises. Timers are skipped.
+
+        A run that waits for what never comes raises `Stuck` at once, and says why; so does, after 10,000 commits, one
+        that goes on for ever.
         """
         return self._result()
 

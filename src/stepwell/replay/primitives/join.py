@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from stepwell.errors import JoinError
 from stepwell.model.entries import Entry
@@ -26,6 +26,7 @@ from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
 OnError = Literal["wait_all", "fail_fast"]
+ON_ERROR: Final = get_args(OnError)
 
 
 async def run_join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from stepwell.errors import RaceError
 from stepwell.model.entries import Entry
@@ -17,6 +17,7 @@ from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
 First = Literal["success", "settled"]
+FIRST: Final = get_args(First)
 
 
 class Winner(NamedTuple):

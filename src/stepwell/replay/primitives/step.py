@@ -132,7 +132,7 @@ async def perform(
         number = len(past)
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
         last = past[-1]
-        if counted and last.failure is None and last.next_at is None:
+        if counted and last.is_unknown:
             return _unknown(turn, location, number), None
         if last.is_beginning:
             if not counted or last.at == last.next_at or turn.now < (last.next_at or 0):
@@ -149,11 +149,6 @@ async def perform(
         number, counted = number + 1, counted + 1
         if passed is not None:
             args, kwargs = passed.take()
-        if options.at_most_once:
-            turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), None, None))
-        elif is_noted:
-            at = _attempted_at(turn)
-            turn.journal.record_attempt(Attempt(location, number, at, None, Instant(at + (options.timeout or 0))))
         body = Body(
             turn.run,
             turn.journal.names,
@@ -168,7 +163,12 @@ async def perform(
             counted >= options.retry.max_attempts,
             turn.loop.own_future(),
         )
-        body.is_announced, body.is_noted = options.at_most_once, is_noted and not options.at_most_once
+        if options.at_most_once:
+            body.is_announced = True
+            turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), None, None))
+        elif is_noted:
+            body.is_noted, at = True, _attempted_at(turn)
+            turn.journal.record_attempt(Attempt(location, number, at, None, Instant(at + (options.timeout or 0))))
         if step.takes_context:
             body.codec, body.progress = turn.codec, turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once
@@ -228,7 +228,8 @@ def _give_up(turn: Turn, location: Location, kind: EntryKind, failure: FailureRe
     stored = encode_failure(failure)
     turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), stored, None))
     if kind is not EntryKind.STEP:
-        raise UndoFailed(failure)
+        path = failure.path or turn.journal.names.text(location)
+        raise UndoFailed(msgspec.structs.replace(failure, path=path))
     return turn.journal.record(location, kind, EntryStatus.FAILED, stored, turn.now, took, number)
 
 
@@ -332,12 +333,13 @@ def _attempted_at(turn: Turn) -> Instant:
 
 
 def _unknown(turn: Turn, location: Location, number: int) -> Entry:
-    """The worker died inside an at-most-once body: it is never run again."""
+    """The worker died inside an at-most-once body. Only an operator lets it run again."""
     path = turn.journal.names.text(location)
     error = OutcomeUnknown(
         f"the outcome of at-most-once step {path} is unknown: its worker died while it ran",
         where=path,
-        fix="find out whether it took effect, then go on accordingly",
+        fix=f"find out whether it took effect. If it did: stepwell skip {turn.run.run_id} {path} --result JSON; if it "
+        f"did not: stepwell retry {turn.run.run_id}, which runs it again",
     )
     return turn.journal.record(
         location, EntryKind.STEP, EntryStatus.FAILED, encode_failure(record_failure(error)), turn.now, 0, number
