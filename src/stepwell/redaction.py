@@ -18,7 +18,16 @@ MASK: Final = "***"
 CHARS_MIN: Final = 4
 RETIRED_MAX: Final = 256
 
-LOGGERS: Final = ("stepwell.worker", "stepwell.workflow")
+# All of stepwell's own: a filter of a logger does not apply to the loggers below it.
+LOGGERS: Final = (
+    "stepwell.worker",
+    "stepwell.workflow",
+    "stepwell.step",
+    "stepwell.postgres",
+    "stepwell.http",
+    "stepwell.http.server",
+    "stepwell.http.refused",
+)
 
 _lock = threading.Lock()
 _live: Counter[str] = Counter()

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from stepwell import Context, Encrypted, Engine, JsonCodec, Keys, errors, workflow
+from stepwell import (
+    Break,
+    Context,
+    Continue,
+    EmittedEvent,
+    Encrypted,
+    Engine,
+    JsonCodec,
+    Keys,
+    Retry,
+    StepContext,
+    errors,
+    step,
+    workflow,
+)
 from tests.http.desk import open_desk
 
 CODEC = Encrypted(JsonCodec(), keys=Keys("k1", {"k1": b"k" * 32}))
@@ -71,3 +86,69 @@ async def test_a_server_without_a_key_says_what_is_missing(url: str) -> None:
     assert refused.json()["code"] == "SW633"
     assert shown.status_code == 200
     assert [act["outcome"] for act in acts] == [str(refused.status_code), "asked"]
+
+
+def canary(name: str) -> str:
+    return f"kanarienvogel-{name}-"
+
+
+def canaries(folder: Path) -> set[str]:
+    """The names of all that are in the files of a folder."""
+    content = b"".join(each.read_bytes() for each in folder.iterdir())
+    return {name.decode() for name in re.findall(rb"kanarienvogel-([a-z ]+)-", content)}
+
+
+@step(compensate=lambda: None)
+async def report(info: StepContext, given: str) -> str:
+    info.progress(1, 2, unit=canary("unit"), note=canary("note"))
+    await info.checkpoint({"state": canary("checkpoint")})
+    info.emit("reported", canary("step event"))
+    await info.stream("lines").append(canary("stream"))
+    return canary("result")
+
+
+@workflow
+async def echo(ctx: Context, text: str) -> str:
+    return text + canary("child output")
+
+
+@workflow
+async def talkative(ctx: Context, text: str) -> str:
+    async def turn(ctx: Context, state: str) -> Continue[str] | Break[str]:
+        await ctx.receive("go")
+        return Continue(canary("loop state")) if state == text else Break(canary("loop value"))
+
+    await ctx.step(report, canary("argument"))
+    ctx.publish_state(canary("published"))
+    await ctx.emit("said", canary("event"))
+    await ctx.child(echo, canary("child input"))
+    await ctx.loop("turns", turn, text)
+    await ctx.topic("news", where={"field": canary("where")}, since="all")
+    return canary("output")
+
+
+async def test_a_reader_of_an_encrypted_database_finds_no_value(tmp_path: Path) -> None:
+    file, sink = tmp_path / "shop.db", Mailbox()
+    async with Engine(f"sqlite:///{file}", workflows=[talkative, echo], codec=CODEC, sinks=[sink]) as engine:
+        news = {"field": canary("where"), "more": canary("topic event")}
+        await engine.publish("news", news, retain="1h")
+        run = await engine.start(talkative, canary("input"), key=canary("key"), tags={"tag": canary("tag")})
+        for _ in range(3):
+            await engine.signal(run.run_id, "go", canary("signal"))
+        await engine.signal("nobody", "go", canary("held"), if_missing="hold")
+        await engine.pause_workflow("echo", by=canary("by"), reason=canary("reason"))
+        await engine.resume_workflow("echo", by=canary("by"))
+        assert await run.result(timeout="60s") == canary("output")
+
+    found = canaries(tmp_path)
+    # Progress is in the database only while its step runs; its page may or may not have been written over.
+    assert found - {"unit", "note"} == {"key", "tag", "by", "reason"}
+
+
+class Mailbox:
+    """A sink that is not there: what is owed to it stays in the database."""
+
+    name, events, retry, timeout = "mailbox", ("*",), Retry(max_attempts=99), "10s"
+
+    async def send(self, event: EmittedEvent, /) -> None:
+        raise OSError("not now")

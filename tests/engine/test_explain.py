@@ -124,9 +124,7 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     await harness.drain()
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith(
-        "is paused at path x: DuplicateLocationError: two operations in one place share the name"
-    )
+    assert sentence.startswith("is paused at x: DuplicateLocationError: two operations in one place share the name")
     assert sentence.endswith("; it goes on by itself when a worker with code that fits it starts.")
     assert following == f"deploy code that fits, or engine.resume({run.run_id!r})"
 
@@ -173,10 +171,13 @@ async def test_a_run_that_is_running_or_whose_worker_died(harness: Harness):
 
     worker.crash()
     await harness.advance("11s")
-    assert await explained(client, run) == (
-        "was held by a worker that died; another takes over as soon as one looks.",
-        "stepwell worker MODULE",
-    )
+    ended = "2023-11-14 22:13:"
+    sentence, following = await explained(client, run)
+    assert sentence.startswith(f"was held by worker {worker.process.name}, whose lease ended at {ended}")
+    assert sentence.endswith(" UTC; another takes over as soon as one looks.")
+    assert following == "stepwell worker MODULE"
+    [cause] = (await client.do(client.engine.explain(run.run_id))).chain[:1]
+    assert cause.sentence == f"it {sentence.removesuffix('.')}"
 
 
 async def test_a_delayed_run(harness: Harness):

@@ -7,11 +7,12 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from stepwell import Context, Engine, Fatal, Metrics, Retry, RunFailed, WorkerSettings, step, workflow
+from stepwell.model.runs import NewRun
 from stepwell.telemetry.metrics import render
 
 TRIES: list[int] = []
@@ -141,3 +142,22 @@ async def test_an_observer_that_breaks_is_logged_and_hurts_no_run(
     assert found['stepwell_bodies_total{workflow="patient",outcome="succeeded"}'] == 1
     assert "observer Broken failed" in caplog.text
     assert metrics.read()
+
+
+async def test_an_observer_can_add_tags_to_a_run_that_starts_and_change_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Meddling(Metrics):
+        def starting(self, new: NewRun) -> NewRun:
+            return new._replace(tags=(("team", "shop"),), key="theirs", priority=7)
+
+    class Forgetful(Metrics):
+        def starting(self, new: NewRun) -> NewRun:
+            return cast("NewRun", None)
+
+    with caplog.at_level(logging.ERROR, "stepwell.worker"):
+        async with engine_with(Meddling(), Forgetful(), path=tmp_path) as engine:
+            run = await engine.start(patient, key="ours")
+            view = await run.status()
+    assert (view.key, view.priority, view.tags) == ("ours", 0, {"team": "shop"})
+    assert "observer Forgetful failed" in caplog.text

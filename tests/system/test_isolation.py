@@ -35,6 +35,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.cli.loading import load_workflows
+from stepwell.worker.isolation.process import ChildProcess
 
 SECONDS_MAX = 30.0
 TWICE = Retry(max_attempts=2, initial="1ms")
@@ -447,6 +448,31 @@ async def test_a_cancel_kills_it(engine: Engine, tmp_path: Path, caplog: pytest.
 
     await until(lambda: all(is_gone(pid) for pid in pids_in(pids)))
     assert "was killed" in caplog.text
+
+
+@pytest.mark.parametrize("turns", range(1, 13))
+async def test_a_process_that_is_cancelled_while_it_starts_is_killed_and_reaped(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Seen(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Seen)
+    process = ChildProcess()
+    running = asyncio.create_task(process.run("stepwell.worker.isolation.child", b""))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not running.done():  # a worker that leaves cancels more than once
+        running.cancel()
+        await asyncio.sleep(0)
+    await process.end()
+
+    assert running.cancelled()
+    assert [each.returncode for each in started] == [-signal.SIGKILL] * len(started)
 
 
 async def test_a_loser_of_a_race_is_killed(engine: Engine, tmp_path: Path) -> None:

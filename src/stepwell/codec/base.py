@@ -121,7 +121,7 @@ class Codec(Protocol):
         ...
 
     def encode(self, value: Any, hint: Any = ANY, *, place: PlaceLike) -> Payload:
-        """The payload of `value`; what cannot be read back as an equal value is refused here.
+        """The payload of `value`, to be read back as the hint says; what has no stored form is refused here.
 
         Raises:
             UnserialisableError: something in it has no faithful stored form.

@@ -9,9 +9,11 @@ Whoever can write to the database cannot make one row's content pass for another
 again for where it goes: a child's output for the parent's history, a signal for the entry that receives it. Until it is
 received, a signal is bound to its name and to the target its sender named (run id or key).
 
-Not hidden: names of workflows, steps, signals and branches, ids, keys, times, statuses, counts, the length of a
-payload, the names of functions that undo a step, the reason of a cancel, and failures: their texts, tracebacks and
-`data`. Not prevented: an older content of the *same* field put back, such as a loop's former state, and rows deleted.
+Not hidden: names of workflows, steps, branches, signals, topics, events, streams and published states; ids, keys, tags,
+times, statuses, counts and the length of a payload; the figures, `unit` and `note` of progress; the names of functions
+that undo a step; who paused, cancelled or repaired a run, and why; and failures: their texts, tracebacks and `data`.
+The fields of events that `where` compares are stored as digests, which a reader can test guesses against.
+Not prevented: an older content of the *same* field put back, such as a loop's former state, and rows deleted.
 
 Needs the extra `stepwell[encryption]`.
 """

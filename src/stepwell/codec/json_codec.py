@@ -41,9 +41,11 @@ _KEPT: Final = (
 
 
 class JsonCodec:
-    """Typed JSON. Refuses whatever would not read back as an equal value, and secrets.
+    """Typed JSON. A value comes back as its hint says; one that JSON cannot hold is refused, and so are secrets.
 
-    Not promised: the order of sets; the fields that a subclass adds to the class its hint names; types without a hint.
+    Not promised: types without a hint (under `Any` a tuple comes back as a list, a date as text, the key 1 as "1"); a
+    tuple or set where the hint says `list`; an int above 2**53 where it says `float`; the order of sets; the fields
+    that a subclass adds to the class its hint names.
     """
 
     def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:

@@ -38,8 +38,8 @@ class Offloaded(Layer):
     payloads share a blob; encrypted ones are never equal.
 
     Not promised: that a blob is removed when nothing refers to it any more. Writing and reading the files of a folder
-    blocks the event loop for as long as the disk needs; in the database, a blob is written beside the event loop, and
-    read in less time than it takes to decode.
+    blocks the event loop for as long as the disk needs. In a SQLite database, blobs are written in another thread from
+    256 KiB on, and read in the thread of the event loop.
     """
 
     is_outermost: ClassVar[bool] = True

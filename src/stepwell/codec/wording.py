@@ -23,7 +23,8 @@ def too_large(at: Place, size: int, size_max: int) -> PayloadTooLargeError:
         f"{at.subject} is too large to be stored",
         where=at.where,
         why=f"it has {size} bytes, the limit is {size_max} bytes ({_mib(size)} > {_mib(size_max)})",
-        fix="store the data elsewhere and pass a reference to it, or raise the payload limit",
+        fix='store the data elsewhere and pass a reference to it, or raise the limit: Engine(..., offload="database") '
+        "for up to 64 MiB, or codec=JsonCodec(payload_bytes_max=...)",
     )
 
 

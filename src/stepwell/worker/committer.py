@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from stepwell.environment import Environment
 from stepwell.errors import ReplayError, StepwellError
@@ -147,6 +148,8 @@ class Committer:
             self._on_written([commit for commit, _ in batch], self._environment.clock.monotonic() - began)
         if self._is_over():
             return []
+        if None not in answers:
+            return list(zip(batch, cast("Sequence[Applied]", answers), strict=True))
         # What the store did not take alone, either, goes again behind everything else.
         self._queue += [item for item, applied in zip(batch, answers, strict=True) if applied is None]
         return [(item, applied) for item, applied in zip(batch, answers, strict=True) if applied is not None]

@@ -265,49 +265,46 @@ class Execution(Transacting):
 
     def _answered(self, applied: Applied) -> None:
         try:
-            self._hear_answer(applied)
+            commit, self._sent = self._sent, None
+            verdict, is_cancelling, _, _, claimed, is_held = applied
+            if claimed:
+                # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
+                self._host.adopt(claimed)
+            if self._is_over or commit is None:
+                return
+            self._is_leaving |= is_held
+            if verdict is _APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
+                self._acknowledge()
+                self._commit_or_start()
+                return
+            if self._broken is not None and verdict is not Verdict.FENCED:
+                self._answered_broken(commit, applied)
+                return
+            match verdict:
+                case Verdict.FENCED:
+                    self.drop()
+                    self._host.left(self)
+                    # It may be ours again, by a later claim whose answer was lost while we still held this one.
+                    self._host.doubt()
+                case Verdict.CANCELLING:
+                    # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
+                    # own move.
+                    self._is_stopping, self._late = True, None
+                    self.close()
+                    self._send(commit._replace(move=honour_cancel(self._journal), waits=None))
+                case Verdict.EXPIRED:
+                    # Nothing was written: the code ended too late. What it did goes again, with the failure.
+                    self._is_stopping, self._late = True, self._deadline_exceeded()
+                    self.close()
+                    self._send(commit._replace(move=expire(self._journal, self._late), waits=None))
+                case Verdict.APPLIED:
+                    self._applied(commit.move, applied)
+                case _:
+                    assert_never(verdict)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
             self._break(error)
-
-    def _hear_answer(self, applied: Applied) -> None:
-        commit, self._sent = self._sent, None
-        verdict, is_cancelling, _, _, claimed, is_held = applied
-        if claimed:
-            # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
-            self._host.adopt(claimed)
-        if self._is_over or commit is None:
-            return
-        self._is_leaving |= is_held
-        if verdict is _APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
-            self._acknowledge()
-            self._commit_or_start()
-            return
-        if self._broken is not None and verdict is not Verdict.FENCED:
-            self._answered_broken(commit, applied)
-            return
-        match verdict:
-            case Verdict.FENCED:
-                self.drop()
-                self._host.left(self)
-                # It may be ours again, by a later claim whose answer was lost while we still held this one.
-                self._host.doubt()
-            case Verdict.CANCELLING:
-                # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
-                # own move.
-                self._is_stopping, self._late = True, None
-                self.close()
-                self._send(commit._replace(move=honour_cancel(self._journal), waits=None))
-            case Verdict.EXPIRED:
-                # Nothing was written: the code ended too late. What it did goes again, with the failure.
-                self._is_stopping, self._late = True, self._deadline_exceeded()
-                self.close()
-                self._send(commit._replace(move=expire(self._journal, self._late), waits=None))
-            case Verdict.APPLIED:
-                self._applied(commit.move, applied)
-            case _:
-                assert_never(verdict)
 
     def _break(self, error: BaseException) -> None:
         """Something failed that the run's code cannot handle. The run is paused with the reason; the others go on."""
@@ -489,29 +486,26 @@ class Execution(Transacting):
     def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
         try:
-            self._end_body(body, attempted)
+            was_running = self._running.pop(body, None)
+            turn = self._turn
+            if was_running is None or self._is_over or turn is None:
+                return
+            if attempted is not None:
+                turn.settle(body, attempted)
+            elif body.is_stopping:
+                self._retract(body)
+            if self._transacting is not None:
+                return
+            if not self._is_stopping:
+                self._pump()
+                return
+            self._advance(turn)
+            if not self._running:
+                self._finish_stopped()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
             self._break(error)
-
-    def _end_body(self, body: Body, attempted: Attempted | None) -> None:
-        was_running = self._running.pop(body, None)
-        turn = self._turn
-        if was_running is None or self._is_over or turn is None:
-            return
-        if attempted is not None:
-            turn.settle(body, attempted)
-        elif body.is_stopping:
-            self._retract(body)
-        if self._transacting is not None:
-            return
-        if not self._is_stopping:
-            self.pump()
-            return
-        self._advance(turn)
-        if not self._running:
-            self._finish_stopped()
 
     def _stop_bodies(self) -> None:
         """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""

@@ -100,7 +100,7 @@ class AttemptLink:
 
     def keep(self, state: Any, *, is_last: bool = False) -> None:
         """Remember a state; it is written soon, or with the end of this turn."""
-        self._check("yield_" if is_last else "heartbeat")
+        self.check("yield_" if is_last else "heartbeat")
         if not is_last and self.is_cancelled:
             raise asyncio.CancelledError
         if is_last and not self._body.may_yield:
@@ -116,7 +116,7 @@ class AttemptLink:
 
     def keep_durably(self, state: Any) -> Awaitable[None]:
         """Write a state at once. On the loop's thread: to be awaited. On another: durable when this returns."""
-        self._check("checkpoint")
+        self.check("checkpoint")
         self._state = self._encode(state)
         if self._is_here():
             return self._write_durably()
@@ -130,7 +130,7 @@ class AttemptLink:
 
     def report(self, done: int, total: int | None, unit: str, note: str) -> None:
         """Figures for people."""
-        self._check("progress")
+        self.check("progress")
         figures: tuple[tuple[str, Any], ...] = (("done", done), ("total", 0 if total is None else total))
         for name, figure in figures:
             if not isinstance(figure, int) or isinstance(figure, bool) or not 0 <= figure < 1 << 63:
@@ -145,20 +145,21 @@ class AttemptLink:
 
     def count(self, *, rows: int, bytes: int) -> None:
         """Spend some of the budget."""
-        self._check("count")
+        self.check("count")
         if self._spending is not None:
             self._spending.count(rows=rows, bytes=bytes)
 
     def should_yield(self) -> bool:
         """Whether it is time to let others go first, or to stop."""
-        self._check("should_yield")
+        self.check("should_yield")
         keeper = self._keeper
         if self.is_cancelled or keeper.is_leaving or not self._around.lease.is_live():
             return True
         spending = self._spending
         return spending is not None and spending.is_nearly_used(self._clock.monotonic() - self._began)
 
-    def _check(self, verb: str) -> None:
+    def check(self, verb: str) -> None:
+        """Raise `OutsideStepError` once the attempt has ended, `CancelledError` once nobody waits for it."""
         if self._is_abandoned:
             raise asyncio.CancelledError
         if self._is_over:

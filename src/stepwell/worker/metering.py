@@ -19,7 +19,8 @@ class Metrics:
 
         engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Metrics()])
 
-    Names of workflows are the only labels that an author chooses, so there are as many lines as there are workflows.
+    Names of workflows are the only labels that an author chooses: the number of lines grows with them, and with
+    nothing else.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who hears what a worker does while it does it: metrics, traces. Nothing here can change a run."""
+"""Observers hear what a worker does while it does it: metrics, traces. They cannot change what a run does."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ _OUTCOMES: dict[type, str] = {
 
 
 class Observer(Protocol):
-    """Told of what happens, at once and on the worker's own thread: whatever it does takes the worker's time."""
+    """Told of what happens when it happens, on the worker's own thread: whatever it does takes the worker's time.
+
+    An exception of an observer is logged, and the run goes on.
+    """
 
     def starting(self, new: NewRun) -> NewRun:
-        """A run is about to be created by this process; gives it as it is to be stored, with tags of its own."""
+        """This process is about to create a run. Returns it with the tags that it is stored with; no other change
+        counts.
+        """
         ...
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
@@ -70,7 +75,7 @@ class Observers:
     def starting(self, new: NewRun) -> NewRun:
         for each in self._observers:
             try:
-                new = each.starting(new)
+                new = new._replace(tags=each.starting(new).tags)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  looking on must not change what is looked at

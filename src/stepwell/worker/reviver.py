@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepwell.clock import SECOND, Instant, span
 from stepwell.errors import (
+    CorruptRecordError,
     DuplicateLocationError,
     HistoryDivergedError,
     LostChangeError,
@@ -15,6 +16,7 @@ from stepwell.errors import (
     ReplayError,
     ReplyOwedError,
     ReplyTwiceError,
+    StoreError,
     StuckError,
     UnawaitedOperationError,
 )
@@ -24,6 +26,7 @@ from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.definition import Registry
 from stepwell.replay.rehearsals import rehearse
+from stepwell.stores.base.damage import UNREADABLE
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter
 
@@ -93,7 +96,7 @@ class Reviver:
             return False
         if self._unfit.get(run.run_id) == run.revision:
             return False
-        if self._registry.find(run.definition) is None or decode_failure(run.failure).code not in _MENDABLE:
+        if self._registry.find(run.definition) is None or not _is_mendable(run.failure):
             return False
         _, not_before = self._tried.get(run.run_id, (0, Instant(0)))
         return self._store.now() >= not_before
@@ -102,9 +105,13 @@ class Reviver:
         """Rehearse a run with the code at hand, and let it go on if nothing is in its way."""
         workflow = self._registry.find(run.definition)
         assert workflow is not None
-        [history] = await self._store.runs.load([run.run_id])
         try:
+            [history] = await self._store.runs.load([run.run_id])
             problem = rehearse(workflow, run, history, self._host.codec, self._host.environment.executor.strands)
+        except StoreError as error:
+            if not isinstance(error, CorruptRecordError):
+                raise
+            problem = ReplayError("its history cannot be read")
         except Exception:  # noqa: BLE001  whatever it is, this code does not fit
             problem = ReplayError("the replay broke off")
         if problem is not None:
@@ -119,3 +126,11 @@ class Reviver:
         by = f"worker {self._host.settings.name}: its code fits"
         if await self._store.runs.resume(run.run_id, by=by, even_if_held=False):
             _LOG.info("run %s goes on: the code of this worker fits it", run.run_id)
+
+
+def _is_mendable(failure: bytes) -> bool:
+    """Whether other code may mend it; not if what is stored cannot be read."""
+    try:
+        return decode_failure(failure).code in _MENDABLE
+    except UNREADABLE:
+        return False

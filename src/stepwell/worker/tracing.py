@@ -34,7 +34,8 @@ class Traces:
 
         engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Traces()])
 
-    Needs `pip install "stepwell[otel]"`. Spans carry names, ids and paths, and never a payload.
+    Needs `pip install "stepwell[otel]"`. Spans carry names, ids, keys, paths and the messages of exceptions,
+    without known secrets. They carry no payload, unless an exception quotes one in its message.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:

@@ -24,6 +24,7 @@ from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.definition import Registry
 from stepwell.sinks.routes import Routes
+from stepwell.stores.base.damage import corrupt
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
@@ -220,6 +221,10 @@ class Worker:
             if run_id in self._executions or run_id in self._loading:
                 # The answer that ends the earlier claim is still on its way.
                 self._later[run_id] = each
+                continue
+            if each.run.damage:
+                self._parking.forget(run_id)
+                self._set_aside(each, corrupt(run_id, each.run.damage))
                 continue
             parked = self._parking.take(each.run)
             if parked is not None:

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import logging
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from stepwell.codec.secret import Secret
 from stepwell.errors import Failure, InvalidInputError, UnserialisableError, UnsupportedTypeError
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.redaction import RETIRED_MAX, redact, redact_json
+from tests.style.tree import source_files
 from tests.unit.codec.layered import at, encrypted, layered
 from tests.unit.codec.samples import Line, Session
 from tests.unit.codec.test_round_trips import ORDERS, TEXT
@@ -184,7 +186,13 @@ def test_json_without_it_is_still_json() -> None:
     assert len(secrets) == 2
 
 
-@pytest.mark.parametrize("name", ["stepwell.worker", "stepwell.workflow"])
+def own_loggers() -> list[str]:
+    """The names of all loggers that stepwell writes to."""
+    texts = [file.read_text(encoding="utf-8") for file in source_files()]
+    return sorted({name for text in texts for name in re.findall(r'getLogger\("(stepwell[\w.]*)"\)', text)})
+
+
+@pytest.mark.parametrize("name", own_loggers())
 def test_log_lines_of_stepwell_do_not_have_it(name: str, caplog: pytest.LogCaptureFixture) -> None:
     secret, log = Secret(CANARY), logging.getLogger(name)
 

@@ -16,6 +16,7 @@ from stepwell.worker.isolation.surroundings import variables_for
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
 
+_STARTED_SECONDS_MAX: Final = 5.0  # it is forked at once; what is left is to connect its pipes
 _KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
 _CANCELS_MAX: Final = 3  # that are put off until it is gone
 _DRAIN_SECONDS_MAX: Final = 1.0  # somebody outside of the group may hold a pipe open for ever
@@ -59,6 +60,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open = {_STDOUT, _STDERR, _ANSWER}
         self._transport: asyncio.SubprocessTransport | None = None
         self._answer_pipe: asyncio.ReadTransport | None = None
+        self._started: asyncio.Future[None] | None = None
         self._exited: asyncio.Future[None] = loop.create_future()
         self._drained: asyncio.Future[None] = loop.create_future()
         self.answer = bytearray()
@@ -80,12 +82,24 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return 0 if code is None else code
 
     async def run(self, module: str, frame: bytes, variables: Mapping[str, str] | None = None) -> None:
-        """Start the process of a module, give it a frame, and wait until it has ended."""
+        """Start the process of a module, give it a frame, and wait until it has ended.
+
+        Whoever calls this calls `end` afterwards, also when it was cancelled.
+        """
+        # A cancellation in the middle would lose the process: it is there before its transport is known here.
+        self._started = self._loop.create_future()
+        await asyncio.shield(self._start(module, variables, self._started))
+        assert self._transport is not None
+        orders = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        orders.write(frame)  # stays open: its end tells the child that we are gone
+        await self._exited
+
+    async def _start(self, module: str, variables: Mapping[str, str] | None, started: asyncio.Future[None]) -> None:
         answer, answer_of_child = os.pipe()
         try:
             pipe, _ = await self._loop.connect_read_pipe(lambda: _AnswerPipe(self), os.fdopen(answer, "rb", 0))
             self._answer_pipe = pipe
-            transport, _ = await self._loop.subprocess_exec(
+            self._transport, _ = await self._loop.subprocess_exec(
                 lambda: self,
                 *_interpreter(),
                 *("-m", module, str(answer_of_child)),
@@ -99,12 +113,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
                     "PYTHONPATH": os.pathsep.join(search_path()),
                 },
             )
-            self._transport = transport
         finally:
             os.close(answer_of_child)
-        orders = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        orders.write(frame)  # stays open: its end tells the child that we are gone
-        await self._exited
+            started.set_result(None)
 
     async def end(self) -> None:
         """Kill whatever is left of it, with all it started in its group; wait until it is gone and all is read, even if
@@ -112,9 +123,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """
         interrupted: asyncio.CancelledError | None = None
         try:
+            if self._started is not None:
+                interrupted = await _await(self._started, _STARTED_SECONDS_MAX)
             if self._transport is not None:
                 self._kill(self._transport.get_pid())
-                interrupted = await _await(self._exited, _KILLED_SECONDS_MAX)
+                interrupted = await _await(self._exited, _KILLED_SECONDS_MAX) or interrupted
                 interrupted = await _await(self._drained, _DRAIN_SECONDS_MAX) or interrupted
         finally:
             for pipe in (self._transport, self._answer_pipe):
