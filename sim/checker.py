@@ -64,6 +64,7 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.held: defaultdict[Any, Lost] = defaultdict(set)  # told of a pause
+        self.poisonings: Counter[str] = Counter()  # of their workers by runs, since a person had a look
         self.debounced: dict[str, int] = {}  # when a planned run was called for last
         self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
         self.recorded: Counter[str] = Counter()  # results of transactional steps, by node
@@ -148,6 +149,7 @@ class Checker:
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0
+                self.poisonings[args[0]] = 0
             case "register" | "renew" | "retire":
                 check_leases(self, method, args, answer, now, process)
             case _:

@@ -105,7 +105,6 @@ class World:
         self._log = log
         self._mended: set[str] = set()
         self._calls: Counter[str] = Counter()
-        self._poisonings: Counter[str] = Counter()
         self._tags = 0
 
     # --- the story ---
@@ -250,10 +249,10 @@ class World:
 
     def poisoned(self, run_id: str) -> None:
         """A body takes its process down."""
-        self._poisonings[run_id] += 1
+        times = self.checker.poisonings[run_id] = self.checker.poisonings[run_id] + 1
         self.stats["poisonings"] += 1
-        if self._poisonings[run_id] > 2 * self.shape.settings.stalls_max:
-            self.violate("L3", run_id, f"it took its worker down {self._poisonings[run_id]} times")
+        if times > 2 * self.shape.settings.stalls_max:
+            self.violate("L3", run_id, f"it took its worker down {times} times")
         process = asyncio_process()
         process.crash()
 
@@ -264,7 +263,7 @@ class World:
     def mend(self, run_id: str) -> None:
         """Mend what kills its worker."""
         self._mended.add(run_id)
-        self._poisonings[run_id] = 0
+        self.checker.poisonings[run_id] = 0
 
     # --- what came of it ---
 
