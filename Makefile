@@ -17,6 +17,7 @@ MINUTES ?= 60
 # One more than there are cores: many tests wait for real processes.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 PEERS ?=
+UPGRADE ?=
 WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
@@ -101,8 +102,8 @@ audit-offline: setup ## the part of the audit that needs no network
 wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
-lock: ## compile requirements-dev.txt again (needs uv)
-	uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url --no-header --no-annotate \
+lock: ## compile requirements-dev.txt again (needs uv); versions stay as they are, unless UPGRADE=1
+	uv pip compile --universal --python-version 3.11 $(if $(filter-out 0,$(UPGRADE)),--upgrade) --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		--quiet --output-file requirements-dev.txt pyproject.toml requirements-dev.in
 
 clean: ## remove everything that was made here

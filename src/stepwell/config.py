@@ -19,8 +19,10 @@ class WorkerSettings:
     it; outcomes are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute
     at once. `parked_max`: how many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat
     out without giving the run up. `claim_ahead`: so long before its timer a waiting run is taken, while an eighth of
-    the room is free, so that many timers at one instant are in time. `stalls_max`: how often a run may take its worker
-    down without progress before it is set aside.
+    the room is free, so that many timers at one instant are in time. `sweep_every`: how often it looks for runs of dead
+    workers, and for work that no hint told of. `stalls_max`: a run that has lost its worker this many times without
+    progress is paused (SW202). `threads_max`: how many bodies of `def` steps run at one time. `name`: how listings
+    call it.
     """
 
     mode: Mode = "live"

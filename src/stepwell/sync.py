@@ -1,4 +1,4 @@
-"""The engine for code that is not asynchronous: the same verbs, each waiting for its answer."""
+"""The engine for code that is not asynchronous: verbs of `Engine` that wait for their answer."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ class SyncEngine:
         with SyncEngine("sqlite:///shop.db", workflows=[checkout]) as engine:
             receipt = engine.start(checkout, order).result()
 
-    Any thread may call it. Without workflows it is a client only, and executes nothing.
+    Any thread may call it, but not the code of a workflow. Without workflows and sinks it is a client only, and
+    executes nothing.
     """
 
     def __init__(
@@ -381,7 +382,7 @@ class SyncEngine:
             yield item
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and its active children; see `Engine.cancel`."""
+        """Cancel a run and the children that it waits for; see `Engine.cancel`."""
         return self._wait(self._engine.cancel(target, reason, compensate=compensate, by=by))
 
     def retry(self, target: str, *, by: str = "") -> bool:

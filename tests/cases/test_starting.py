@@ -14,6 +14,7 @@ from stepwell import (
     Context,
     Failure,
     Start,
+    SyncContext,
     step,
     workflow,
 )
@@ -386,6 +387,21 @@ async def test_a_parent_that_fails_leaves_its_children_unless_they_are_tied(
     assert (await harness.status(run)).status == "failed"
     assert statuses["child"] == ("cancelled" if on_parent_close == "cancel" else "waiting")
     assert ledger.lines == (["child", "undo child"] if on_parent_close == "cancel" else ["child"])
+
+
+@pytest.mark.parametrize("on_parent_close", ["leave", "cancel"])
+async def test_children_of_a_plain_workflow_may_be_tied_to_it(harness: Harness, on_parent_close: Any):
+    @workflow
+    def parent(ctx: SyncContext) -> None:
+        ctx.children(waiter, [None, None], on_parent_close=on_parent_close)
+
+    worker = await harness.worker(parent, waiter)
+    run = await worker.start(parent, max_suspend="5s")
+    await harness.advance("10s")
+
+    assert (await harness.status(run)).status == "failed"
+    children = [view.status for view in await worker.engine.list_runs(f"parent:{run.run_id}")]
+    assert children == ["cancelled" if on_parent_close == "cancel" else "waiting"] * 2
 
 
 @pytest.mark.parametrize("on_parent_close", ["leave", "cancel"])

@@ -43,6 +43,17 @@ def test_a_signal_to_an_ended_run_is_exit_code_4_unless_it_is_to_be_held_or_drop
     assert cli("signal", "nobody-yet", "hello", "--if-missing", "hold", "--db", db.url).code == 0
 
 
+def test_a_signal_to_an_ended_run_names_its_end_and_is_held_for_its_key_alone(cli: Cli, db: Shop) -> None:
+    by_key = cli("signal", "checkout-1", "approve", "--db", db.url, "-o", "json")
+    by_id = cli("signal", db.ids["checkout"], "approve", "--if-missing", "hold", "--db", db.url, "-o", "json")
+
+    for said in (by_key, by_id):
+        assert (said.code, said.error["code"]) == (4, "SW403")
+        assert said.error["message"].endswith("has ended: it is completed")
+    held = cli("signal", "checkout-1", "approve", "--if-missing", "hold", "--db", db.url, "-o", "json")
+    assert held.json["delivery"] == "held"
+
+
 def test_cancel_ends_a_waiting_run_and_keeps_the_reason(cli: Cli, db: Shop) -> None:
     said = cli("cancel", "approval-1", "--reason", "not needed", "--db", db.url)
 

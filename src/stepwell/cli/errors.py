@@ -109,8 +109,8 @@ def _unexpected(error: Exception) -> dict[str, Any]:
     return _facts(
         "SW999",
         f"Something is wrong in stepwell itself ({type(error).__name__}: {error})",
-        why="this is a bug; your runs are safe",
-        fix=f"please report it with {file.name} (it has no payloads), or look with --debug",
+        why="this is a bug of stepwell; whether the command took effect is not known",
+        fix=f"please report it with {file.name} (it has places in the code, and no values), or look with --debug",
     )
 
 

@@ -72,7 +72,8 @@ def _header(run: RunView, marks: Marks, *, ascii: bool) -> Iterator[str]:
     took = ""
     if run.ended_at is not None:
         took = f"  {duration((run.ended_at - (run.started_at or run.created_at)).total_seconds())}"
-    yield clean(f"{run.run_id}  {run.workflow} v{run.version}  {show_status(run.status, ascii=ascii)}{took}")
+    status = show_status("unreadable" if run.unreadable else run.status, ascii=ascii)
+    yield clean(f"{run.run_id}  {run.workflow} v{run.version}  {status}{took}")
     facts = [f"key {run.key}"] if run.key else []
     facts.append(f"created {moment(run.created_at)} UTC")
     if run.generation > 1:
@@ -89,6 +90,8 @@ def _header(run: RunView, marks: Marks, *, ascii: bool) -> Iterator[str]:
     if run.failure is not None:
         at = f"   at {run.failure.path}" if run.failure.path else ""
         yield f"  cause   {shorten(clean(run.failure.summary), _ERROR_MAX, gap=marks.gap)}{clean(at)}"
+    if run.unreadable:
+        yield f"  cause   {shorten(clean(run.unreadable), _ERROR_MAX, gap=marks.gap)}"
     if run.reason:
         yield f"  reason  {shorten(clean(run.reason), _ERROR_MAX, gap=marks.gap)}"
 

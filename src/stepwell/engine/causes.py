@@ -52,6 +52,15 @@ class Around(NamedTuple):
         """The live worker that owns a run."""
         return next((worker for worker in self.live if worker.incarnation == run.owner), None)
 
+    def left_by(self, run: Run) -> str:
+        """Who had a run and is gone, and since when; to stand behind "held by"."""
+        gone = next((worker for worker in self.workers if worker.incarnation == run.owner), None)
+        if gone is None:
+            return "a worker that died"
+        return f"worker {gone.name}" + (
+            f", whose lease ended at {_second(gone.lease_until)}" if gone.lease_until else ""
+        )
+
     def serving(self, run: Run) -> list[Worker]:
         """The live workers that could take a run."""
         return [worker for worker in self.live if run.definition in worker.definitions]
@@ -132,7 +141,7 @@ def _pauses(run: Run) -> list[Cause]:
 def _owned(run: Run, around: Around) -> list[Cause]:
     owner = around.owner_of(run)
     if owner is None:
-        sentence = "the worker that had it died; another takes over as soon as one looks"
+        sentence = f"it was held by {around.left_by(run)}; another takes over as soon as one looks"
         found = [Cause("dead worker", run.run_id, sentence, "stepwell worker MODULE")]
         found += [lack] if (lack := around.lack_of(run)) else []
     else:
@@ -226,8 +235,7 @@ def wait_words(wait: WaitView, detail: Detail, now: Instant) -> str:
             states = ", ".join(child.status.value for child in detail.children if child.ended_at is None)
             return f"its child at {wait.path} ({states or 'ended'})"
         case "retry":
-            failed = [a for a in detail.history.attempts if a.failure]
-            last = decode_failure(failed[-1].failure).summary if failed and failed[-1].failure else "an error"
+            last = wait.failed_attempts[-1].error if wait.failed_attempts else "an error"
             return f"the next attempt at {wait.path} {_when_due(wait, now)} (after {last})"
         case _:
             return f"the timer {wait.path}, due {_when_due(wait, now)}"
@@ -237,6 +245,10 @@ def _when_due(wait: WaitView, now: Instant) -> str:
     assert wait.due_at is not None
     left = wait.due_at - to_datetime(now)
     return "now" if left <= timedelta(0) else f"in {_round(left)} ({wait.due_at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def _second(instant: Instant) -> str:
+    return f"{to_datetime(instant):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def when(instant: Instant | None, now: Instant) -> str:

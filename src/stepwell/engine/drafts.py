@@ -302,9 +302,12 @@ def _drop_children(draft: Draft, is_later: Callable[[Run], bool], but: Iterable[
 def _keep_tries(draft: Draft) -> None:
     """A step whose result is dropped was tried all the same: its attempts are counted on."""
     known: dict[Location, int] = {}
+    gone = encode_failure(FailureRecord("Rewound", "the result was dropped"))
     for attempt in draft.detail.history.attempts:
         known[attempt.location] = known.get(attempt.location, 0) + 1
-    gone = encode_failure(FailureRecord("Rewound", "the result was dropped"))
+        entry = draft.dropped.get(attempt.location)
+        if entry is not None and entry.status is EntryStatus.DONE and attempt.is_unknown:
+            draft.attempts.append(attempt._replace(at=entry.at, failure=gone))
     for location, entry in sorted(draft.dropped.items()):
         if entry.kind is EntryKind.STEP:
             numbers = range(known.get(location, 0) + 1, entry.attempts + 1)

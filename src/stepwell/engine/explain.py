@@ -147,7 +147,8 @@ def _moving(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str,
     if run.owner is not None:
         holder = around.owner_of(run)
         if holder is None:
-            return "was held by a worker that died; another takes over as soon as one looks.", "stepwell worker MODULE"
+            gone = f"was held by {around.left_by(run)}"
+            return f"{gone}; another takes over as soon as one looks.", "stepwell worker MODULE"
         asked = "" if run.hold is None else f"; it is {hold_words(run.hold)}, as soon as the steps under way have ended"
         return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}{asked}.", ""
     held = around.holds_of(run)

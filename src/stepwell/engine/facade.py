@@ -94,7 +94,10 @@ class Recovered(NamedTuple):
 
 
 class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
-    """What a caller may ask. Every verb is durable before it returns."""
+    """What a caller may ask. A verb that writes returns when the store has committed it.
+
+    How durable that is depends on the store: a database in memory ends with its process.
+    """
 
     def __init__(
         self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
@@ -145,9 +148,9 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
         begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
         a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
         moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
-        `WaitedTooLong`; both undo what it did. With `transaction`, a connection (of `apsw`) to the engine's own SQLite
-        file with an open transaction, the run is written through it: it begins once the caller commits, and was never
-        there if the caller rolls back.
+        `WaitedTooLong`; both undo what it did. `transaction` is a connection to the engine's own database with an open
+        transaction (of `apsw` for SQLite, of `psycopg` for PostgreSQL). The run is written through it: it begins once
+        the caller commits, and was never there if the caller rolls back.
         """
         start = Start(input, key, run_id)
         if transaction is not None:
@@ -317,7 +320,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
 
         "all" is for every run that waits for it now, "one" for the one that has waited longest. With `retain` ("1h";
         True is 7 days) the topic also keeps it for waits to come, "one" only if nobody took it. A full topic raises
-        `TopicFullError`. Publishing a known `event_id` again does nothing.
+        `TopicFullError`. Publishing an `event_id` again does nothing for at least 7 days after the first time.
         """
         new = self._publisher.make(topic, payload, deliver, retain, event_id or self._environment.ids.uuid())
         (published,), claimed = await self._surely(
@@ -417,7 +420,8 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
     # --- steering ---
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and its active children. Completed steps are undone unless `compensate` is false.
+        """Cancel a run and the children that it waits for, and theirs; a spawned run only if it was started with
+        `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
 
         True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
         continued stands for the one that continues it.
@@ -435,7 +439,7 @@ class Facade(SignalVerbs, HoldVerbs, RepairVerbs, Overviews):
     async def retry(self, target: str, *, by: str = "") -> bool:
         """Let a failed run go on from the step that failed, with a fresh budget of attempts.
 
-        False if it has not failed.
+        False if it has not failed, or if another active run has its key.
         """
         run = await self._get(target)
         return await self._surely(lambda _: self._store.runs.retry(run.run_id, by=by))

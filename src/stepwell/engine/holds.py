@@ -49,7 +49,8 @@ class HoldVerbs(LiveReads):
         return await self._surely(lambda _: self._store.holds.pause(workflow, by=by, reason=said))
 
     async def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
-        """Let runs of the workflow, or of all (None), go on: what is due is taken at once. False if it is not paused.
+        """Let runs of the workflow, or of all (None), go on: workers take what is due as soon as they hear of it. False
+        if it is not paused.
 
         Resuming all does not resume a workflow that was paused by its name.
         """

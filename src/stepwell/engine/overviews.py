@@ -134,7 +134,7 @@ class Overviews(LiveReads):
         ]
 
     async def probe(self) -> None:
-        """Ask the store something small. Raises `StoreUnavailableError` at once if it does not answer."""
+        """Ask the store something small, once. Raises `StoreUnavailableError` if it does not answer in its time."""
         await self._store.views.find_by_prefix("0", limit=1)
 
     async def watch(self, target: str) -> AsyncGenerator[Run | None, None]:

@@ -142,7 +142,8 @@ class Supplier:
         draft = self._draft
         waits = [one for one in draft.detail.history.waits if one.location == location]
         value = self._value(location, kind, text, hint, result, waits[0] if waits else None)
-        tries = sum(one.location == location for one in (*draft.detail.history.attempts, *draft.attempts))
+        attempted = (*draft.detail.history.attempts, *draft.attempts)
+        tries = len({one.number for one in attempted if one.location == location and not one.is_beginning})
         seq = draft.run.last_seq + 1 + len(draft.entries)
         attempts = tries if kind is EntryKind.STEP else 0
         draft.entries.append(Entry(seq, location, kind, EntryStatus.DONE, value, draft.now, 0, attempts))

@@ -311,8 +311,11 @@ def chain_views(details: Iterable[Detail]) -> list[EntryView]:
 
 def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
     tries: dict[Location, list[AttemptView]] = {}
+    if not detail.history.attempts:
+        return tries
+    done = {entry.location for entry in detail.history.entries if entry.status is EntryStatus.DONE}
     for attempt in detail.history.attempts:
-        if attempt.is_beginning:
+        if attempt.is_beginning or (attempt.is_unknown and attempt.location in done):
             continue
         error = _summary(attempt.failure) if attempt.failure else "started, outcome unknown"
         view = AttemptView(attempt.number, to_datetime(attempt.at), error, _time(attempt.next_at))

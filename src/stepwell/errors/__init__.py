@@ -11,7 +11,7 @@
     │   ├── StreamClosedError           SW171
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
-    ├── ReplayError                     history and code disagree; the run is paused, nothing was run
+    ├── ReplayError                     code breaks a rule or does not fit the history; the run is paused
     │   ├── DuplicateLocationError      SW104
     │   ├── NonDeterministicError       SW121
     │   ├── UnawaitedOperationError     SW122

@@ -77,7 +77,7 @@ class UnsupportedTypeError(DefinitionError):
 
 
 class ReplayError(StepwellError):
-    """History and code disagree: the run is paused and nothing was run."""
+    """Code breaks a rule or does not fit the history: the run is paused, and what it has recorded is kept."""
 
     code = "SW200"
 
@@ -169,7 +169,9 @@ class Rollback(Exception):  # noqa: N818
 
 
 class Failure(Exception):  # noqa: N818
-    """Raise in a workflow or step: a planned business failure, kept verbatim and never retried."""
+    """Raise in a workflow or step: a planned business failure, never retried by a policy. Its reason is kept verbatim,
+    but for known secrets.
+    """
 
     def __init__(self, reason: str, data: Any = None) -> None:
         if not reason.strip():

@@ -118,7 +118,7 @@ class RunPaused(RunError):  # noqa: N818
     code = "SW458"
 
     def __init__(self, run_id: str, failure: FailureRecord | None) -> None:
-        mend = "mend the code, then " if failure else ""
+        mend = "fix the code, then " if failure else ""
         super().__init__(
             f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
             where=failure.path if failure else "",

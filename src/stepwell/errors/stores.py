@@ -14,7 +14,11 @@ class StoreError(StepwellError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store did not answer. The write may or may not have happened; repeating it is safe."""
+    """The store did not answer, and the write may have happened: repeat it with the same key or id.
+
+    That is the `key` or `run_id` of a start, the `dedup_key` of a signal, the `event_id` of an event. Without one, what
+    is repeated may happen twice.
+    """
 
     code = "SW601"
 

@@ -16,7 +16,7 @@ from stepwell.cli.settings import Settings, command
 @click.option("--undo/--now", "undo", default=True, help="Undo its completed steps first (default), or end it at once.")
 @click.option("--reason", default="", help="Kept with the run.")
 def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
-    """Cancel a run and its active children.
+    """Cancel a run and the children that it waits for.
 
     \b
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,7 +38,7 @@ def explain(settings: Settings, code: str) -> None:
     body: dict[str, Any] = {
         "code": wanted,
         "error": None if error is None else error.__name__,
-        "title": rule.title if rule is not None else _meaning(error),
+        "title": rule.title if rule is not None else _meaning(error).partition("\n")[0],
         "meaning": _meaning(error),
         "why": "" if rule is None else rule.why,
         "bad": "" if rule is None else rule.bad.strip("\n"),
@@ -51,8 +52,9 @@ def _words(body: dict[str, Any]) -> Iterator[str]:
     yield f"{body['code']}  {body['title']}"
     if body["error"]:
         yield f"  raised as {body['error']}"
-    for text in dict.fromkeys((body["why"], body["meaning"], body["page"])):
-        if text and text != body["title"]:
+    meaning = body["meaning"].removeprefix(body["title"]).strip()
+    for text in dict.fromkeys((body["why"], meaning, body["page"])):
+        if text:
             yield ""
             yield from text.splitlines()
     for label, example in (("Instead of", body["bad"]), ("write", body["good"])):
@@ -76,7 +78,7 @@ def _errors() -> dict[str, type[StepwellError]]:
 
 
 def _meaning(error: type[StepwellError] | None) -> str:
-    return "" if error is None else (error.__doc__ or "").strip()
+    return "" if error is None else cleandoc(error.__doc__ or "")
 
 
 def _page(error: type[StepwellError]) -> str:

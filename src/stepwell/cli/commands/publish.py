@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("payload", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
 @click.option("--deliver", type=click.Choice(["all", "one"]), default="all", show_default=True)
 @click.option("--retain", metavar="TIME", help="Keep it for waits to come, for example 7d.")
-@click.option("--event-id", metavar="ID", help="Published once, however often this is repeated.")
+@click.option("--event-id", metavar="ID", help="Published once, also if this is repeated within 7 days.")
 def publish(
     settings: Settings, topic: str, payload: tuple[str, ...], deliver: str, retain: str | None, event_id: str | None
 ) -> None:

@@ -19,7 +19,7 @@ from stepwell.cli.settings import Settings, command
 def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> int:
     """Take a run back to a step: that one and all after it is forgotten, and done again.
 
-    A PATH inside a loop takes back the whole loop; / takes back everything. Nothing is undone by it.
+    A PATH inside a loop or map takes back the whole of it; / takes back everything. Nothing is undone by it.
 
     \b
     Example:

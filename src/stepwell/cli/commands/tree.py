@@ -44,8 +44,13 @@ def tree(settings: Settings, run: str, depth: int) -> None:
 
 async def _gather(client: Client, run: str, depth: int) -> Family:
     seen = await look(client, run)
-    children = seen.children[:_CHILDREN_MAX] if depth else []
-    return Family(seen, [await _gather(client, child.run_id, depth - 1) for child in children])
+    children: list[Family] = []
+    for child in seen.children[:_CHILDREN_MAX] if depth else ():
+        is_known = not child.unreadable
+        children.append(
+            await _gather(client, child.run_id, depth - 1) if is_known else Family(Seen(child, [], [], [], [], []), [])
+        )
+    return Family(seen, children)
 
 
 def _body(family: Family) -> dict[str, Any]:

@@ -96,7 +96,8 @@ class WorkerProcess:
                 return False
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
             except TimeoutError:
                 return False
         self._said.discard(said)
@@ -112,7 +113,8 @@ class WorkerProcess:
         """Ask it to end when its steps have; kill it if that takes too long."""
         self.tell({"do": "stop"})
         try:
-            await asyncio.wait_for(asyncio.shield(self._ended), _PATIENCE_SECONDS)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await asyncio.shield(self._ended)
         except TimeoutError:
             await self.kill()
 

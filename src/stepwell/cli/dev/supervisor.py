@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from stepwell.addresses import open_store, spell_url
@@ -158,10 +159,9 @@ class Supervisor:
 
     async def _feed_loop(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._news.wait(), _LOOK_SECONDS)
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._news.wait()
             self._news.clear()
             try:
                 await self._feed.look()
