@@ -264,6 +264,33 @@ def test_a_sqlite3_connection_that_is_closed_after_a_refusal_lets_the_file_go_at
         gc.enable()
 
 
+def test_a_new_sqlite3_connection_is_not_taken_for_one_that_is_gone(path: Path, tmp_path: Path):
+    """Python gives the identity of an object that is gone to the next one."""
+    with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
+        engine.start(ship, 1)
+    elsewhere = tmp_path / "elsewhere.db"
+    with SyncEngine(f"sqlite:///{elsewhere}", workflows=[ship]) as engine:
+        engine.start(ship, 1)
+    lent = sqlite3.connect(elsewhere, isolation_level=None)
+    lent.execute("begin immediate")
+    Engine(f"sqlite:///{elsewhere}", workflows=[ship]).start_within(lent, ship, [Start(1)])
+    lent.execute("commit")
+    lent.close()
+    gone = id(lent)
+    del lent
+    made: list[sqlite3.Connection] = []
+    while not made or id(made[-1]) != gone:
+        made.append(sqlite3.connect(path))
+        assert len(made) < 1_000, "no connection got the old identity"
+    made[-1].execute("select count(*) from sqlite_schema").fetchall()
+    for connection in made[:-1]:
+        connection.close()
+
+    with pytest.raises(InvalidOptionError, match="a sqlite3 connection of this process has"):
+        SyncEngine(f"sqlite:///{path}", workflows=[ship]).__enter__()
+    made[-1].close()
+
+
 def inodes_open_here() -> set[int]:
     found: set[int] = set()
     for fd in Path("/dev/fd").iterdir():

@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from threading import Lock
 from typing import NamedTuple
+from weakref import finalize
 
 import apsw
 
@@ -26,7 +27,7 @@ class FileId(NamedTuple):
 
 
 _OPEN: Counter[FileId] = Counter()
-_LENT: dict[int, FileId] = {}  # by the identity of the connection
+_LENT: dict[int, FileId] = {}  # by the identity of the connection, as long as it lives
 
 
 def file_id(path: str) -> FileId | None:
@@ -67,8 +68,22 @@ def has_two_copies() -> bool:
 
 def lend(connection: sqlite3.Connection, file: FileId) -> None:
     """A caller's `sqlite3` connection writes to the file; another thread cannot ask it which file it has."""
-    with _LOCK:
-        _LENT[id(connection)] = file
+    identity = id(connection)
+    if identity in _LENT:
+        return
+    # A later connection may get the same identity, and a connection takes no weak reference. So a function that it
+    # keeps until it is gone says when. It takes no lock: it may be called wherever the collector runs.
+    tag = _Tag()
+    finalize(tag, _LENT.pop, identity, None)
+    connection.create_function("stepwell_lent", 0, tag)
+    _LENT[identity] = file
+
+
+class _Tag:
+    """Something that a connection keeps until it is gone."""
+
+    def __call__(self) -> int:
+        return 1
 
 
 def check_alone(path: str) -> None:
@@ -124,7 +139,6 @@ def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> 
         cursor.row_factory = None
         [(path,)] = cursor.execute(_FILE_OF_MAIN).fetchall()
     except sqlite3.Error:
-        with _LOCK:
-            lent = _LENT.get(id(connection))
+        lent = _LENT.get(id(connection))
         return otherwise if lent is None else lent == file
     return bool(path) and file_id(str(path)) == file
