@@ -54,6 +54,8 @@ def _check_changed(checker: Checker, method: str, args: tuple[Any, ...], was: Ru
     is_dropped = method == "amend" and row.run_id in {child.run_id for child in args[0].children}
     if row.created_at != was.created_at or (row.parent != was.parent and not is_dropped):
         checker.violate("I3", row.run_id, "what was fixed at the start was changed")
+    if row.status is RunStatus.CANCELLING and was.status is not row.status:
+        checker.shadow(row.run_id).stalls = 0
     if row.owner != was.owner:
         _check_owner(checker, method, args, was, row, now)
     if was.status in TERMINAL and row.status in TERMINAL and (row.output, row.failure) != (was.output, was.failure):

@@ -82,6 +82,21 @@ class CancelSuite(StoreCase):
         assert await snapshot(scene.store) == before
         assert (await scene.create("r2", key="k")).is_new
 
+    async def test_stalls_before_a_cancel_do_not_count_against_the_rollback(self, scene: Scene) -> None:
+        await scene.begin("r1")
+        await scene.lose_worker()
+        await scene.rescue(stalls_max=2)
+        await scene.register()
+        await scene.claim_only("r1")
+        assert (await scene.run("r1")).stalls == 1
+
+        await scene.cancel("r1")
+        await scene.lose_worker()
+        await scene.rescue(stalls_max=2)
+
+        run = await scene.run("r1")
+        assert (run.status, run.stalls, run.failure) == (_S.CANCELLING, 1, None)
+
     async def test_a_cancelling_run_keeps_its_key(self, scene: Scene) -> None:
         await scene.begin("r1", key="k")
         await scene.cancel("r1")

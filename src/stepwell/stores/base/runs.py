@@ -148,7 +148,7 @@ class RunStore(Protocol):
         What becomes of each is decided by `model.cancels.decide_cancel`.
         `CANCELLED` also sets `ended_at`, epoch + 1, no owner, deletes waits and cursors (and progress, unless somebody
         held the run) and wakes a waiting parent; `CANCELLING`
-        keeps an owner, or else sets `wake_at` = now.
+        keeps an owner, or else sets `wake_at` = now, and sets stalls to 0.
         Pending signals are dropped as with `End`.
         Each that is `CANCELLED` is announced, as in `apply`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row, with who

@@ -94,7 +94,7 @@ def _cancel_one(tx: Transaction, row: RunRow, compensate: bool, reason: str, ann
         end(tx, row, decided, announce, epoch=row.epoch + 1, reason=reason)
         let_go(tx, row)
     else:
-        tx.change(row, status=decided, reason=reason, hold=None)
+        tx.change(row, status=decided, reason=reason, hold=None, stalls=0)
         if row.owner is None:
             wake(tx, row)
     return True

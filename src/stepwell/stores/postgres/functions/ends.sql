@@ -57,6 +57,8 @@ begin
         r.owner is not null or exists (select 1 from {t}.entries where run = p_run and undo is not null)
     ) then
         update {t}.runs set status = 'cancelling', reason = p_reason, hold = null where id = p_run;
+        -- Stalls of the run as it was do not count against its rollback.
+        update {t}.heads set stalls = 0 where run = p_run;
         if r.owner is null then
             perform {f}.wake(p_now, p_run, r.run_id);
         end if;

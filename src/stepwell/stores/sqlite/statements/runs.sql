@@ -270,7 +270,8 @@ where parent = :parent and parent_location >= :low and parent_location < :high a
 order by id;
 
 -- name: mark_cancelling
-update stepwell_runs set status = 'cancelling', reason = :reason, hold = null where id = :id;
+-- Stalls of the run as it was do not count against its rollback.
+update stepwell_runs set status = 'cancelling', reason = :reason, hold = null, stalls = 0 where id = :id;
 
 -- name: cancel
 -- The raised epoch fences a worker that is in the middle of a turn.
