@@ -222,6 +222,20 @@ class TogetherSuite(StoreCase):
         assert await scene.status("child") is (RunStatus.PENDING if ends_first else RunStatus.FAILED)
         assert await scene.status("holder") is RunStatus.COMPLETED
 
+    @pytest.mark.parametrize("ends_first", [False, True], ids=["park first", "end first"])
+    async def test_a_parent_that_parks_behind_the_end_of_its_child_is_awake(
+        self, scene: Scene, ends_first: bool
+    ) -> None:
+        parent = await scene.begin("parent")
+        child = await scene.begin_child(parent, "child", place(0))
+        ends, parks = child.next(move=_ENDS), parent.next(waits=(wait_child(place(0)),), move=_PARKS)
+
+        applied = await scene.store.runs.apply([ends, parks] if ends_first else [parks, ends])
+
+        assert applied[1 if ends_first else 0].is_awake is ends_first
+        assert (await scene.run("parent")).wake_at == scene.clock.now()
+        assert await scene.status("child") is RunStatus.COMPLETED
+
     @_LAST_ENTRY
     async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene, has_entry: bool) -> None:
         looping, discarding, reading, waiting, listening = [

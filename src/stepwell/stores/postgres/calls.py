@@ -282,7 +282,7 @@ CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb j
 CREATE_ALONE: Transition[list[Created] | Instant] = transition("create_alone", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
 CLAIM: Transition[list[Claimed]] = claiming("claim", "jsonb", list[Claimed], Rows)
-APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb", AppliedAll)
+APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb jsonb", AppliedAll)
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
 # Location, value and undo go as they are; all else as text.

@@ -21,17 +21,22 @@ async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant:
     plain, moving, rest = _sorted(commits)
     for commit in (*moving, *rest) if database.known else ():
         database.known.pop(commit.run_id, None)
+    places = {commit.run_id: place for place, commit in enumerate(commits)} if rest and (plain or moving) else None
     advanced, moved, judged = await database.write(
         calls.APPLY,
         [calls.plain_out(commit) for commit in plain] or None,
         [calls.commit_out(commit) for commit in moving] or None,
         [calls.commit_out(commit) for commit in rest],
+        places,
         claimant,
     )
     answers = {run_id: Applied(Verdict.APPLIED, False, revision) for run_id, revision in advanced}
     answers |= {run_id: Applied(Verdict.APPLIED, False, revision, is_awake) for run_id, revision, is_awake in moved}
     missing = [commit for commit in (*plain, *moving) if commit.run_id not in answers]
-    others = {id(commit): applied for commit, applied in zip([*rest, *missing], judged, strict=True)}
+    unsettled = [*rest, *missing]
+    if places is not None:
+        unsettled.sort(key=lambda commit: places[commit.run_id])
+    others = {id(commit): applied for commit, applied in zip(unsettled, judged, strict=True)}
     return [others.get(id(commit)) or answers[commit.run_id] for commit in commits]
 
 
@@ -44,7 +49,7 @@ async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Cla
     if is_finish(commit):
         _, _, judged = await database.write(calls.FINISH, calls.commit_out(commit))
         return judged[0]
-    _, _, judged = await database.write(calls.APPLY, None, None, [calls.commit_out(commit)], claimant)
+    _, _, judged = await database.write(calls.APPLY, None, None, [calls.commit_out(commit)], None, claimant)
     return judged[0]
 
 

@@ -121,7 +121,7 @@ class PostgresTransactions:
             line.execute_now("rollback")
             return Performed(error=error), ()
         _hear_out(line, self._address.where)
-        (_, _, [applied]), hints = self._call(line, calls.APPLY, None, None, [calls.commit_out(full)], None)
+        (_, _, [applied]), hints = self._call(line, calls.APPLY, None, None, [calls.commit_out(full)], None, None)
         if applied.verdict is not Verdict.APPLIED:
             line.execute_now("rollback")
             return Performed(applied), ()

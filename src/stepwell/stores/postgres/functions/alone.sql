@@ -124,7 +124,7 @@ begin
             select 1 from {t}.runs where key = r.key and debounced_until is not null and ended_at is null
         )
     then
-        return {f}.apply(p_now, p_seen, null, null, jsonb_build_array(c), null);
+        return {f}.apply(p_now, p_seen, null, null, jsonb_build_array(c), null, null);
     end if;
     with named as (
         insert into {t}.names (run, number, name)

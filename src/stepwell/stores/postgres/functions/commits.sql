@@ -346,7 +346,7 @@ end $$;
 -- [run_id, revision, is_awake] of the moves, and one answer for each of the others and then of the plain and simple ones that
 -- were not.
 create function {f}.apply(
-    p_now bigint, p_seen bigint, p_plain jsonb, p_moving jsonb, p_commits jsonb, p_claimant jsonb
+    p_now bigint, p_seen bigint, p_plain jsonb, p_moving jsonb, p_commits jsonb, p_places jsonb, p_claimant jsonb
 ) returns text
 language plpgsql volatile as $$
 declare
@@ -383,7 +383,14 @@ begin
     if p_claimant is not null then
         q := {f}.offer(v_now, p_claimant);
     end if;
-    for c in select one from jsonb_array_elements(p_commits || v_missing) as one loop
+    if p_places is not null and v_missing <> '[]' then
+        -- What one of them ends or gives back is there for those behind it, and not for those before it.
+        select jsonb_agg(one order by (p_places->>(one->>0))::bigint) into p_commits
+        from jsonb_array_elements(p_commits || v_missing) as one;
+    else
+        p_commits := p_commits || v_missing;
+    end if;
+    for c in select one from jsonb_array_elements(p_commits) as one loop
         select run.id, run.status, w.incarnation, run.epoch, h.number, h.revision, h.last_seq, run.wake_at, run.deadline_at,
             run.hold is not null as is_held
         into r
