@@ -11,7 +11,7 @@ from stepwell.config import WorkerSettings
 
 Code = Literal["async", "plain", "mixed"]
 MODES = ("live", "yield")
-STORES = ("memory", "sqlite")
+STORES = ("sqlite", "postgres")
 
 EDGE_FAULTS = (
     "crash_before",

@@ -1,8 +1,4 @@
-"""Sabotage: each switch breaks the engine in one way, and the checker must notice.
-
-A switch patches one function (or one statement) of the loaded code for as long as its context lasts; the engine itself
-carries no switches. Those that break a store break the memory store unless their name says otherwise.
-"""
+"""All switches by name, and how each is caught."""
 
 from __future__ import annotations
 
@@ -14,51 +10,43 @@ from typing import Any
 from unittest.mock import patch
 
 from sim.runner import prepare
-from sim.sabotage_engine import ENGINE_SWITCHES
-from sim.sabotage_events import EVENT_SWITCHES, SQLITE_EVENT_SWITCHES
-from sim.sabotage_found import FOUND_SWITCHES, RARE_SWITCHES
-from sim.sabotage_live import LIVE_STORE_SWITCHES, LIVE_SWITCHES
-from sim.sabotage_long_steps import LONG_STEP_SWITCHES
-from sim.sabotage_outbox import OUTBOX_SQLITE_SWITCHES, OUTBOX_SWITCHES
-from sim.sabotage_pauses import PAUSE_SWITCHES, PAUSE_WORKER_SWITCHES, SQLITE_PAUSE_SWITCHES
-from sim.sabotage_postgres import POSTGRES_SWITCHES
-from sim.sabotage_repairs import REPAIR_SWITCHES
-from sim.sabotage_signals import RECEIPT_SWITCHES, SIGNAL_SWITCHES
-from sim.sabotage_starts import SQLITE_START_SWITCHES, START_SWITCHES
-from sim.sabotage_stores import SQLITE_SWITCHES, STORE_SWITCHES
-from sim.sabotage_transactions import MEANWHILE_SWITCHES, TRANSACTION_SWITCHES
+from sim.sabotage.engine import ENGINE_SWITCHES
+from sim.sabotage.events import EVENT_SWITCHES
+from sim.sabotage.live import LIVE_SWITCHES
+from sim.sabotage.long_steps import LONG_STEP_SWITCHES
+from sim.sabotage.outbox import OUTBOX_SWITCHES
+from sim.sabotage.patches import Switches
+from sim.sabotage.pauses import PAUSE_SWITCHES
+from sim.sabotage.postgres import POSTGRES_SWITCHES
+from sim.sabotage.regressions import FOUND_SWITCHES, RARE_SWITCHES
+from sim.sabotage.repairs import REPAIR_SWITCHES
+from sim.sabotage.signals import SIGNAL_SWITCHES
+from sim.sabotage.starts import START_SWITCHES
+from sim.sabotage.stores import STORE_SWITCHES
+from sim.sabotage.transactions import RARE_TRANSACTION_SWITCHES, TRANSACTION_SWITCHES
 from sim.sweep import sweep
 from sim.world import Report, place_of, simulate
 
-Patch = tuple[Any, str, Any]  # whose attribute, its name, what it becomes
 Switch = Callable[[], AbstractContextManager[None]]
 Found = tuple[int, Report] | None
 
-_ALL: dict[str, Callable[[], list[Patch]]] = {
+USUAL: Switches = {
     **ENGINE_SWITCHES,
     **STORE_SWITCHES,
-    **SQLITE_SWITCHES,
     **SIGNAL_SWITCHES,
-    **RECEIPT_SWITCHES,
     **EVENT_SWITCHES,
-    **SQLITE_EVENT_SWITCHES,
     **FOUND_SWITCHES,
-    **RARE_SWITCHES,
     **OUTBOX_SWITCHES,
-    **OUTBOX_SQLITE_SWITCHES,
     **LIVE_SWITCHES,
-    **LIVE_STORE_SWITCHES,
     **START_SWITCHES,
-    **SQLITE_START_SWITCHES,
     **LONG_STEP_SWITCHES,
     **PAUSE_SWITCHES,
-    **PAUSE_WORKER_SWITCHES,
-    **SQLITE_PAUSE_SWITCHES,
     **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
-    **MEANWHILE_SWITCHES,
-    **POSTGRES_SWITCHES,
 }
+RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
+POSTGRES: Switches = POSTGRES_SWITCHES
+_ALL = {**USUAL, **RARE, **POSTGRES}
 
 
 @contextmanager
@@ -77,8 +65,6 @@ def _switch(name: str) -> Switch:
 
 
 EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
-_APART = {**RARE_SWITCHES, **MEANWHILE_SWITCHES, **POSTGRES_SWITCHES}
-SWITCHES = {name: switch for name, switch in EVERY.items() if name not in _APART}
 
 # What goes wrong with these needs a crash while one certain body runs, which random programs hardly meet.
 _SWEPT = {
@@ -88,16 +74,8 @@ _SWEPT = {
 
 
 def store_of(name: str) -> str:
-    """The store that a switch is about."""
-    if name in POSTGRES_SWITCHES:
-        return "postgres"
-    sqlite = {**SQLITE_SWITCHES, **SQLITE_EVENT_SWITCHES, **OUTBOX_SQLITE_SWITCHES, **SQLITE_START_SWITCHES}
-    if name in {**sqlite, **TRANSACTION_SWITCHES, **MEANWHILE_SWITCHES, **SQLITE_PAUSE_SWITCHES}:
-        return "sqlite"
-    memory = {**STORE_SWITCHES, **SIGNAL_SWITCHES, **EVENT_SWITCHES, **OUTBOX_SWITCHES, **LIVE_STORE_SWITCHES}
-    memory |= {**START_SWITCHES, **FOUND_SWITCHES, **RARE_SWITCHES, **LONG_STEP_SWITCHES, **PAUSE_SWITCHES}
-    memory |= REPAIR_SWITCHES
-    return "memory" if name in memory else "both"
+    """The store that a switch is tried on."""
+    return "postgres" if name in POSTGRES else "sqlite"
 
 
 def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
@@ -120,7 +98,7 @@ def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
 def _catch_by_sweep(name: str) -> Found:
     """`catch`, with a crash at every store call of one golden program, which the whole engine survives."""
     with EVERY[name]():
-        for count, (_, report) in enumerate(sweep(_SWEPT[name], "memory", "live", ("crash_before", "crash_after")), 1):
+        for count, (_, report) in enumerate(sweep(_SWEPT[name], "sqlite", "live", ("crash_before", "crash_after")), 1):
             if report.violations:
                 return count, report
     return None
