@@ -52,8 +52,8 @@ def no_commit_numbers() -> Patches:
 
 def step_alone_not_fenced() -> Patches:
     """The statement that advances a run as it was left does not look who has it now."""
-    fence = """and epoch = :epoch and status <> 'cancelling' and hold is null
-    and owner = (select id from stepwell_workers where incarnation = :incarnation)"""
+    owner = "owner = (select id from stepwell_workers where incarnation = :incarnation)"
+    fence = f"and epoch = :epoch and status <> 'cancelling' and hold is null and {owner}"
     open_to_all = "and :epoch > 0 and :incarnation <> '' and status <> 'cancelling' and hold is null"
     return statement("runs.advance_known", fence, open_to_all)
 
