@@ -24,7 +24,7 @@ from sim.sabotage.signals import SIGNAL_SWITCHES
 from sim.sabotage.starts import START_SWITCHES
 from sim.sabotage.stores import STORE_SWITCHES
 from sim.sabotage.transactions import RARE_TRANSACTION_SWITCHES, TRANSACTION_SWITCHES
-from sim.sweep import sweep
+from sim.sweep import sweep, sweep_freezes
 from sim.world import Report, place_of, simulate
 
 Switch = Callable[[], AbstractContextManager[None]]
@@ -66,11 +66,14 @@ def _switch(name: str) -> Switch:
 
 EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 
-# What goes wrong with these needs a crash while one certain body runs, which random programs hardly meet.
-_SWEPT = {
-    "receipt-among-rivals": "receive beside a child",
-    "time-of-a-later-receipt": "receive and tell the time",
+# What goes wrong with these needs a fault at one certain moment, which random programs hardly meet: golden programs are
+# swept for it instead, with a crash at every store call, or with workers that stand still after every handle.
+_SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
+    "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
+    "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
+    "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
 }
+_CRASHES = ("crash_before", "crash_after")
 
 
 def store_of(name: str) -> str:
@@ -96,9 +99,9 @@ def catch(name: str, seeds: int, first_seed: int = 1) -> Found:
 
 
 def _catch_by_sweep(name: str) -> Found:
-    """`catch`, with a crash at every store call of one golden program, which the whole engine survives."""
+    """`catch`, by a sweep that the whole engine survives."""
     with EVERY[name]():
-        for count, (_, report) in enumerate(sweep(_SWEPT[name], "sqlite", "live", ("crash_before", "crash_after")), 1):
+        for count, (_, report) in enumerate(_SWEPT[name](), 1):
             if report.violations:
                 return count, report
     return None

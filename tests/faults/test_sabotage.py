@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sim.sabotage.switches import USUAL
+from sim.sabotage.switches import POSTGRES, USUAL
 from tests.faults.commands import run_part
 
 PARTS = 4
 
 
 def test_there_are_enough_switches() -> None:
-    assert len(USUAL) >= 18
+    assert len(USUAL) + len(POSTGRES) >= 130
 
 
 @pytest.mark.timeout(900)
