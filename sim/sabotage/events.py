@@ -10,6 +10,7 @@ from sim.sabotage.patches import Patches, nothing, statement, switches
 from stepwell.model.events import Published
 from stepwell.replay import journal
 from stepwell.stores.sqlite import histories
+from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.transitions import claims, commits, events, moves, publishing
 
 
@@ -84,7 +85,7 @@ def conditions_ignored() -> Patches:
 
     def choose(tx: Any, deliver: str, topic: str, facets: Any) -> Any:
         asked = tx.execute("select facets from stepwell_waits where topic = ?", (topic,)).fetchall()
-        every = {one for (stored,) in asked for one in events.decode_texts(stored)}
+        every = {one for (stored,) in asked for one in decode_texts(stored)}
         return original(tx, deliver, topic, sorted({*facets, *every}))
 
     is_answered = (events, "is_answered", lambda wait, topic, facets: topic in wait.names)

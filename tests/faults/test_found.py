@@ -209,5 +209,7 @@ async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed() -> No
     assert await store.runs.rescue(stalls_max=1) == ["r"]
 
     run = await store.views.find("r")
+    assert run is not None
+    assert run.failure is not None
     assert (run.status, decode_failure(run.failure).causes["run"]) == (RunStatus.PAUSED, own)
     await store.close()

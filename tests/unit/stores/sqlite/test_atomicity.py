@@ -64,7 +64,7 @@ ACTS: dict[str, Callable[[Scene, dict[str, Any]], Awaitable[object]]] = {
 
 def whole(database: SqliteDatabase) -> dict[str, list[Any]]:
     """Every row of every table."""
-    tables = database.connection.execute("select name from sqlite_schema where type = 'table'").fetchall()
+    tables: list[Any] = database.connection.execute("select name from sqlite_schema where type = 'table'").fetchall()
     return {name: database.connection.execute(f'select * from "{name}"').fetchall() for (name,) in tables}
 
 
