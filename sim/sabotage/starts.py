@@ -24,13 +24,8 @@ def deadline_ignored_while_running() -> Patches:
     return [
         (Execution, "_is_past_deadline", lambda self: False),
         (judgement, "may_follow_deadline", lambda move: True),
-        *end_ignores_the_deadline(),
+        *statement("runs.finish_known", "deadline_at is null or deadline_at > :now", "true or :now"),
     ]
-
-
-def end_ignores_the_deadline() -> Patches:
-    """The statement that ends most runs lets them succeed after their deadline."""
-    return statement("runs.finish_known", "deadline_at is null or deadline_at > :now", "true or :now")
 
 
 def deadline_too_early() -> Patches:
@@ -110,7 +105,6 @@ def tied_children_left() -> Patches:
 START_SWITCHES = switches(
     deadline_ignored_while_waiting,
     deadline_ignored_while_running,
-    end_ignores_the_deadline,
     deadline_too_early,
     limit_of_wait_extended,
     priority_ignored,

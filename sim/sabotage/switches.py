@@ -71,6 +71,7 @@ EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
     "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
+    "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
 }
 _CRASHES = ("crash_before", "crash_after")
