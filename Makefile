@@ -57,7 +57,7 @@ fmt: setup ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: setup ## write the generated pages of docs/
+docs: setup ## write the generated pages of docs/ and the schema.sql of each store
 	$(BIN)/python -m tools.docs
 
 sim: setup ## simulate SEEDS seeds from FIRST_SEED on

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Collection
 
 from sim.golden import golden_programs
+from sim.mix import STORES
 from sim.runner import Progress, Totals, describe, places, prepare, run_all
-from sim.sabotage import EVERY, SWITCHES, find_out
-from sim.sabotage_found import RARE_SWITCHES
-from sim.sabotage_postgres import POSTGRES_SWITCHES
+from sim.sabotage.switches import EVERY, POSTGRES, RARE, USUAL, find_out
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
 
@@ -20,9 +19,9 @@ SEEDS_PER_SWITCH = 1_000
 SEEDS_PER_RARE_SWITCH = 2_000
 # Groups of switches, and within how many seeds each of them must be caught.
 _GROUPS: dict[str, tuple[Collection[str], int]] = {
-    "all": (SWITCHES, SEEDS_PER_SWITCH),
-    "postgres": (POSTGRES_SWITCHES, SEEDS_PER_SWITCH),
-    "rare": (RARE_SWITCHES, SEEDS_PER_RARE_SWITCH),
+    "all": (USUAL, SEEDS_PER_SWITCH),
+    "postgres": (POSTGRES, SEEDS_PER_SWITCH),
+    "rare": (RARE, SEEDS_PER_RARE_SWITCH),
 }
 
 
@@ -69,9 +68,8 @@ def _trace(given: argparse.Namespace) -> int:
 
 def _sweep(given: argparse.Namespace) -> int:
     """A fault at every store call of every golden program."""
-    stores = ("memory", "sqlite") if given.store == "both" else (given.store,)
     modes = ("live", "yield") if given.mode == "both" else (given.mode,)
-    jobs = [(name, store, mode, given.pairs) for store in stores for mode in modes for name in golden_programs()]
+    jobs = [(name, given.store, mode, given.pairs) for mode in modes for name in golden_programs()]
     runs = broken = 0
     with multiprocessing.get_context("spawn").Pool(given.jobs, initializer=prepare) as pool:
         for count, problems in pool.imap(sweep_all, jobs):
@@ -101,9 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument(
-        "--store", choices=("memory", "sqlite", "postgres", "both"), default=os.environ.get("STORE") or "both"
-    )
+    parser.add_argument("--store", choices=STORES, default=os.environ.get("STORE") or "sqlite")
     parser.add_argument("--mode", choices=("live", "yield", "both"), default=os.environ.get("MODE") or "both")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sabotage", choices=(*_GROUPS, *EVERY), help="break the engine on purpose")

@@ -50,23 +50,6 @@ class Backend(Protocol):
         ...
 
 
-class MemoryBackend:
-    """The executable specification."""
-
-    def __init__(self) -> None:
-        from stepwell.stores.memory.database import MemoryDatabase
-
-        self._database = MemoryDatabase()
-
-    def handle(self, environment: Environment) -> Store:
-        from stepwell.stores.memory.store import MemoryStore
-
-        return MemoryStore(environment, self._database)
-
-    def close(self) -> None:
-        self._database = None  # type: ignore[assignment]
-
-
 class SqliteBackend:
     """The real SQLite, in memory, without threads."""
 
@@ -117,7 +100,6 @@ class PostgresBackend:
 
 
 _BACKENDS: dict[str, Callable[[], Backend]] = {
-    "memory": MemoryBackend,
     "sqlite": SqliteBackend,
     "postgres": PostgresBackend,
 }

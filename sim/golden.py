@@ -128,6 +128,7 @@ def _branches(b: _Builder) -> dict[str, Program]:
         "gather": b.program(b.node("gather", items=[b.step(), b.sleep(), b.step("flaky")]), b.step()),
         "loop": b.program(b.loop(b.step()), b.step()),
         "loop that commits seldom": b.program(b.loop(b.step(), times=5, commit_every=2, trim_every=3)),
+        "loop at most once": b.program(b.loop(b.step("once_only"), times=3)),
         "loop with waits": b.program(b.loop(b.seq(b.step("undoable"), b.sleep(0.4)), keep=1)),
     }
 

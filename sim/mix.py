@@ -11,7 +11,7 @@ from stepwell.config import WorkerSettings
 
 Code = Literal["async", "plain", "mixed"]
 MODES = ("live", "yield")
-STORES = ("memory", "sqlite")
+STORES = ("sqlite", "postgres")
 
 EDGE_FAULTS = (
     "crash_before",
@@ -39,6 +39,7 @@ class Mix:
     clock_jumps: int = 0
     fuses: float = 0.0  # chance that a process that starts is doomed to crash or pause somewhere in between
     cancelled_calls: float = 0.0  # chance that a client's call is cancelled at some await
+    freeze_at: int | None = None  # the handle after which each worker that starts is frozen for about its lease
     drains: int = 0
     budget: int = 0  # crashes and pauses in all
     shots: list[tuple[str, int, str]] = field(
@@ -48,6 +49,8 @@ class Mix:
     @property
     def is_calm(self) -> bool:
         """Whether nothing goes wrong but lost, late and double hints: then every body runs exactly once per attempt."""
+        if self.freeze_at is not None:
+            return False
         return not (self.rates or self.shots or self.clock_jumps or self.fuses or self.cancelled_calls or self.drains)
 
 

@@ -60,7 +60,9 @@ class Process:
         """Begin to serve."""
         world = self.world
         world.loop.create_task(self._main(), name=f"{self.name} main", context=self.lane.context())
-        if self.is_worker and world.are_faults_on and self.rng.random() < world.mix.fuses and world.spend():
+        if self.is_worker and world.mix.freeze_at is not None:
+            self.lane.on_fuse, self.lane.fuse = self._pause_by_fuse, world.mix.freeze_at
+        elif self.is_worker and world.are_faults_on and self.rng.random() < world.mix.fuses and world.spend():
             self.lane.on_fuse = self._crash_by_fuse if self.rng.random() < 0.6 else self._pause_by_fuse
             self.lane.fuse = int(self.rng.expovariate(1 / 150))
 

@@ -111,7 +111,7 @@ def prepare() -> None:
     gc.freeze()
 
 
-def places(first: int, count: int, store: str = "both", mode: str = "both") -> list[Place]:
+def places(first: int, count: int, store: str = "sqlite", mode: str = "both") -> list[Place]:
     """The seeds of a range, each with its store and mode."""
     return [(seed, *place_of(seed, store, mode)) for seed in range(first, first + count)]
 

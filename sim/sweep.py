@@ -12,6 +12,7 @@ from sim.world import Report, Scenario, simulate
 from stepwell.config import WorkerSettings
 
 FAULTS = ("crash_before", "crash_after", "ack_lost", "not_done", "pause_after")
+_HANDLES = 100  # of a worker, within which it has come to the first steps of a golden program
 _SECONDS = 12.0  # of virtual time, within which a golden program ends by itself
 
 
@@ -27,6 +28,12 @@ def sweep(
         shots = [("*", rng.randint(1, edges + 10), rng.choice(faults)) for _ in range(2)]
         text = " and ".join(f"{fault} at call {edge}" for _, edge, fault in shots)
         yield f"{name}: {text}", _run(name, store, mode, shots)
+
+
+def sweep_freezes(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
+    """One program: its workers stand still after each of their first handles in turn; each with what it was."""
+    for handle in range(_HANDLES):
+        yield f"{name}: frozen after handle {handle}", _run(name, store, mode, [], freeze_at=handle)
 
 
 def sweep_all(job: tuple[str, str, str, int]) -> tuple[int, list[str]]:
@@ -46,8 +53,10 @@ def count_edges(name: str, store: str, mode: str) -> int:
     return _run(name, store, mode, []).stats["calls while it ran"]
 
 
-def _run(name: str, store: str, mode: str, shots: list[tuple[str, int, str]]) -> Report:
+def _run(
+    name: str, store: str, mode: str, shots: list[tuple[str, int, str]], *, freeze_at: int | None = None
+) -> Report:
     settings = WorkerSettings(mode=mode, lease=1.0, hold_max=0.1, sweep_every=0.5)  # type: ignore[arg-type]
     shape = Shape(store, settings, workers=2, programs=1, faulty_seconds=_SECONDS)
-    scenario = Scenario(Mix("sweep", shots=shots, budget=0), shape, [golden_programs()[name]])
+    scenario = Scenario(Mix("sweep", shots=shots, budget=0, freeze_at=freeze_at), shape, [golden_programs()[name]])
     return simulate(1, store, mode, scenario=scenario)

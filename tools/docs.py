@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that follow from the code: states and errors.
+"""Writes the files that follow from others: the pages of docs/ on states and errors, and the schema of each store.
 
 `python -m tools.docs` writes them; `python -m tools.docs --check` fails when one is not up to date.
 """
@@ -9,12 +9,15 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from stepwell import errors
 from stepwell.model import states
+from stepwell.stores.sql.migrations import load_migrations
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+STORES = "src/stepwell/stores"
 MEMBER = re.compile(r'^\s+(?P<name>[A-Z_]+) = "[^"]*"(?:\s+# (?P<meaning>.+))?$', re.MULTILINE)
 
 
@@ -100,23 +103,34 @@ def _meaning(member: type[errors.StepwellError]) -> str:
     return inspect.cleandoc(member.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
-PAGES: dict[str, Callable[[], str]] = {"states.md": states_page, "errors.md": errors_page}
+def schema_of(store: str) -> str:
+    """A store's schema: its migrations in order, each under its name."""
+    migrations = load_migrations(ROOT / STORES / store / "migrations")
+    head = "-- All migrations in order, for reading. Written by `make docs`; the migrations are what is run.\n"
+    return "\n".join([head, *(f"-- {one.number:04}_{one.name}\n\n{one.text}" for one in migrations)])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/states.md": states_page,
+    "docs/errors.md": errors_page,
+    f"{STORES}/sqlite/schema.sql": partial(schema_of, "sqlite"),
+    f"{STORES}/postgres/schema.sql": partial(schema_of, "postgres"),
+}
 
 
 def stale() -> list[str]:
-    """The names of pages that are missing or differ from what the code says."""
+    """The names of files that are missing or differ from what they follow from."""
     return [
-        f"docs/{name}"
+        name
         for name, page in PAGES.items()
-        if not (DOCS / name).is_file() or (DOCS / name).read_text(encoding="utf-8") != page()
+        if not (ROOT / name).is_file() or (ROOT / name).read_text(encoding="utf-8") != page()
     ]
 
 
 def write() -> None:
-    """Write all pages."""
-    DOCS.mkdir(exist_ok=True)
+    """Write all files."""
     for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")
+        (ROOT / name).write_text(page(), encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:
@@ -124,7 +138,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         old = stale()
         for name in old:
-            print(f"{name} is not what the code says; run `make docs`", file=sys.stderr)
+            print(f"{name} is not up to date; run `make docs`", file=sys.stderr)
         return 1 if old else 0
     if arguments:
         print("usage: python -m tools.docs [--check]", file=sys.stderr)

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
     """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
-    `memory:`. `sqlite:///app.db?shared=1` keeps runs beside the tables of an application. Without `may_create`, one
-    that would have to create or migrate tables on a server is an error.
+    `memory:`, which is a SQLite database in memory that each store has for itself. `sqlite:///app.db?shared=1` keeps
+    runs beside the tables of an application. Without `may_create`, a store that would have to create or migrate tables
+    on a server is an error.
     """
     match store_kind(url):
         case "memory":
-            from stepwell.stores.memory.store import MemoryStore
+            from stepwell.stores.sqlite.store import SqliteStore
 
-            return MemoryStore(environment)
+            return SqliteStore(environment, ":memory:")
         case "sqlite":
             from stepwell.stores.sqlite.store import SqliteStore
 

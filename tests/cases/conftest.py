@@ -17,7 +17,7 @@ def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
     return {"virtual": VirtualLoop}
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def store_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

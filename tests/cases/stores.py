@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any, cast
 
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
-from stepwell.stores.memory.database import MemoryDatabase
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.base.transactions import NoTransactions
 from stepwell.stores.postgres.callers import InlineCaller
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
@@ -21,12 +21,6 @@ from tests.servers.cleared import cleared_url
 _callers: list[InlineCaller] = []  # of the test before: processes that were killed in it closed nothing
 
 
-def memory() -> OpenStore:
-    """One database in dicts."""
-    database = MemoryDatabase()
-    return lambda environment: MemoryStore(environment, database)
-
-
 def sqlite() -> OpenStore:
     """One SQLite database in memory."""
     database = SqliteDatabase(":memory:")
@@ -35,6 +29,18 @@ def sqlite() -> OpenStore:
         return SqliteStore(environment, ":memory:", runner=InlineRunner(database))
 
     return open_store
+
+
+def without_transactions(open_store: OpenStore) -> OpenStore:
+    """The same store, if it had no transactions of authors."""
+
+    def open_plain(environment: Environment) -> Store:
+        store: Any = open_store(environment)
+        store.transactions = NoTransactions("plain")
+        store.capabilities = store.capabilities._replace(has_transactions=False)
+        return cast("Store", store)
+
+    return open_plain
 
 
 def postgres(version: int | None = None) -> OpenStore:
@@ -49,7 +55,6 @@ def postgres(version: int | None = None) -> OpenStore:
 
 
 STORES: dict[str, Callable[[], OpenStore]] = {
-    "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
     "postgres16": lambda: postgres(16),

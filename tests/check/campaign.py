@@ -59,7 +59,7 @@ class Trial(NamedTuple):
         return "MISSED" if self.is_broken else "FALSE ALARM"
 
 
-async def try_out(seed: int, *, store: str = "memory", mode: str = "live", is_plain: bool = False) -> Trial | None:
+async def try_out(seed: int, *, store: str = "sqlite", mode: str = "live", is_plain: bool = False) -> Trial | None:
     """Begin a run, take its worker away somewhere, change the code, ask the check, and let a worker go on with it.
 
     None if the run had ended before its worker went.
@@ -226,7 +226,7 @@ class Figures:
 
 
 def run_campaign(
-    mutations: int, first_seed: int, *, store: str = "memory", tell: bool = False, is_patient: bool = True
+    mutations: int, first_seed: int, *, store: str = "sqlite", tell: bool = False, is_patient: bool = True
 ) -> Figures:
     """So many trials; without patience, only until the first goes wrong."""
     figures, seed = Figures(), first_seed
@@ -247,7 +247,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutations", type=int, default=1_000)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--store", choices=sorted(STORES), default="memory")
+    parser.add_argument("--store", choices=sorted(STORES), default="sqlite")
     options = parser.parse_args()
     figures = run_campaign(options.mutations, options.first_seed, store=options.store, tell=True)
     print(figures.words())

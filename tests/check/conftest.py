@@ -1,4 +1,4 @@
-"""In virtual time, over the memory store."""
+"""In virtual time, over SQLite in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
 
 @pytest_asyncio.fixture
 async def harness() -> AsyncIterator[Harness]:
-    harness = Harness(STORES["memory"](), "live")
+    harness = Harness(STORES["sqlite"](), "live")
     yield harness
     await harness.close()
 

@@ -30,7 +30,7 @@ FORMAT = f"v{histories.FORMAT}"
 async def make(name: str) -> Recording:
     """Run one workflow as far as it goes, and give what is recorded of it."""
     flow, given, messages = FLOWS[name]
-    harness = Harness(STORES["memory"](), "live")
+    harness = Harness(STORES["sqlite"](), "live")
     try:
         worker = await harness.worker(flow, helper, late_helper)
         run = await worker.start(flow, given, key=name)

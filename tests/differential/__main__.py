@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stores",
         type=_stores,
         default=tuple(STORES),
-        help=f"the first one says what is right; of {', '.join(STORES)}, all by default",
+        help=f"all are held to the first one; of {', '.join(STORES)}, all by default",
     )
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--trace", action="store_true", help="print every operation and its answer")

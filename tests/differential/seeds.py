@@ -73,7 +73,7 @@ async def _move(stack: AsyncExitStack, world: World, seed: int, stores: Sequence
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-differential-")))
         place = Place(world.clock, folder, seed, is_second=True)
         destinations[name] = await stack.enter_async_context(STORES[following](place))
-        await destinations[name].transactions.run(lambda tx: tx.execute(CREATE))
+        await destinations[name].store.transactions.run(lambda tx: tx.execute(CREATE))
     return await move_all(world, destinations)
 
 
@@ -83,7 +83,7 @@ async def _make_world(stack: AsyncExitStack, seed: int, stores: Sequence[str]) -
     for name in stores:
         (own := folder / name).mkdir()
         opened = await stack.enter_async_context(STORES[name](Place(clock, own, seed)))
-        await opened.transactions.run(lambda tx: tx.execute(CREATE))
+        await opened.store.transactions.run(lambda tx: tx.execute(CREATE))
         handles.append(Handle(opened, Numbers()))
     world = World(handles, clock, seed)
     await world.look()

@@ -1,4 +1,4 @@
-"""The stores that can be compared, by name. The first one is the executable specification."""
+"""The stores that can be compared, by name. All are held to the first one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.transactions import TransactionStore
-from stepwell.stores.memory.store import MemoryStore
 from stepwell.stores.postgres.callers import InlineCaller
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.store import SqliteStore
-from tests.differential.models import ModelTransactions
 from tests.servers.cleared import cleared_url
 
 Enqueue = Callable[[Sequence[NewRun]], Awaitable[list[Created]]]
 
-_FILES_EVERY = 40  # seeds: a file, its writer and its threads cost several times as much as memory
+_POOLS_EVERY = 40  # seeds: many connections and their threads cost several times as much as one
 
 
 class Place(NamedTuple):
@@ -47,14 +44,12 @@ class Place(NamedTuple):
 class Opened(NamedTuple):
     """A store, opened and empty.
 
-    `transactions` is the store's own, or a model of it. `enqueue` starts runs inside a caller's transaction and commits
-    that; it is None if the store knows no such thing, or cannot do it here. `unsound` lists runs of which the store
-    keeps something that it does not show, and that is not so.
+    `enqueue` starts runs inside a caller's transaction and commits that; it is None if no caller can have a connection.
+    `unsound` lists runs of which the store keeps something that it does not show, and that is not so.
     """
 
     name: str
     store: Store
-    transactions: TransactionStore
     enqueue: Enqueue | None = None
     unsound: Callable[[], list[str]] = list
 
@@ -64,18 +59,18 @@ Open = Callable[[Place], AbstractAsyncContextManager[Opened]]
 
 @asynccontextmanager
 async def open_memory(place: Place) -> AsyncIterator[Opened]:
-    """The executable specification."""
-    store = MemoryStore(place.environment)
+    """SQLite in memory, without threads."""
+    store = SqliteStore(place.environment, ":memory:")
     await store.open()
-    yield Opened("memory", store, ModelTransactions(store))
+    yield Opened("memory", store)
     await store.close()
 
 
 @asynccontextmanager
 async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
-    """SQLite: mostly in memory and without threads, and for some seeds as people have it, in a file."""
-    path = place.folder / "runs.db" if place.seed % _FILES_EVERY == 0 else None
-    store = SqliteStore(place.environment, ":memory:" if path is None else path, synchronous="NORMAL")
+    """SQLite as people have it: in a file, with a writer that shares transactions."""
+    path = place.folder / "runs.db"
+    store = SqliteStore(place.environment, path, synchronous="NORMAL")
     await store.open()
 
     async def enqueue(runs: Sequence[NewRun]) -> list[Created]:
@@ -92,7 +87,7 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
         finally:
             connection.close()
 
-    yield Opened("sqlite", store, store.transactions, None if path is None else enqueue)
+    yield Opened("sqlite", store, enqueue)
     await store.close()
 
 
@@ -100,7 +95,7 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
 async def open_postgres(place: Place) -> AsyncIterator[Opened]:
     """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
     url = cleared_url(None, "lines=3" if place.is_second else "")  # another query is another database
-    caller = None if place.seed % _FILES_EVERY == 0 else InlineCaller(parse_address(url))
+    caller = None if place.seed % _POOLS_EVERY == 0 else InlineCaller(parse_address(url))
     store = PostgresStore(place.environment, url, told=place.clock, caller=caller)
     await store.open()
 
@@ -110,7 +105,7 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
             return store.transactions.enqueue(connection, runs)
 
     with psycopg.connect(store.address.conninfo, autocommit=True) as looking:
-        yield Opened("postgres", store, store.transactions, enqueue, lambda: _wrongly_fenced(looking))
+        yield Opened("postgres", store, enqueue, lambda: _wrongly_fenced(looking))
     await store.close()
 
 

@@ -19,10 +19,19 @@ from stepwell.model.signals import Question, Redelivery, Refusal, Reply, ReplySt
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Fence, Renewed
 from stepwell.stores.base.views import HeldSignal
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.runners import InlineRunner
+from stepwell.stores.sqlite.store import SqliteStore
 from tests.differential.numbers import Numbers, Ranks
 
 NOW = Instant(5)
+NUMBERED = """
+create temp trigger signals_from_101 after insert on stepwell_signals when new.number = 1 begin
+    update stepwell_signals set number = 101 where number = 1;
+end;
+update stepwell_meta set value = 200 where name = 'receipts';
+insert into sqlite_sequence (name, seq) values ('stepwell_outbox', 300);
+"""
 
 
 def signal(number: int) -> Signal:
@@ -141,9 +150,11 @@ def test_what_has_no_promised_order_is_sorted() -> None:
 
 async def test_every_number_of_a_snapshot_is_found() -> None:
     clock = ManualClock()
-    store = MemoryStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()))
-    store.database.signals_sent, store.database.receipts_given = 100, 200
-    store.database.counters["outbox"] = 300
+    runner = InlineRunner(SqliteDatabase(":memory:"))
+    environment = Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor())
+    store = SqliteStore(environment, ":memory:", runner=runner)
+    await store.open()
+    runner.database.connection.execute(NUMBERED)
     scene = Scene(store, clock)
     await scene.register()
     await scene.waiting("r1", wait_topic())

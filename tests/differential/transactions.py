@@ -10,11 +10,12 @@ from stepwell.model.commits import Applied, Commit
 from stepwell.stores.base.transactions import Transaction
 from tests.differential import parts
 from tests.differential.commits import a_commit, note
-from tests.differential.models import INSERT, SELECT
 from tests.differential.runs import created_facts, is_crowded, new_run
 from tests.differential.world import Handle, Operation, World
 
 CREATE = "create table if not exists coins (n integer not null unique)"
+INSERT = "insert into coins values ("  # a number, and ")": every store reads it, whatever its parameters look like
+SELECT = "select n from coins order by n"
 _COINS = 12
 
 
@@ -55,7 +56,7 @@ def perform(world: World) -> Operation | None:
 
     async def call(at: Handle) -> Outcome:
         own, work = work_for(at)
-        done = await at.opened.transactions.perform(own, work, is_blocking=False)
+        done = await at.opened.store.transactions.perform(own, work, is_blocking=False)
         return Outcome(done.applied, done.commit, _name(done.error), await _coins(at))
 
     def facts(answer: Outcome) -> list[str]:
@@ -79,7 +80,7 @@ def run(world: World) -> Operation:
     async def call(at: Handle) -> Outcome:
         error: Exception | None = None
         try:
-            assert await at.opened.transactions.run(work) == coin
+            assert await at.opened.store.transactions.run(work) == coin
         except Exception as raised:
             error = raised
         return Outcome(None, None, _name(error), await _coins(at))
@@ -109,7 +110,7 @@ def enqueue(world: World) -> Operation | None:
 
 
 async def _coins(at: Handle) -> tuple[int, ...]:
-    rows = await at.opened.transactions.run(lambda tx: tx.execute(SELECT))
+    rows = await at.opened.store.transactions.run(lambda tx: tx.execute(SELECT))
     return tuple(coin for (coin,) in rows)
 
 

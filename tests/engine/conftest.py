@@ -1,4 +1,4 @@
-"""Engine and worker over the memory store, in both modes and in virtual time."""
+"""Engine and worker over SQLite in memory, in both modes and in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture
 async def harness(mode: str) -> AsyncIterator[Harness]:
-    harness = Harness(STORES["memory"](), mode)
+    harness = Harness(STORES["sqlite"](), mode)
     yield harness
     await harness.close()
 

@@ -17,7 +17,7 @@ from tests.cases.stores import STORES
 QUICK: dict[str, Any] = {"lease": "10s", "sweep_every": "1s"}
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite", "postgres"])
+@pytest_asyncio.fixture(params=["sqlite", "postgres"])
 async def harness(mode: str, request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     harness = Harness(STORES[request.param](), mode)
     yield harness

@@ -233,7 +233,7 @@ def virtually(work: Coroutine[Any, Any, int]) -> int:
 
 async def sweep_once(verb: str, call: int | None) -> int:
     """Kill the worker after its n-th call to the store; how many calls there were."""
-    shop, harness = Shop(), Harness(STORES["memory"](), "live")
+    shop, harness = Shop(), Harness(STORES["sqlite"](), "live")
     waits, fails = shop.workflows()
     flow, where = (fails, "status:failed") if verb == "retry" else (waits, "status:waiting")
     client, worker = await harness.client(), await harness.worker(waits, fails, **FAST)

@@ -21,7 +21,7 @@ from stepwell.model.failures import FailureRecord, encode_failure
 from stepwell.model.holds import Hold, WorkflowHold
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Worker
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 
@@ -170,7 +170,7 @@ async def test_a_stalled_rollback_is_named(harness: Harness, ledger: Ledger) -> 
 @pytest_asyncio.fixture
 async def plain_scene() -> AsyncIterator[Scene]:
     clock = ManualClock()
-    store = MemoryStore(replace(system_environment(), clock=clock))
+    store = SqliteStore(replace(system_environment(), clock=clock), ":memory:")
     await store.open()
     scene = Scene(store, clock)
     await scene.register()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from stepwell.errors import StoreInUseError, StoreSealedError, StoreUnavailableE
 from stepwell.stores.base.parcels import KINDS, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import SealKind
-from stepwell.stores.memory.store import MemoryStore
 from stepwell.stores.sqlite.store import SqliteStore
 
 Act = Callable[[str, Callable[[], Any]], Any]
@@ -80,12 +80,12 @@ class Ends:
         assert (await self.destination.transfers.manifest()).items == 0
 
 
-@pytest_asyncio.fixture(params=["memory to sqlite", "sqlite to memory"])
-async def ends(request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
+@pytest_asyncio.fixture(params=["memory to file", "file to memory"])
+async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ends]:
     clock = ManualClock()
     environment = replace(system_environment(), clock=clock)
-    stores: list[Store] = [MemoryStore(environment), SqliteStore(environment, ":memory:")]
-    if request.param == "sqlite to memory":
+    stores: list[Store] = [SqliteStore(environment, ":memory:"), SqliteStore(environment, tmp_path / "runs.db")]
+    if request.param == "file to memory":
         stores.reverse()
     for store in stores:
         await store.open()
@@ -332,7 +332,7 @@ async def _until(is_so: Callable[[], Any]) -> None:
 async def test_a_worker_that_was_away_while_the_store_was_closed_serves_nothing_until_it_is_opened(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(system_environment())
+    store = SqliteStore(system_environment(), ":memory:")
 
     async def out_of_reach(*_: Any) -> Any:
         raise StoreUnavailableError("it did not answer")

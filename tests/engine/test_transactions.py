@@ -31,7 +31,9 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.environment import system_environment
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
+from tests.cases.stores import STORES, without_transactions
 
 ORDERS = "create table if not exists orders (id integer primary key, run text)"
 
@@ -356,9 +358,18 @@ async def test_what_is_no_connection_is_refused(path: Path):
         assert caught.value.fix
 
 
+async def test_a_database_in_memory_has_transactions():
+    async with Engine("memory:", workflows=[ship], worker=False) as engine:
+        await engine.transact(lambda tx: tx.execute(ORDERS))
+        await engine.transact(lambda tx: tx.execute("insert into orders (run) values ('a')"))
+
+        assert await engine.transact(lambda tx: tx.execute("select id, run from orders")) == [(1, "a")]
+
+
 async def test_a_store_without_transactions_refuses():
     connection = apsw.Connection(":memory:")
-    async with Engine("memory:", workflows=[ship], worker=False) as engine:
+    store = without_transactions(STORES["sqlite"]())(system_environment())
+    async with Engine(store, workflows=[ship], worker=False) as engine:
         with pytest.raises(TransactionsUnsupportedError) as caught:
             await engine.start(ship, 1, transaction=connection)
         with pytest.raises(TransactionsUnsupportedError):

@@ -170,7 +170,7 @@ def everything(ledger: Ledger) -> tuple[Any, ...]:
 async def record(mode: str) -> tuple[Any, ...]:
     """The result, the history and the effects of a run that does everything."""
     ledger = Ledger()
-    harness = Harness(STORES["memory"](), mode)
+    harness = Harness(STORES["sqlite"](), mode)
     flows = everything(ledger)
     worker = await harness.worker(*flows, hold_max=0)
     run = await worker.start(flows[0], run_id="the-run")

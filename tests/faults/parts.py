@@ -12,9 +12,11 @@ from pathlib import Path
 from sim.__main__ import SEEDS_PER_SWITCH
 from sim.golden import golden_programs
 from sim.runner import describe, prepare
-from sim.sabotage import SWITCHES, catch
+from sim.sabotage.switches import POSTGRES, USUAL, catch
 from sim.sweep import FAULTS, sweep
 from sim.world import simulate
+
+SWITCHES = (*USUAL, *POSTGRES)
 
 _HERE = Path(__file__).parent
 _REGRESSIONS = _HERE / "regression_seeds.txt"
@@ -28,7 +30,7 @@ _IN_TURN = tuple(fault for fault in FAULTS if fault not in _ALWAYS)
 def sabotage(part: int, parts: int) -> int:
     """Catch the switches of one part; how many were not."""
     missed = 0
-    for name in list(SWITCHES)[part::parts]:
+    for name in SWITCHES[part::parts]:
         seed = _find_seed(name)
         missed += seed is None
         print(f"{name} {'NOT CAUGHT' if seed is None else 'caught'}")

@@ -23,7 +23,6 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.definition import Registry
 from stepwell.replay.journal import Pending
-from stepwell.stores.memory.store import MemoryStore
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
 from stepwell.worker.worker import Worker
@@ -59,7 +58,7 @@ def make_execution(host: Host, **attributes: Any) -> Any:
 
 def make_worker() -> Worker:
     environment = system_environment()
-    return Worker(environment, MemoryStore(environment), Registry(WORKFLOWS), WorkerSettings(), JsonCodec())
+    return Worker(environment, SqliteStore(environment, ":memory:"), Registry(WORKFLOWS), WorkerSettings(), JsonCodec())
 
 
 def test_children_claimed_by_the_last_commit_of_a_run_given_up_are_adopted() -> None:
@@ -196,10 +195,9 @@ class HandClock:
     boot = "by hand"
 
 
-@pytest.mark.parametrize("store_of", [MemoryStore, lambda environment: SqliteStore(environment, ":memory:")])
-async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed(store_of: Any) -> None:
+async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed() -> None:
     clock, own = HandClock(), FailureRecord("Failure", "out of stock")
-    store = store_of(replace(system_environment(), clock=clock))
+    store = SqliteStore(replace(system_environment(), clock=clock), ":memory:")
     await store.open()
     await store.workers.register(NewWorker(Incarnation("w"), "w", SECOND, ("program@1",)))
     claimant = Claimant(Incarnation("w"), 1, ("program@1",))
@@ -211,5 +209,7 @@ async def test_a_rollback_that_is_set_aside_keeps_why_the_run_had_failed(store_o
     assert await store.runs.rescue(stalls_max=1) == ["r"]
 
     run = await store.views.find("r")
+    assert run is not None
+    assert run.failure is not None
     assert (run.status, decode_failure(run.failure).causes["run"]) == (RunStatus.PAUSED, own)
     await store.close()

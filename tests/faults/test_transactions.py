@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sim.sabotage_transactions import RARE_TRANSACTION_SWITCHES
+from sim.sabotage.transactions import rows_before_the_fence
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.transactions import Insert
@@ -30,9 +30,8 @@ async def test_rows_of_a_worker_that_lost_its_run(is_sabotaged: bool) -> None:
     work = Insert(turn.next(), 7)
 
     with ExitStack() as stack:
-        for made in RARE_TRANSACTION_SWITCHES.values() if is_sabotaged else ():
-            for target, attribute, replacement in made():
-                stack.enter_context(patch.object(target, attribute, replacement))
+        for target, attribute, replacement in rows_before_the_fence() if is_sabotaged else ():
+            stack.enter_context(patch.object(target, attribute, replacement))
         performed = await store.transactions.perform(work.commit, work, is_blocking=False)
 
     assert performed.applied is not None

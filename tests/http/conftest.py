@@ -1,4 +1,4 @@
-"""The API over SQLite; one sample also over PostgreSQL and over the memory store."""
+"""The API over SQLite; one sample also over PostgreSQL and in memory."""
 
 from __future__ import annotations
 

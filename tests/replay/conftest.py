@@ -1,4 +1,4 @@
-"""Both modes, in virtual time, over the memory store: the kernel is the subject here."""
+"""Both modes, in virtual time, over SQLite in memory: the kernel is the subject here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture
 async def harness(mode: str) -> AsyncIterator[Harness]:
-    harness = Harness(STORES["memory"](), mode)
+    harness = Harness(STORES["sqlite"](), mode)
     yield harness
     await harness.close()
 

@@ -215,13 +215,13 @@ class Execution:
         return self.committed & set(self.ledger.keys[self.before_fault :])
 
 
-async def reference(build: Build, mode: str, store: str = "memory") -> tuple[Outcome, int]:
+async def reference(build: Build, mode: str, store: str = "sqlite") -> tuple[Outcome, int]:
     """The outcome without any fault, and how many calls to the store that takes."""
     execution = Execution(build, mode, store, None)
     return await execution.run(), execution.calls
 
 
-async def sweep(build: Build, mode: str, *kinds: FaultKind, store: str = "memory") -> Outcome:
+async def sweep(build: Build, mode: str, *kinds: FaultKind, store: str = "sqlite") -> Outcome:
     """Execute with each kind of fault before and after every call; the outcome that all of them had."""
     expected, calls = await reference(build, mode, store)
     for kind in kinds or ("crash", "lost", "pause"):

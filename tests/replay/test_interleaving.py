@@ -157,7 +157,7 @@ async def live_through(program: tuple[Any, ...], mode: str) -> tuple[list[list[s
     traces: list[list[str]] = []
     ledger = Ledger()
     flow = build(program, traces, ledger)
-    harness = Harness(STORES["memory"](), mode)
+    harness = Harness(STORES["sqlite"](), mode)
     options: dict[str, Any] = {"lease": "5s", "sweep_every": "2s"}
     worker = await harness.worker(flow, sleeper, **options)
     client = await harness.client()

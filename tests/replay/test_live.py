@@ -115,7 +115,7 @@ SHOWN: dict[str, tuple[Build, Any]] = {
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
-@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize("name", SHOWN)
 async def test_a_fault_at_any_call_loses_and_doubles_nothing(mode: str, store: str, name: str, kind: str):
     build, shown = SHOWN[name]
@@ -124,8 +124,8 @@ async def test_a_fault_at_any_call_loses_and_doubles_nothing(mode: str, store: s
     reference = LiveExecution(build, mode, store, None)
     assert (await reference.run()).output == shown
 
-    # Every call on one store; on the others a few, and other ones for each kind of fault.
-    every = {"memory": 1, "sqlite": 3}.get(store, 7)
+    # Every call on one store; on the other a few, and other ones for each kind of fault.
+    every = 1 if store == "sqlite" else 7
     for first, (fault, moment) in enumerate(FAULTS):
         for number in range(first % every + 1, reference.calls + 1, every):
             execution = LiveExecution(build, mode, store, Fault(fault, moment, number))

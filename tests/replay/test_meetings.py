@@ -50,9 +50,8 @@ async def test_signals_seen_before_a_transactional_step_are_consumed_by_the_next
     await harness.close()
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_child_that_is_awaited_again_is_another_wait_with_a_limit_of_its_own(mode: str, store: str):
-    harness = Harness(STORES[store](), mode)
+async def test_a_child_that_is_awaited_again_is_another_wait_with_a_limit_of_its_own(mode: str):
+    harness = Harness(STORES["sqlite"](), mode)
 
     @workflow
     async def slow(ctx: Context) -> str:
@@ -106,9 +105,8 @@ async def test_what_comes_while_a_transaction_is_on_its_way_is_recorded_after_it
     await harness.close()
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_what_a_loser_of_a_race_said_last_is_not_kept(mode: str, store: str):
-    harness = Harness(STORES[store](), mode)
+async def test_what_a_loser_of_a_race_said_last_is_not_kept(mode: str):
+    harness = Harness(STORES["sqlite"](), mode)
 
     async def beats(info: StepContext) -> None:
         for number in range(100):

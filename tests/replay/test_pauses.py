@@ -15,8 +15,6 @@ from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
 from tests.replay.sweep import PAUSE, RESUME, SETTINGS, STANDSTILL, Build, Moment, Program, sweep
 
-STORE_OF = {"live": "memory", "yield": "sqlite"}  # each store, each mode; the simulation has all pairs
-
 # --- faults of the owner ---
 
 
@@ -134,7 +132,7 @@ SWEEPS: dict[str, tuple[Build, Any]] = {
 async def test_a_fault_of_the_owner_at_any_call_changes_nothing(mode: str, name: str) -> None:
     build, output = SWEEPS[name]
 
-    outcome = await sweep(build, mode, store=STORE_OF[mode])
+    outcome = await sweep(build, mode)
 
     assert (outcome.status, outcome.output) == ("completed", output)
 
@@ -227,7 +225,7 @@ class Story:
     """A run that is paused in some situation and resumed, with a fault in one of the two acts."""
 
     def __init__(self, mode: str, situation: Situation, target: Target) -> None:
-        self.harness = Harness(STORES[STORE_OF[mode]](), mode)
+        self.harness = Harness(STORES["sqlite"](), mode)
         self.ledger = Ledger()
         self.situation = situation
         self.target = target

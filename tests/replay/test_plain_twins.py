@@ -74,4 +74,4 @@ async def test_a_plain_function_leaves_the_history_of_its_async_twin(mode: str, 
 
 @pytest.mark.parametrize("name", BUILDS)
 async def test_a_fault_at_any_call_changes_nothing(mode: str, name: str):
-    await sweep(twins(BUILDS[name]), mode, "crash", "pause", store=test_sweeps.STORE_OF[mode])
+    await sweep(twins(BUILDS[name]), mode, "crash", "pause")

@@ -16,7 +16,7 @@ from stepwell.model.runs import History, Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.replay.rehearsals import rehearse
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
 
 bodies: list[str] = []
 
@@ -62,7 +62,7 @@ async def doomed(ctx: Context, name: str) -> None:
 
 async def record(which: Workflow[Any, Any], *, status: str) -> tuple[Run, History]:
     """What is recorded of a run of it that has come as far as a status."""
-    store = MemoryStore(system_environment())
+    store = SqliteStore(system_environment(), ":memory:")
     async with Engine(store, workflows=[which]) as engine:
         handle = await engine.start(which, "x")
         while (await engine.status(handle.run_id)).status != status:  # noqa: ASYNC110  another task waits

@@ -81,9 +81,8 @@ def answers(ledger: Ledger) -> Program:
 
 
 @pytest.mark.parametrize("mode", ["live", "yield"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_answers_survive_every_fault(mode: str, store: str) -> None:
-    outcome = await sweep(answers, mode, store=store)
+async def test_answers_survive_every_fault(mode: str) -> None:
+    outcome = await sweep(answers, mode)
 
     assert outcome.output == [True, [1], "one", 9]
     told = {line for line in outcome.effects if line.startswith("answer")}
@@ -579,9 +578,9 @@ def answers_in_branches(ledger: Ledger) -> Program:
     return Program(program, script=(("1s", f"{ASK}one", None), ("1s", f"{ASK}two", None)), lasts="20s")
 
 
-@pytest.mark.parametrize(("mode", "store"), [("live", "memory"), ("yield", "sqlite")])
-async def test_replies_in_branches_and_loops_survive_every_fault(mode: str, store: str) -> None:
-    outcome = await sweep(answers_in_branches, mode, "crash", store=store)
+@pytest.mark.parametrize("mode", ["live", "yield"])
+async def test_replies_in_branches_and_loops_survive_every_fault(mode: str) -> None:
+    outcome = await sweep(answers_in_branches, mode, "crash")
 
     assert outcome.output == 3
     assert outcome.effects["answer 1"] == outcome.effects["answer 2"] == 1

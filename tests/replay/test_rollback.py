@@ -376,7 +376,7 @@ async def test_a_cancel_at_any_moment_undoes_exactly_what_was_done(mode: str, mo
     seen = set()
     for number in range(2, 40):
         ledger = Ledger()
-        harness = Harness(STORES["memory"](), mode)
+        harness = Harness(STORES["sqlite"](), mode)
 
         status = await cancelled_at(harness, undoable(ledger), moment, number)
         done = [line for line in ledger.lines if not line.startswith("undo")]

@@ -407,14 +407,11 @@ ENDS: dict[str, tuple[Build, str, str]] = {
 }
 
 
-STORE_OF = {"live": "memory", "yield": "sqlite"}  # each store, each mode; the simulation has all pairs
-
-
 @pytest.mark.parametrize("name", SWEEPS)
 async def test_a_fault_at_any_call_changes_nothing(mode: str, name: str):
     build, output = SWEEPS[name]
 
-    outcome = await sweep(build, mode, store=STORE_OF[mode])
+    outcome = await sweep(build, mode)
 
     assert (outcome.status, outcome.output) == ("completed", output)
 
@@ -423,7 +420,7 @@ async def test_a_fault_at_any_call_changes_nothing(mode: str, name: str):
 async def test_a_fault_at_any_call_changes_no_other_end(mode: str, name: str):
     build, status, failure = ENDS[name]
 
-    outcome = await sweep(build, mode, store=STORE_OF[mode])
+    outcome = await sweep(build, mode)
 
     assert (outcome.status, outcome.failure) == (status, failure)
 

@@ -100,14 +100,13 @@ SWEEPS: dict[str, tuple[Any, Any]] = {
     "combined": (combined, [["event", "n"], ["message", "s"], ["late", None], ["child", "worked"], "worked"]),
     "shared": (shared, [5, 5, 1]),
 }
-STORE_OF = {"live": "memory", "yield": "sqlite"}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 async def test_a_fault_at_any_call_changes_nothing(mode: str, name: str):
     build, output = SWEEPS[name]
 
-    outcome = await sweep(build, mode, store=STORE_OF[mode])
+    outcome = await sweep(build, mode)
 
     assert (outcome.status, outcome.output) == ("completed", output)
 

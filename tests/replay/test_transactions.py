@@ -12,7 +12,7 @@ import pytest_asyncio
 from stepwell import Context, Retry, Rollback, RunFailed, StepFailed, Transaction, TransactionError, step, workflow
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
-from tests.cases.stores import STORES
+from tests.cases.stores import STORES, without_transactions
 from tests.replay.sweep import Execution, Fault, FaultKind, Moment, Program, reference
 
 TWICE = Retry(max_attempts=2, initial="10ms")
@@ -278,17 +278,17 @@ async def test_a_cancel_before_it_prevents_the_step(harness: Harness, ledger: Le
     assert ((await harness.status(run)).status, await rows_of(worker)) == ("cancelled", [])
 
 
-async def test_the_memory_store_refuses_with_the_fix(mode: str):
+async def test_a_store_without_transactions_refuses_with_the_fix(mode: str):
     @workflow
     async def flow(ctx: Context) -> None:
         await ctx.step(pay, "ann", 1)
 
-    harness = Harness(STORES["memory"](), mode)
+    harness = Harness(without_transactions(STORES["sqlite"]()), mode)
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.advance("1m")
 
-    with pytest.raises(RunFailed, match="the memory store has no transactional steps") as caught:
+    with pytest.raises(RunFailed, match="the plain store has no transactional steps") as caught:
         await harness.result(run)
     failure = caught.value.failure
     assert (failure.code, failure.path, failure.attempts, "sqlite:///" in failure.fix) == ("SW133", "pay", 1, True)

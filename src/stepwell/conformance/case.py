@@ -21,7 +21,7 @@ from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.environment import system_environment
 from stepwell.stores.base.store import Store
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
 
 
 class StoreCase:
@@ -42,7 +42,7 @@ class StoreCase:
     @pytest_asyncio.fixture
     async def destination(self, clock: ManualClock) -> AsyncIterator[Store]:
         """Another database, empty, with the same clock. It is in memory unless a store author gives another one."""
-        destination = MemoryStore(replace(system_environment(), clock=clock))
+        destination = SqliteStore(replace(system_environment(), clock=clock), ":memory:")
         await destination.open()
         yield destination
         await destination.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from stepwell.ids import RunId
-from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.states import TERMINAL, RunStatus
 
 PARENT_CLOSED = "its parent ended"
@@ -30,18 +29,3 @@ def decide_cancel(status: RunStatus, *, compensate: bool, has_undo: bool, is_own
     if compensate and (has_undo or is_owned):
         return RunStatus.CANCELLING
     return RunStatus.CANCELLED
-
-
-def may_follow_cancel(move: Move | None) -> bool:
-    """Whether a move is still possible once a cancel has been recorded."""
-    match move:
-        case None | Release():
-            return True
-        case BeginRollback(cause=cause):
-            return cause == "cancelled"
-        case End(status=status):
-            return status is RunStatus.CANCELLED
-        case Park() | Pause():
-            return False
-        case _:
-            assert_never(move)

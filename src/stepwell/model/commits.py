@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from stepwell.clock import Instant
-from stepwell.ids import RunId
+from stepwell.ids import Incarnation, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Emit
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.signals import Refusal, Reply
-from stepwell.model.states import RunStatus
+from stepwell.model.states import TERMINAL, RunStatus, check_move
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 
@@ -54,6 +55,7 @@ class End(NamedTuple):
 
 
 Move = Park | Release | Pause | BeginRollback | End
+_ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
 
 class Commit(NamedTuple):
@@ -109,3 +111,99 @@ class Applied(NamedTuple):
     is_awake: bool = False  # parked, and a wait is satisfied already
     claimed: tuple[Claimed, ...] = ()  # children claimed for the committer in the same transaction
     held: bool = False  # applied, and a person has paused the run: it is to be given up between two steps
+
+
+class Standing(NamedTuple):
+    """How a run stands: what a commit to it is judged by."""
+
+    status: RunStatus
+    owner: Incarnation | None
+    epoch: int
+    number: int  # of the last commit in this epoch
+    last_seq: int
+    deadline_at: Instant | None
+
+
+def judge(commit: Commit, standing: Standing, now: Instant, *, has_work: bool = False) -> Verdict | None:
+    """Decide whether a commit is to be written: None if it is, otherwise the verdict that its sender is told.
+
+    `APPLIED` is the verdict on a commit that was written before. With `has_work`, a body is to write rows of its own in
+    the same transaction: it must not begin once a cancel is recorded. Raises `ValueError` and `InvalidMoveError` for a
+    commit that is next and that no worker may send.
+    """
+    if standing.epoch != commit.fence.epoch or commit.number < 1:
+        return Verdict.FENCED
+    if commit.number == standing.number:
+        return Verdict.APPLIED
+    if standing.owner != commit.fence.incarnation or commit.number != standing.number + 1:
+        return Verdict.FENCED
+    move, status = commit.move, standing.status
+    if status is RunStatus.CANCELLING and (has_work or not may_follow_cancel(move)):
+        return Verdict.CANCELLING
+    deadline_at = standing.deadline_at if status is RunStatus.RUNNING else None
+    if deadline_at is not None and deadline_at <= now and not may_follow_deadline(move):
+        return Verdict.EXPIRED
+    check_entries(commit.run_id, commit.entries, standing.last_seq)
+    if move is not None:
+        _check_move(status, move)
+    return None
+
+
+def may_follow_cancel(move: Move | None) -> bool:
+    """Whether a move is still possible once a cancel has been recorded."""
+    match move:
+        case None | Release():
+            return True
+        case BeginRollback(cause=cause):
+            return cause == "cancelled"
+        case End(status=status):
+            return status is RunStatus.CANCELLED
+        case Park() | Pause():
+            return False
+        case _:
+            assert_never(move)
+
+
+def may_follow_deadline(move: Move | None) -> bool:
+    """Whether a move is still possible once the deadline of a running run has passed: anything but success."""
+    match move:
+        case End(status=status):
+            return status not in (RunStatus.COMPLETED, RunStatus.CONTINUED)
+        case None | Park() | Release() | Pause() | BeginRollback():
+            return True
+        case _:
+            assert_never(move)
+
+
+def check_entries(run_id: RunId, entries: Sequence[Entry], last_seq: int) -> int:
+    """The seq of the last entry. Raises `ValueError` unless they go on where the history ends: a gap would be a lost
+    result.
+    """
+    for entry in entries:
+        last_seq += 1
+        if entry.seq != last_seq:
+            raise ValueError(f"run {run_id} expects entry {last_seq}, not {entry.seq}")
+    return last_seq
+
+
+def _check_move(status: RunStatus, move: Move) -> None:
+    match move:
+        case Park():
+            if status is not RunStatus.COMPENSATING:
+                check_move(status, RunStatus.WAITING)
+        case Release():
+            pass
+        case Pause():
+            check_move(status, RunStatus.PAUSED)
+        case BeginRollback():
+            check_move(status, RunStatus.COMPENSATING)
+        case End():
+            if move.status not in _ENDS:
+                raise ValueError(f"{move.status.value} is no end")
+            if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
+                raise ValueError("a run that continues has a successor, and no other has one")
+            if move.successor is not None:
+                check_entries(move.successor.run_id, move.entries, 0)
+            check_move(status, move.status)
+        case _:
+            assert_never(move)

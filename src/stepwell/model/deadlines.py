@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from stepwell.clock import Instant, to_datetime
 from stepwell.errors import DeadlineExceeded, WaitedTooLong
-from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.failures import FailureRecord, record_failure
-from stepwell.model.states import RunStatus, WaitKind
+from stepwell.model.states import WaitKind
 from stepwell.model.waits import Wait
-
-
-def may_follow_deadline(move: Move | None) -> bool:
-    """Whether a move is still possible once the deadline of a running run has passed: anything but success."""
-    match move:
-        case End(status=status):
-            return status not in (RunStatus.COMPLETED, RunStatus.CONTINUED)
-        case None | Park() | Release() | Pause() | BeginRollback():
-            return True
-        case _:
-            assert_never(move)
 
 
 def deadline_exceeded(deadline_at: Instant, path: str) -> FailureRecord:

@@ -9,8 +9,6 @@ from stepwell.environment import Environment
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import random_bytes
 from stepwell.stores.base.store import Store
-from stepwell.stores.memory.database import MemoryDatabase
-from stepwell.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from stepwell.stores.postgres.callers import InlineCaller
@@ -32,21 +30,8 @@ class Database(Protocol):
         ...
 
 
-class Memory:
-    """Dicts."""
-
-    def __init__(self) -> None:
-        self._database = MemoryDatabase()
-
-    def open(self, environment: Environment, told: Environment) -> Store:
-        return MemoryStore(environment, self._database)
-
-    def close(self) -> None:
-        """Nothing is left of it."""
-
-
-class SqliteFile:
-    """A file, or `:memory:`. Nothing waits for the disk: a test that ends is not a power cut."""
+class Sqlite:
+    """A file, or a database in memory. Nothing waits for the disk: a test that ends is not a power cut."""
 
     def __init__(self, file: Path | None) -> None:
         from stepwell.stores.sqlite.database import SqliteDatabase
@@ -88,9 +73,9 @@ def open_database(kind: StoreKind, *, folder: Path | None, postgres: str | None)
     """An empty database. Raises `InvalidOptionError` for a kind that there is not, or without a server to use."""
     match kind:
         case "memory":
-            return Memory()
+            return Sqlite(None)
         case "sqlite":
-            return SqliteFile(None if folder is None else folder / "stepwell-test.db")
+            return Sqlite(None if folder is None else folder / "stepwell-test.db")
         case "postgres":
             if postgres is None:
                 raise InvalidOptionError(

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from stepwell.model.cancels import decide_cancel, may_follow_cancel
-from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
+from stepwell.model.cancels import decide_cancel
 from stepwell.model.states import TERMINAL, RunStatus, may_move
 
 S = RunStatus
@@ -36,18 +35,3 @@ def test_a_worker_finishes_a_cancel_only_if_there_may_be_something_to_undo(
     decided = decide_cancel(S.RUNNING, compensate=compensate, has_undo=has_undo, is_owned=is_owned)
 
     assert (decided is S.CANCELLING) == (compensate and (has_undo or is_owned))
-
-
-def test_only_what_leads_to_the_cancels_end_may_follow_it() -> None:
-    allowed: list[Move | None] = [None, Release(), BeginRollback("cancelled", None), End(S.CANCELLED)]
-    refused: list[Move | None] = [
-        Park(None),
-        Pause(b""),
-        BeginRollback("failed", b""),
-        End(S.COMPLETED),
-        End(S.FAILED),
-        End(S.CONTINUED),
-    ]
-
-    assert all(may_follow_cancel(move) for move in allowed)
-    assert not any(may_follow_cancel(move) for move in refused)

@@ -11,7 +11,7 @@ from stepwell.conformance.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.base.timeline import EXCESS, FLOOR_LAG, Anchor, Timeline
-from stepwell.stores.memory.store import MemoryStore
+from stepwell.stores.sqlite.store import SqliteStore
 
 
 def test_the_time_is_that_of_the_clock_while_it_runs() -> None:
@@ -59,7 +59,7 @@ def test_all_clocks_of_the_machine_name_the_same_boot() -> None:
 
 def test_the_time_of_a_store_in_memory_goes_on_after_the_clock_was_set_back() -> None:
     clock = ManualClock()
-    store = MemoryStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()))
+    store = SqliteStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), ":memory:")
     before = store.now()
     clock.jump_back("1m")
     clock.advance("10s")

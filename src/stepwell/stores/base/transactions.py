@@ -112,6 +112,5 @@ def no_transactions(store: str, what: str, where: str) -> TransactionsUnsupporte
         f"the {store} store has no {what}",
         where=where,
         why="an author's rows can only be committed with the record if one database holds both",
-        fix='open the engine with "sqlite:///shop.db" or "postgresql://user@host/database", or in tests with '
-        '"sqlite:///:memory:"',
+        fix='open the engine with "sqlite:///shop.db" or "postgresql://user@host/database", or in tests with "memory:"',
     )

@@ -1,4 +1,6 @@
--- The whole schema, as all migrations together make it (a test compares). For reading; the migrations are what is run.
+-- All migrations in order, for reading. Written by `make docs`; the migrations are what is run.
+
+-- 0001_foundation
 
 -- {t} is the schema that holds the tables; the loader puts its quoted name there.
 

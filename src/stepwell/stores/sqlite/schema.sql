@@ -1,4 +1,6 @@
--- The whole schema, as all migrations together make it (a test compares). For reading; the migrations are what is run.
+-- All migrations in order, for reading. Written by `make docs`; the migrations are what is run.
+
+-- 0001_foundation
 
 -- Whatever is one number.
 create table stepwell_meta (

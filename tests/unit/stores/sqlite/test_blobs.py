@@ -24,8 +24,6 @@ from stepwell.codec.offload import Offloaded, read_reference
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import InvalidOptionError, StoreFullError
-from stepwell.stores.memory.database import MemoryDatabase
-from stepwell.stores.memory.store import MemoryBlobs
 from stepwell.stores.sqlite.blobs import NewBlobs
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -169,7 +167,7 @@ def test_an_offload_without_meaning_is_refused(tmp_path: Path) -> None:
     for bad in ("folder", 7, ""):
         with pytest.raises(InvalidOptionError, match="offload"):
             Engine("memory:", offload=bad)
-    twice = Offloaded(JsonCodec(), MemoryBlobs(MemoryDatabase()))
+    twice = Offloaded(JsonCodec(), SqliteStore(system_environment(), ":memory:").blobs)
     with pytest.raises(InvalidOptionError, match="already"):
         Engine("memory:", codec=twice, offload="database")
 

@@ -1,6 +1,6 @@
 -- name: find_for_commit
 -- What a commit is judged by. Parameters of the hot statements are bound by position, in the order they first appear.
-select r.id, r.status, w.incarnation, r.epoch, r.number, r.revision, r.last_seq, r.wake_at, r.deadline_at, r.hold
+select r.id, r.revision, r.wake_at, r.hold, r.status, w.incarnation, r.epoch, r.number, r.last_seq, r.deadline_at
 from stepwell_runs as r
 left join stepwell_workers as w on w.id = r.owner
 where r.run_id = :run_id;

@@ -9,6 +9,7 @@ import apsw
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.amendments import AMENDABLE, REWOUND, Amended, Amendment, Dropped, Fork
+from stepwell.model.commits import check_entries
 from stepwell.model.entries import Entry
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import Created
@@ -90,9 +91,8 @@ def _rewrite(tx: Transaction, run: int, last_seq: int, amendment: Amendment) -> 
 
 
 def _append(tx: Transaction, run: int, run_id: RunId, last_seq: int, entries: Sequence[Entry]) -> None:
-    for seq, entry in enumerate(entries, last_seq + 1):
-        if entry.seq != seq:
-            raise ValueError(f"run {run_id} expects entry {seq}, not {entry.seq}")
+    check_entries(run_id, entries, last_seq)
+    for entry in entries:
         try:
             tx.run("entries.append", run=run, **entry._asdict())
         except apsw.ConstraintError as error:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
+from typing import NamedTuple
 
 import apsw
 
 from stepwell.ids import Incarnation, RunId
-from stepwell.model.cancels import may_follow_cancel
-from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.deadlines import may_follow_deadline
+from stepwell.model.commits import (
+    Applied,
+    BeginRollback,
+    Commit,
+    End,
+    Park,
+    Release,
+    Standing,
+    Verdict,
+    check_entries,
+    judge,
+)
 from stepwell.model.entries import Entry
 from stepwell.model.failures import key_taken
+from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun
-from stepwell.model.states import TERMINAL, RunStatus, WaitKind, check_move
+from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.wakeups import HintKind
@@ -46,9 +56,8 @@ _CONSUME = SQL["signals.consume"]
 _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED, _APPLIED = Applied(Verdict.FENCED), Verdict.APPLIED
-_CANCELLING, _RUNNING = RunStatus.CANCELLING.value, RunStatus.RUNNING.value
+_CANCELLING = RunStatus.CANCELLING
 _NO_MORE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that carries names and entries alone
-_ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 
 
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
@@ -94,7 +103,7 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
         return None
     run, revision = left
     revision, before = revision + 1, entries[0].seq - 1
-    last_seq = _check_entries(commit, before)
+    last_seq = check_entries(run_id, entries, before)
     tx.write(_ADVANCE_KNOWN, (number, revision, last_seq, run, run_id, before, epoch, incarnation))
     if tx.connection.changes() != 1:
         return None
@@ -104,31 +113,39 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     return Applied(_APPLIED, False, revision, False, claimed)
 
 
-def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:
+class Target(NamedTuple):
+    """The run that a commit is to be written to."""
+
+    run: int
+    revision: int
+    standing: Standing
+    hold: Hold | None
+
+
+def find_target(tx: Transaction, commit: Commit, *, has_work: bool = False) -> Target | Applied:
+    """The run that a commit is to be written to, or what its sender is told if it is not to be written."""
     found = tx.execute(_FIND, (commit.run_id,)).fetchone()
     if found is None:
         return _FENCED
-    run, status, owner, epoch, number, revision, last_seq, wake_at, deadline_at, stored = found
-    hold = decode_hold(stored)
+    run, revision, wake_at, stored, status, *facts = found
+    standing, hold = Standing(to_status(status), *facts), decode_hold(stored)
+    verdict = judge(commit, standing, tx.now, has_work=has_work)
+    if verdict is None:
+        return Target(run, revision, standing, hold)
+    if verdict is not _APPLIED:
+        return Applied(verdict)
+    is_awake = isinstance(commit.move, Park) and wake_at is not None and wake_at <= tx.now
+    return Applied(verdict, standing.status is _CANCELLING, revision, is_awake, held=hold is not None)
+
+
+def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:
+    found = find_target(tx, commit)
+    if isinstance(found, Applied):
+        return found
+    run, revision, (status, _, _, _, last_seq, deadline_at), hold = found
     move = commit.move
-    if epoch != commit.fence.epoch or commit.number < 1:
-        return _FENCED
-    if commit.number == number:
-        is_due = wake_at is not None and wake_at <= tx.now
-        is_awake = isinstance(move, Park) and is_due
-        return Applied(Verdict.APPLIED, status == _CANCELLING, revision, is_awake, held=hold is not None)
-    if owner != commit.fence.incarnation or commit.number != number + 1:
-        return _FENCED
-    if status == _CANCELLING and not may_follow_cancel(move):
-        return Applied(Verdict.CANCELLING)
-    if deadline_at is not None:
-        deadline_at = deadline_at if status == _RUNNING else None
-        if deadline_at is not None and deadline_at <= tx.now and not may_follow_deadline(move):
-            return Applied(Verdict.EXPIRED)
     if commit.entries:
-        last_seq = _check_entries(commit, last_seq)
-    if move is not None:
-        _check_move(to_status(status), move)
+        last_seq = commit.entries[-1].seq
     claimed = _write(tx, run, commit, quota, claimant)
     revision += 1
     has_progress = bool(commit.entries or commit.cursors or not all(one.is_beginning for one in commit.attempts))
@@ -136,48 +153,18 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
         tx.left.pop(commit.run_id, None)
-        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, deadline_at, hold)
+        until = deadline_at if status is RunStatus.RUNNING else None
+        step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, until, hold)
         is_awake = move_run(tx, step, move, commit.announce)
-        is_cancelling = status == _CANCELLING and isinstance(move, Release)
+        is_cancelling = status is _CANCELLING and isinstance(move, Release)
         is_held = hold is not None and not isinstance(move, (BeginRollback, End))
-        return Applied(Verdict.APPLIED, is_cancelling, revision, is_awake, claimed, is_held)
+        return Applied(_APPLIED, is_cancelling, revision, is_awake, claimed, is_held)
     if has_progress:
         tx.write(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
         tx.write(_TOUCH, (commit.number, revision, run))
     tx.leave(commit.run_id, run, revision)
-    return Applied(Verdict.APPLIED, status == _CANCELLING, revision, False, claimed, hold is not None)
-
-
-def _check_entries(commit: Commit, last_seq: int) -> int:
-    """The seq of the last entry. They must go on where the history ends: a gap would be a lost result."""
-    for entry in commit.entries:
-        last_seq += 1
-        if entry.seq != last_seq:
-            raise ValueError(f"run {commit.run_id} expects entry {last_seq}, not {entry.seq}")
-    return last_seq
-
-
-def _check_move(status: RunStatus, move: Move) -> None:
-    """Raise before anything is written if the run cannot move there."""
-    match move:
-        case Park():
-            if status is not RunStatus.COMPENSATING:
-                check_move(status, RunStatus.WAITING)
-        case Release():
-            pass
-        case Pause():
-            check_move(status, RunStatus.PAUSED)
-        case BeginRollback():
-            check_move(status, RunStatus.COMPENSATING)
-        case End():
-            if move.status not in _ENDS:
-                raise ValueError(f"{move.status.value} is no end")
-            if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
-                raise ValueError("a run that continues has a successor, and no other has one")
-            check_move(status, move.status)
-        case _:
-            assert_never(move)
+    return Applied(_APPLIED, status is _CANCELLING, revision, False, claimed, hold is not None)
 
 
 def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:

@@ -6,27 +6,25 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from stepwell.errors import StoreError, TransactionError
-from stepwell.model.commits import Applied, Commit, Verdict
-from stepwell.model.states import RunStatus
+from stepwell.model.commits import Applied, Commit
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.database import Disturbed, SqliteDatabase
 from stepwell.stores.sqlite.guards import GuardedTransaction
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
-from stepwell.stores.sqlite.transitions.commits import apply
+from stepwell.stores.sqlite.transitions.commits import apply, find_target
 
 T = TypeVar("T")
 
 _SAVE, _RELEASE, _BACK = (SQL[f"transactions.{name}"] for name in ("save", "release", "roll_back_to_save"))
-_FIND = SQL["runs.find_for_commit"]
 
 
 def perform(tx: Transaction, database: SqliteDatabase, commit: Commit, work: Work) -> Performed:
     """Do the work under the fence, and apply what it comes to."""
-    refused = _find_refusal(tx, commit)
-    if refused is not None:
-        return Performed(refused)
+    found = find_target(tx, commit, has_work=True)
+    if isinstance(found, Applied):
+        return Performed(found)
     try:
         full = undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
     except Disturbed:
@@ -45,22 +43,6 @@ def run(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransa
         raise
     except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
         return Performed(error=error)
-
-
-def _find_refusal(tx: Transaction, commit: Commit) -> Applied | None:
-    """What `apply` would answer without writing; None if the commit is next."""
-    found = tx.execute(_FIND, (commit.run_id,)).fetchone()
-    if found is None:
-        return Applied(Verdict.FENCED)
-    _, status, owner, epoch, number, revision, *_, hold = found
-    if epoch != commit.fence.epoch or commit.number < 1:
-        return Applied(Verdict.FENCED)
-    is_cancelling = status == RunStatus.CANCELLING.value
-    if commit.number == number:
-        return Applied(Verdict.APPLIED, is_cancelling, revision, held=hold is not None)
-    if owner != commit.fence.incarnation or commit.number != number + 1:
-        return Applied(Verdict.FENCED)
-    return Applied(Verdict.CANCELLING) if is_cancelling else None
 
 
 def undone_if_it_raises(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransaction], T]) -> T:

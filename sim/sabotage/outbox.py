@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, nothing, statement, switches
+from sim.sabotage.stores import stands
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.outbox import Emit, Settled, lifecycle_event
 from stepwell.model.states import RunStatus
@@ -12,12 +13,9 @@ from stepwell.replay import context
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives import emit
 from stepwell.sinks.routes import Routes
-from stepwell.stores.memory import commits, ends, operators, outbox, rescues
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transitions import outbox as sqlite_outbox
+from stepwell.stores.sqlite.transitions import commits, ends, operators, outbox, rescues
 from stepwell.worker.relay import Relay
-
-Patches = list[tuple[Any, str, Any]]
 
 
 def sent_before_sending() -> Patches:
@@ -49,13 +47,13 @@ def emits_outside_the_commit() -> Patches:
     """Events are written whether or not their commit is."""
     original = commits._apply_one
 
-    def apply_one(tx: Any, commit: Any, quota: Any) -> Any:
-        row = tx.db.runs.get(commit.run_id)
-        if row is not None and row.applied != commit.number:
-            outbox.store_emits(tx, row, commit.emits)
-        return original(tx, commit._replace(emits=()), quota)
+    def apply_one(tx: Any, commit: Any, quota: Any, claimant: Any) -> Any:
+        run, _, _, number = stands(tx, commit)
+        if run and number != commit.number:
+            outbox.store_emits(tx, run, commit.run_id, commit.emits)
+        return original(tx, commit._replace(emits=()), quota, claimant)
 
-    return [(commits, "_apply_one", apply_one)]
+    return [(commits, "_apply_one", apply_one), (commits, "_advance", nothing), (commits, "_finish", nothing)]
 
 
 def emits_lost() -> Patches:
@@ -89,8 +87,8 @@ def id_of_each_attempt() -> Patches:
 
 def batch_reversed() -> Patches:
     """A run's events are handed out last first."""
-    original = outbox._hand_out
-    return [(outbox, "_hand_out", lambda *args: tuple(reversed(original(*args))))]
+    original = outbox.take
+    return [(outbox, "take", lambda *args: [tuple(reversed(batch)) for batch in original(*args)])]
 
 
 def failed_event_overtaken() -> Patches:
@@ -113,20 +111,14 @@ def everything_is_due() -> Patches:
     """Events of a run are due although earlier ones are still owed."""
     original = SQL["outbox.owe"]
     start, end = original.index("case when exists"), original.index(" then null else")
-    return [(sqlite_outbox, "_OWE", original[:start] + "case when :run < 0 and :sink = ''" + original[end:])]
+    return [(outbox, "_OWE", original[:start] + "case when :run < 0 and :sink = ''" + original[end:])]
 
 
 def taken_by_two() -> Patches:
     """What one worker has, another gets too."""
-    original = outbox._hand_out
-
-    def hand_out(tx: Any, number: int, incarnation: Any, batch_max: int) -> Any:
-        batch = original(tx, number, incarnation, batch_max)
-        row = tx.db.outbox[number]
-        tx.put(tx.db.outbox, number, row._replace(owed=row.owed._replace(next_at=tx.now)))
-        return batch
-
-    return [(outbox, "_hand_out", hand_out)]
+    return statement(
+        "outbox.list_due", "next_at is not null and next_at <= :now", "(next_at <= :now or owner is not null)"
+    )
 
 
 def lost_answer_not_doubted() -> Patches:
@@ -189,24 +181,21 @@ def only_the_first_sink() -> Patches:
     return [(Routes, "sinks_of", lambda self, name: original(self, name)[:1])]
 
 
-OUTBOX_SWITCHES: dict[str, Callable[[], Patches]] = {
-    switch.__name__.replace("_", "-"): switch
-    for switch in (
-        sent_before_sending,
-        failure_counts_as_sent,
-        emits_outside_the_commit,
-        emits_lost,
-        emits_on_replay,
-        id_of_each_attempt,
-        batch_reversed,
-        failed_event_overtaken,
-        taken_by_two,
-        lost_answer_not_doubted,
-        dead_keep_their_events,
-        sends_after_the_lease,
-        every_link_is_announced,
-        cancel_not_announced,
-        only_the_first_sink,
-    )
-}
-OUTBOX_SQLITE_SWITCHES: dict[str, Callable[[], Patches]] = {"sqlite-everything-is-due": everything_is_due}
+OUTBOX_SWITCHES = switches(
+    sent_before_sending,
+    failure_counts_as_sent,
+    emits_outside_the_commit,
+    emits_lost,
+    emits_on_replay,
+    id_of_each_attempt,
+    batch_reversed,
+    failed_event_overtaken,
+    everything_is_due,
+    taken_by_two,
+    lost_answer_not_doubted,
+    dead_keep_their_events,
+    sends_after_the_lease,
+    every_link_is_announced,
+    cancel_not_announced,
+    only_the_first_sink,
+)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sim.ledger import draw_here
+from sim.sabotage.patches import Patches, switches
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation
 from stepwell.model.commits import Applied, Verdict
@@ -22,8 +23,6 @@ from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.outstanding import Outstanding
 from stepwell.worker.worker import Worker
-
-Patches = list[tuple[Any, str, Any]]
 
 
 def no_replay_skip() -> Patches:
@@ -221,28 +220,25 @@ def cancel_ignored() -> Patches:
     return [(Execution, "cancel", cancel)]
 
 
-ENGINE_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        no_replay_skip,
-        ack_before_commit,
-        no_local_deadline,
-        early_timer,
-        compensation_not_in_commit,
-        notify_only_wake,
-        same_incarnation,
-        race_loser_commits,
-        child_started_twice,
-        undo_first_in_first_out,
-        sleep_begins_again,
-        no_barrier,
-        attempts_forgotten,
-        once_made_again,
-        fenced_goes_on,
-        start_not_doubted,
-        loop_cursor_lags,
-        held_signals_forgotten,
-        renewal_forgotten,
-        cancel_ignored,
-    )
-}
+ENGINE_SWITCHES = switches(
+    no_replay_skip,
+    ack_before_commit,
+    no_local_deadline,
+    early_timer,
+    compensation_not_in_commit,
+    notify_only_wake,
+    same_incarnation,
+    race_loser_commits,
+    child_started_twice,
+    undo_first_in_first_out,
+    sleep_begins_again,
+    no_barrier,
+    attempts_forgotten,
+    once_made_again,
+    fenced_goes_on,
+    start_not_doubted,
+    loop_cursor_lags,
+    held_signals_forgotten,
+    renewal_forgotten,
+    cancel_ignored,
+)

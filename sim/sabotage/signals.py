@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from stepwell.model.commits import Commit
+from sim.sabotage.patches import Patches, switches
 from stepwell.model.signals import Delivered, Delivery
 from stepwell.replay.journal import Journal
 from stepwell.replay.observations import Observations
 from stepwell.replay.primitives import observe
 from stepwell.replay.turn import Turn
-from stepwell.stores.memory import commits, deliveries, starts, store
-
-Patches = list[tuple[Any, str, Any]]
+from stepwell.stores.sqlite.transitions import commits, deliveries, starts
 
 
 def looks_use_nothing() -> Patches:
@@ -65,25 +62,23 @@ def reply_not_in_commit() -> Patches:
 
 def reply_kept_for_later() -> Patches:
     """A reply is written after the commit that records it, if at all."""
-    original = commits._apply_one
-
-    def apply_one(tx: Any, commit: Commit, quota: Any) -> Any:
-        return original(tx, commit._replace(replies=()), quota)
-
-    return [(commits, "_apply_one", apply_one)]
+    original = commits._answer
+    return [(commits, "_answer", lambda tx, run, commit: original(tx, run, commit._replace(replies=())))]
 
 
 def start_without_its_signal() -> Patches:
     """A run that a signal starts does not get the signal."""
+    original = deliveries.deliver_or_create
 
     def deliver_or_create(tx: Any, signal: Any, run: Any, claimant: Any) -> Any:
-        if tx.db.active_keys.get(run.key) is not None or signal.signal_id in tx.db.signals:
-            return deliveries.deliver_or_create(tx, signal, run, claimant)
+        is_known = tx.find("signals.find", signal_id=signal.signal_id) is not None
+        if is_known or tx.find("runs.find_active_of_key", key=run.key) is not None:
+            return original(tx, signal, run, claimant)
         [created] = starts.create(tx, [run], claimant)
         claimed = [] if created.claimed is None else [created.claimed]
         return created, Delivered(Delivery.DELIVERED, created.run_id), claimed
 
-    return [(store, "deliver_or_create", deliver_or_create)]
+    return [(deliveries, "deliver_or_create", deliver_or_create)]
 
 
 def receipt_among_rivals() -> Patches:
@@ -96,19 +91,14 @@ def time_of_a_later_receipt() -> Patches:
     return [(Journal, "pin", lambda self: None)]
 
 
-RECEIPT_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made for made in (receipt_among_rivals, time_of_a_later_receipt)
-}
-
-SIGNAL_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        looks_use_nothing,
-        look_takes_too_much,
-        look_sees_what_is_gone,
-        look_made_again,
-        reply_not_in_commit,
-        reply_kept_for_later,
-        start_without_its_signal,
-    )
-}
+SIGNAL_SWITCHES = switches(
+    looks_use_nothing,
+    look_takes_too_much,
+    look_sees_what_is_gone,
+    look_made_again,
+    reply_not_in_commit,
+    reply_kept_for_later,
+    start_without_its_signal,
+    receipt_among_rivals,
+    time_of_a_later_receipt,
+)

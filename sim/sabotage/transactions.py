@@ -1,10 +1,10 @@
-"""Switches that break transactional steps on SQLite."""
+"""Switches that break transactional steps ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, switches
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.replay.journal import Journal
 from stepwell.stores.base.transactions import Performed
@@ -13,21 +13,19 @@ from stepwell.stores.sqlite.guards import GuardedTransaction
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteTransactions
 from stepwell.stores.sqlite.transitions import performs
-from stepwell.stores.sqlite.transitions.commits import apply
+from stepwell.stores.sqlite.transitions.commits import apply, find_target
 from stepwell.worker.execution import Execution
 
-Patches = list[tuple[Any, str, Any]]
 
-
-def sqlite_record_apart_from_rows() -> Patches:
+def record_apart_from_rows() -> Patches:
     """The rows are committed, and the record in another transaction after that."""
 
     async def perform(self: SqliteTransactions, commit: Commit, work: Any, *, is_blocking: bool) -> Performed:
         database, runner = self._runner.database, self._runner
         assert isinstance(runner, InlineRunner)
-        refused = await runner.write(lambda tx: performs._find_refusal(tx, commit))
-        if refused is not None:
-            return Performed(refused)
+        found = await runner.write(lambda tx: find_target(tx, commit, has_work=True))
+        if isinstance(found, Applied):
+            return Performed(found)
         try:
             full = await runner.write(
                 lambda tx: performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
@@ -41,17 +39,17 @@ def sqlite_record_apart_from_rows() -> Patches:
     return [(SqliteTransactions, "perform", perform)]
 
 
-def sqlite_rows_before_the_fence() -> Patches:
+def rows_before_the_fence() -> Patches:
     """A worker that has lost its run writes the author's rows all the same."""
     return _works_in_spite_of(Verdict.FENCED)
 
 
 def _works_in_spite_of(verdict: Verdict) -> Patches:
     """The work is done although the store answers so."""
-    original = performs._find_refusal
 
     def perform(tx: Any, database: SqliteDatabase, commit: Commit, work: Any) -> Performed:
-        refused = original(tx, commit)
+        found = find_target(tx, commit, has_work=True)
+        refused = found if isinstance(found, Applied) else None
         if refused is not None and refused.verdict is not verdict:
             return Performed(refused)
         try:
@@ -63,7 +61,7 @@ def _works_in_spite_of(verdict: Verdict) -> Patches:
     return [(performs, "perform", perform)]
 
 
-def sqlite_failed_rows_stay() -> Patches:
+def failed_rows_stay() -> Patches:
     """What a body wrote before it raised is kept."""
 
     def undone_if_it_raises(tx: Any, database: SqliteDatabase, work: Any) -> Any:
@@ -72,17 +70,17 @@ def sqlite_failed_rows_stay() -> Patches:
     return [(performs, "undone_if_it_raises", undone_if_it_raises)]
 
 
-def sqlite_repetition_works_again() -> Patches:
+def repetition_works_again() -> Patches:
     """An acknowledgement that was lost lets the body write its rows again."""
     return _works_in_spite_of(Verdict.APPLIED)
 
 
-def sqlite_result_not_adopted() -> Patches:
+def result_not_adopted() -> Patches:
     """The kernel does not know that the result of a transaction is recorded."""
     return [(Journal, "adopt", lambda self, entry: None)]
 
 
-def sqlite_code_goes_on_meanwhile() -> Patches:
+def code_goes_on_meanwhile() -> Patches:
     """The code of a run runs on while one of its transactions is on its way."""
     original = Execution.pump
 
@@ -98,18 +96,12 @@ def sqlite_code_goes_on_meanwhile() -> Patches:
     return [(Execution, "pump", pump)]
 
 
-TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        sqlite_record_apart_from_rows,
-        sqlite_failed_rows_stay,
-        sqlite_repetition_works_again,
-        sqlite_result_not_adopted,
-    )
-}
-# Hardly any seed has a worker that lost its run just before a transaction; tests/faults/test_transactions.py has.
-RARE_TRANSACTION_SWITCHES: dict[str, Callable[[], Patches]] = {
-    "sqlite-rows-before-the-fence": sqlite_rows_before_the_fence
-}
-# Few seeds have something that comes just while a transaction is on its way.
-MEANWHILE_SWITCHES: dict[str, Callable[[], Patches]] = {"sqlite-code-goes-on-meanwhile": sqlite_code_goes_on_meanwhile}
+TRANSACTION_SWITCHES = switches(
+    record_apart_from_rows,
+    failed_rows_stay,
+    repetition_works_again,
+    result_not_adopted,
+)
+# Hardly any seed has a worker that lost its run just before a transaction; tests/faults/test_transactions.py has. And
+# few have something that comes just while a transaction is on its way.
+RARE_TRANSACTION_SWITCHES = switches(rows_before_the_fence, code_goes_on_meanwhile)

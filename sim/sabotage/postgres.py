@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sim.backends
 from sim.backends import Broken
-
-Patches = list[tuple[object, str, object]]
+from sim.sabotage.patches import Patches
 
 _PLACES: dict[str, Broken] = {
     # Anybody may commit to a run.

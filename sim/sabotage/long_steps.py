@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, switches
+from sim.sabotage.stores import stands
 from stepwell.model.entries import Progress
 from stepwell.replay.bodies import Attempted, Body, Raised, Yielded
 from stepwell.replay.journal import Journal
 from stepwell.replay.turn import Turn
-from stepwell.stores.memory import commits
+from stepwell.stores.sqlite.transitions import commits
 from stepwell.worker.execution import Execution
 from stepwell.worker.links import AttemptLink
-
-Patches = list[tuple[Any, str, Any]]
 
 
 def yield_counted_as_attempt() -> Patches:
@@ -31,12 +30,12 @@ def progress_outside_the_fence() -> Patches:
     """A worker that has lost its run still keeps how far its bodies came."""
     original = commits._apply_one
 
-    def apply_one(tx: Any, commit: Any, quota: Any) -> Any:
-        row = tx.db.runs.get(commit.run_id)
-        if row is not None and (row.owner, row.epoch) != commit.fence:
+    def apply_one(tx: Any, commit: Any, quota: Any, claimant: Any) -> Any:
+        run, owner, epoch, _ = stands(tx, commit)
+        if run and (owner, epoch) != commit.fence:
             for progress in commit.progress:
-                tx.put(tx.db.progress[row.run_id], progress.location, progress)
-        return original(tx, commit, quota)
+                tx.run("progress.keep", run=run, **progress._asdict())
+        return original(tx, commit, quota, claimant)
 
     return [(commits, "_apply_one", apply_one)]
 
@@ -107,16 +106,13 @@ def state_from_memory() -> Patches:
     return [(Journal, "keep_progress", keep_progress)]
 
 
-LONG_STEP_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        yield_counted_as_attempt,
-        progress_outside_the_fence,
-        progress_not_removed,
-        progress_survives_the_end,
-        last_heartbeat_lost,
-        yield_forgets_its_state,
-        checkpoint_not_awaited,
-        state_from_memory,
-    )
-}
+LONG_STEP_SWITCHES = switches(
+    yield_counted_as_attempt,
+    progress_outside_the_fence,
+    progress_not_removed,
+    progress_survives_the_end,
+    last_heartbeat_lost,
+    yield_forgets_its_state,
+    checkpoint_not_awaited,
+    state_from_memory,
+)

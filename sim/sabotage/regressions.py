@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, switches
 from stepwell.model.commits import Applied, Verdict
 from stepwell.model.failures import poisoned
 from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
 from stepwell.replay.turn import Turn
-from stepwell.stores.memory import ends, rescues
+from stepwell.stores.sqlite.transitions import moves, rescues
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
 from stepwell.worker.worker import Worker
-
-Patches = list[tuple[Any, str, Any]]
 
 
 def stale_barrier() -> Patches:
@@ -92,7 +90,7 @@ def later_claims_forgotten() -> Patches:
 
 def cursor_lost_at_failure() -> Patches:
     """A failed run forgets how far its loops were."""
-    return [(ends, "KEEPS_CURSORS", frozenset())]
+    return [(moves, "KEEPS_CURSORS", frozenset())]
 
 
 def poison_hides_failure() -> Patches:
@@ -119,20 +117,14 @@ def held_without_timer() -> Patches:
     return [(Turn, "has_deadlines", property(lambda self: bool(self._deadlines)))]
 
 
-FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (unbegun_body_awaited, cursor_lost_at_failure, held_without_timer, late_bodies_begin)
-}
+FOUND_SWITCHES = switches(unbegun_body_awaited, cursor_lost_at_failure, held_without_timer, late_bodies_begin)
 # Too few seeds show these: hundreds or thousands are needed, so each has a direct test in tests/faults/test_found.py.
-RARE_SWITCHES: dict[str, Callable[[], Patches]] = {
-    made.__name__.replace("_", "-"): made
-    for made in (
-        stale_barrier,
-        children_left_behind,
-        fenced_not_doubted,
-        asks_before_granted,
-        later_claims_forgotten,
-        poison_hides_failure,
-        freed_under_our_feet,
-    )
-}
+RARE_SWITCHES = switches(
+    stale_barrier,
+    children_left_behind,
+    fenced_not_doubted,
+    asks_before_granted,
+    later_claims_forgotten,
+    poison_hides_failure,
+    freed_under_our_feet,
+)

@@ -6,19 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, statement, switches
 from stepwell.codec.base import Place
 from stepwell.model.entries import Entry
-from stepwell.model.live import Append, ChunkKind, Published
+from stepwell.model.live import Append, ChunkKind
 from stepwell.model.locations import Location
 from stepwell.replay.plain import PlainCode
 from stepwell.replay.primitives import stream
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_streams import StreamWriter
-from stepwell.stores.memory import commits, live
-from stepwell.stores.memory.database import RunRow
-from stepwell.stores.memory.transaction import Transaction
-
-Patches = list[tuple[Any, str, Any]]
+from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions import live
 
 
 def plain_answer_lost() -> Patches:
@@ -67,33 +65,22 @@ def parts_mixed() -> Patches:
 
 def state_goes_back() -> Patches:
     """A value replaces what is shown, however old it is."""
-
-    def publish(tx: Transaction, row: RunRow, published: tuple[Published, ...]) -> None:
-        for one in published:
-            tx.put(tx.db.published[row.run_id], one.name, one)
-
-    return [(commits, "publish", publish)]
+    return statement("live.publish", "where excluded.position >= position", "where true")
 
 
 def offset_used_again() -> Patches:
     """What is withdrawn goes before the reset comes, and the reset gets an offset that readers have had."""
 
-    def withdraw(tx: Transaction, table: dict[int, Append], one: Append) -> None:
-        earlier = [at for at, known in table.items() if known.source == one.source and known.part != one.part]
-        tx.drop_all(table, earlier)
-        if earlier:
-            tx.put(table, live._next(table), one._replace(kind=ChunkKind.RESET, value=b"%d" % min(earlier)))
+    def withdraw(tx: Transaction, run: int, one: Append) -> None:
+        where = {"run": run, "stream": one.stream, "source": one.source, "part": one.part}
+        found = tx.find("live.find_earlier", **where)
+        if found is not None and found[0] is not None:
+            tx.run("live.withdraw", since=found[0], **where)
+            live._put(tx, run, one._replace(kind=ChunkKind.RESET, value=b"%d" % found[0]))
 
     return [(live, "_withdraw", withdraw)]
 
 
-LIVE_STORE_SWITCHES: dict[str, Callable[[], Patches]] = {
-    "state-goes-back": state_goes_back,
-    "offset-used-again": offset_used_again,
-}
-LIVE_SWITCHES: dict[str, Callable[[], Patches]] = {
-    "plain-answer-lost": plain_answer_lost,
-    "plain-chance-forgotten": plain_chance_forgotten,
-    "append-made-again": append_made_again,
-    "parts-mixed": parts_mixed,
-}
+LIVE_SWITCHES = switches(
+    plain_answer_lost, plain_chance_forgotten, append_made_again, parts_mixed, state_goes_back, offset_used_again
+)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from sim.sabotage.patches import Patches, nothing, statement, switches
 from stepwell.engine import drafts
-from stepwell.stores.memory import amendments, store
-
-Patches = list[tuple[Any, str, Any]]
+from stepwell.stores.sqlite.rows import to_status
+from stepwell.stores.sqlite.transitions import amendments
 
 
 def repair_of_another_state() -> Patches:
@@ -16,22 +15,15 @@ def repair_of_another_state() -> Patches:
     original = amendments.amend
 
     def amend(tx: Any, amendment: Any) -> Any:
-        row = tx.db.runs[amendment.run_id]
-        return original(tx, amendment._replace(status=row.status, epoch=row.epoch, revision=row.revision))
+        _, status, epoch, revision, *_ = amendments._get(tx, amendment.run_id)
+        return original(tx, amendment._replace(status=to_status(status), epoch=epoch, revision=revision))
 
-    return [(store, "amend", amend)]
+    return [(amendments, "amend", amend)]
 
 
 def repair_without_epoch() -> Patches:
     """A repaired run keeps its epoch."""
-    original = amendments._let_go_on
-
-    def let_go_on(tx: Any, row: Any, amendment: Any) -> None:
-        epoch = row.epoch
-        original(tx, row, amendment)
-        tx.change(row, epoch=epoch)
-
-    return [(amendments, "_let_go_on", let_go_on)]
+    return statement("amendments.apply", "epoch = epoch + 1", "epoch = epoch")
 
 
 def rewind_keeps_the_cursor() -> Patches:
@@ -57,26 +49,26 @@ def rewind_keeps_what_came_later() -> Patches:
 
 def dropped_child_stays() -> Patches:
     """A child whose call was dropped stands where it stood."""
-    return [(amendments, "_drop", lambda tx, dropped, announce: None)]
+    return [(amendments, "_drop", nothing)]
 
 
 def kept_entries_lost() -> Patches:
     """A repair drops one entry too many."""
     original = amendments._rewrite
 
-    def rewrite(tx: Any, row: Any, amendment: Any) -> None:
-        original(tx, row, amendment)
-        entries = tx.db.entries[row.run_id]
-        tx.drop_all(entries, list(entries)[:1])
+    def rewrite(tx: Any, run: int, last_seq: int, amendment: Any) -> None:
+        original(tx, run, last_seq, amendment)
+        first = "(select min(seq) from stepwell_entries where run = :run)"
+        tx.execute(f"delete from stepwell_entries where run = :run and seq = {first}", {"run": run})
 
     return [(amendments, "_rewrite", rewrite)]
 
 
-REPAIR_SWITCHES: dict[str, Callable[[], Patches]] = {
-    "repair-of-another-state": repair_of_another_state,
-    "repair-without-epoch": repair_without_epoch,
-    "rewind-keeps-the-cursor": rewind_keeps_the_cursor,
-    "rewind-keeps-what-came-later": rewind_keeps_what_came_later,
-    "dropped-child-stays": dropped_child_stays,
-    "kept-entries-lost": kept_entries_lost,
-}
+REPAIR_SWITCHES = switches(
+    repair_of_another_state,
+    repair_without_epoch,
+    rewind_keeps_the_cursor,
+    rewind_keeps_what_came_later,
+    dropped_child_stays,
+    kept_entries_lost,
+)

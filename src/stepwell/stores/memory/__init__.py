@@ -1,1 +1,0 @@
-"""The contract over dicts: the executable specification, and the fast store for tests and simulation."""
