@@ -28,9 +28,10 @@ class Broken(NamedTuple):
     @property
     def text(self) -> str:
         """The statement that breaks it."""
+        from stepwell.stores.postgres.composites import resolve
         from stepwell.stores.postgres.texts import render
 
-        right, wrong = render(self.right, "stepwell"), render(self.wrong, "stepwell")
+        right, wrong = render(resolve(self.right), "stepwell"), render(self.wrong, "stepwell")
         assert right in self.whole, self
         return self.whole.replace(right, wrong, 1)
 

@@ -174,10 +174,11 @@ def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
     return encode_failure(keep_own(record_failure(error, path=path), own))
 
 
-def key_taken(key: str | None, holder: str, path: str) -> bytes:
-    """The failure of a child whose key belongs to another active run."""
-    error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder}")
-    return encode_failure(record_failure(error, path=path))
+def key_taken(key: str | None, *, holder: str = "", path: str = "") -> FailureRecord:
+    """The failure of a child whose key belongs to another active run. A store that finds the holder where it cannot
+    call this leaves it out, and appends it to the message.
+    """
+    return record_failure(AlreadyExistsError(f"key {key!r} belongs to the active run {holder}"), path=path)
 
 
 def _data(stored: bytes) -> Any:

@@ -9,7 +9,7 @@ from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.entries import Entry
-from stepwell.model.failures import key_taken
+from stepwell.model.failures import encode_failure, key_taken
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
@@ -151,7 +151,8 @@ def _start_child(tx: Transaction, row: RunRow, new: NewRun, quota: Quota, announ
         return None
     if new.key is not None and new.key in tx.db.active_keys:
         path = format_path(new.parent.location, row.names) if new.parent is not None else ""
-        failed = insert_failed(tx, new, key_taken(new.key, tx.db.active_keys[new.key].run_id, path))
+        failure = key_taken(new.key, holder=tx.db.active_keys[new.key].run_id, path=path)
+        failed = insert_failed(tx, new, encode_failure(failure))
         announce_end(tx, failed, announce)
         return None
     return quota.take_new(tx, insert(tx, new), new)

@@ -119,7 +119,7 @@ class PostgresRuns:
         if len(runs) != 1 or claimant is None:
             created = await self._write(calls.CREATE, list(runs), claimant)
         else:
-            created = await self._write(calls.CREATE_ALONE, runs[0], claimant)
+            created = await self._write(calls.CREATE_SINGLE, runs[0], claimant)
         if isinstance(created, list):
             return created
         assert claimant is not None

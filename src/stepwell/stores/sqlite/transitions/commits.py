@@ -12,7 +12,7 @@ from stepwell.model.cancels import may_follow_cancel
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import may_follow_deadline
 from stepwell.model.entries import Entry
-from stepwell.model.failures import key_taken
+from stepwell.model.failures import encode_failure, key_taken
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, NewRun
@@ -291,5 +291,6 @@ def _start_child(
     if holder is None:
         return insert(tx, new, quota, claimant)
     path = "" if new.parent is None else format_path(new.parent.location, read_names(tx.connection, run))
-    announce_end(tx, insert_failed(tx, new, key_taken(new.key, holder[0], path)), announce)
+    failure = encode_failure(key_taken(new.key, holder=holder[0], path=path))
+    announce_end(tx, insert_failed(tx, new, failure), announce)
     return None

@@ -6,19 +6,21 @@
 create function {f}.find_taker(p_now bigint, p_claimant jsonb, p_definition text, p_priority bigint) returns bigint
 language plpgsql stable as $$
 begin
-    if p_claimant is null or p_priority <> 0 or (p_claimant->>1)::int <= 0 or not p_claimant->2 ? p_definition then
+    if p_claimant is null or p_priority <> 0 or (p_claimant->>{Claimant.limit})::int <= 0
+        or not p_claimant->{Claimant.definitions} ? p_definition then
         return null;
     end if;
     return (
         select w.id
         from {t}.workers as w
-        where w.incarnation = p_claimant->>0 and w.lease_until > p_now and not exists (select 1 from {t}.holds)
+        where w.incarnation = p_claimant->>{Claimant.incarnation} and w.lease_until > p_now
+            and not exists (select 1 from {t}.holds)
             and not exists (select 1 from {t}.definitions as d where d.priority <> 0)
     );
 end $$;
 
 -- `create_runs` for one run: the time, if it is new and claimed, which says all there is to know of it; else the same answer.
-create function {f}.create_alone(p_now bigint, p_seen bigint, p_new jsonb, p_claimant jsonb) returns text
+create function {f}.create_single(p_now bigint, p_seen bigint, p_new jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -27,20 +29,22 @@ declare
     v_run bigint;
 begin
     -- One with a key, a parent or a delay meets others.
-    if p_new->>4 is null and p_new->>5 is null and (p_new->>6)::bigint <= 0 then
+    if p_new->>{NewRun.key} is null and p_new->>{NewRun.parent} is null and (p_new->>{NewRun.delay})::bigint <= 0 then
         v_now := {f}.begin_at(p_now, p_seen);
-        v_owner := {f}.find_taker(v_now, p_claimant, (p_new->>1) || '@' || (p_new->>2), (p_new->>9)::bigint);
+        v_owner := {f}.find_taker(v_now, p_claimant, (p_new->>{NewRun.workflow}) || '@' || (p_new->>{NewRun.version}),
+            (p_new->>{NewRun.priority})::bigint);
     end if;
     if v_owner is not null then
-        v_definition := {f}.define(p_new->>1, (p_new->>2)::bigint, 0);
+        v_definition := {f}.define(p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint, 0);
         with made as (
             insert into {t}.runs (
                 run_id, definition, status, epoch, owner, created_at, started_at, generation, detached, tied, deadline_at,
                 max_suspend, reason, undo_floor, discards
             )
             values (
-                p_new->>0, v_definition, 'running', 1, v_owner, v_now, v_now, 1, false, false, (p_new->>11)::bigint,
-                (p_new->>12)::bigint, '', 0, (p_new->>14)::boolean
+                p_new->>{NewRun.run_id}, v_definition, 'running', 1, v_owner, v_now, v_now, 1, false, false,
+                (p_new->>{NewRun.deadline_at})::bigint,
+                (p_new->>{NewRun.max_suspend})::bigint, '', 0, (p_new->>{NewRun.discards})::boolean
             )
             on conflict (run_id) do nothing
             returning id
@@ -49,7 +53,7 @@ begin
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
         insert into {t}.payloads (run, input, tags)
-        select id, {f}.unb64(p_new->>3), (p_new->10)::json from made
+        select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json from made
         returning run into v_run;
     end if;
     if v_run is null then
@@ -59,19 +63,19 @@ begin
 end $$;
 
 -- `deliver_all` for one signal to a run that is parked, waits for it, and is claimed with it; null if that is not so.
-create function {f}.deliver_alone(p_now bigint, p_new jsonb, p_claimant jsonb) returns text language plpgsql volatile as $$
+create function {f}.deliver_single(p_now bigint, p_new jsonb, p_claimant jsonb) returns text language plpgsql volatile as $$
 declare
-    v_name text := p_new->>2;
+    v_name text := p_new->>{NewSignal.name};
     v_owner bigint;
     r record;
 begin
-    if p_claimant is null or p_new->>4 is not null then
+    if p_claimant is null or p_new->>{NewSignal.dedup_key} is not null then
         return null;
     end if;
     select run.id, run.run_id, d.workflow || '@' || d.version as definition, d.priority into r
     from {t}.runs as run
     join {t}.definitions as d on d.id = run.definition
-    where run.run_id = p_new->>1 and run.status = 'waiting' and run.owner is null and run.hold is null
+    where run.run_id = p_new->>{NewSignal.target} and run.status = 'waiting' and run.owner is null and run.hold is null
     for no key update of run;
     if not found then
         return null;
@@ -84,7 +88,8 @@ begin
         return null;
     end if;
     insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
-    values (p_new->>0, r.id, v_name, {f}.unb64(p_new->>3), p_now, (p_new->>6)::boolean)
+    values (p_new->>{NewSignal.signal_id}, r.id, v_name, {f}.unb64(p_new->>{NewSignal.payload}), p_now,
+        (p_new->>{NewSignal.asks})::boolean)
     on conflict (signal_id) do nothing;
     if not found then
         return null;
@@ -97,8 +102,8 @@ end $$;
 create function {f}.finish(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
-    v_count int := jsonb_array_length(c->4);
-    v_signal bigint := (c->9->>0)::bigint;
+    v_count int := jsonb_array_length(c->{Commit.entries});
+    v_signal bigint := (c->{Commit.consumed}->>0)::bigint;
     v_taken bigint;
     r record;
 begin
@@ -106,9 +111,11 @@ begin
     select run.id, run.key, run.deadline_at, h.revision, h.last_seq into r
     from {t}.runs as run
     join {t}.heads as h on h.run = run.id
-    where run.run_id = c->>0 and run.epoch = (c->1->>1)::bigint and run.status = 'running' and run.hold is null
-        and run.owner = (select w.id from {t}.workers as w where w.incarnation = c->1->>0)
-        and h.number = (c->>2)::bigint - 1 and h.last_seq = coalesce((c->4->0->>0)::bigint - 1, h.last_seq)
+    where run.run_id = c->>{Commit.run_id} and run.epoch = (c->{Commit.fence}->>{Fence.epoch})::bigint
+        and run.status = 'running' and run.hold is null
+        and run.owner = (select w.id from {t}.workers as w where w.incarnation = c->{Commit.fence}->>{Fence.incarnation})
+        and h.number = (c->>{Commit.number})::bigint - 1
+            and h.last_seq = coalesce((c->{Commit.entries}->0->>{Entry.seq})::bigint - 1, h.last_seq)
         and run.parent is null and not run.discards
         and not exists (select 1 from {t}.receipts as got where got.run = run.id)
     for no key update of run, h;
@@ -119,7 +126,7 @@ begin
     if r.id is null or r.deadline_at <= v_now
         or exists (select 1 from {t}.receipts where run = r.id)
         or exists (select 1 from {t}.cursors where run = r.id)
-        or exists (select 1 from {t}.runs where parent = c->>0 and tied and ended_at is null)
+        or exists (select 1 from {t}.runs where parent = c->>{Commit.run_id} and tied and ended_at is null)
         or r.key is not null and exists (
             select 1 from {t}.runs where key = r.key and debounced_until is not null and ended_at is null
         )
@@ -129,25 +136,25 @@ begin
     with named as (
         insert into {t}.names (run, number, name)
         select r.id, (select coalesce(max(number), -1) from {t}.names where run = r.id) + place, name
-        from jsonb_array_elements_text(c->3) with ordinality as x (name, place)
+        from jsonb_array_elements_text(c->{Commit.names}) with ordinality as x (name, place)
     ),
     kept as (
-        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        insert into {t}.entries (run, {Entry.*})
         select
-            r.id, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-            (e->>7)::bigint, {f}.unb64(e->>8)
-        from jsonb_array_elements(c->4) as e
+            r.id, {Entry.* from e}
+        from jsonb_array_elements(c->{Commit.entries}) as e
     ),
     headed as (
         update {t}.heads
-        set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = r.last_seq + v_count, stalls = 0, fence = null
+        set number = (c->>{Commit.number})::bigint, revision = r.revision + 1, last_seq = r.last_seq + v_count, stalls = 0,
+            fence = null
         where run = r.id
     ),
     ended as (
         update {t}.runs set status = 'completed', ended_at = v_now, owner = null, wake_at = null where id = r.id
     ),
     paid as (
-        update {t}.payloads set output = {f}.unb64(c->12->>2) where run = r.id
+        update {t}.payloads set output = {f}.unb64(c->{Commit.move}->>{End.output}) where run = r.id
     ),
     unheard as (
         delete from {t}.waits where run = r.id
@@ -159,8 +166,8 @@ begin
     )
     select number into v_taken from taken;
     if v_taken is distinct from v_signal then
-        perform {f}.refuse_value('run ' || (c->>0) || ' has no pending signal ' || v_signal);
+        perform {f}.refuse_value('run ' || (c->>{Commit.run_id}) || ' has no pending signal ' || v_signal);
     end if;
     return '[' || v_now || ',[[],[],[["applied",false,' || (r.revision + 1) || ',false,[],false]]],[["ended",'
-        || to_json(c->>0)::text || ']]]';
+        || to_json(c->>{Commit.run_id})::text || ']]]';
 end $$;

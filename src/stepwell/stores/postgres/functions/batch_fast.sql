@@ -4,7 +4,7 @@
 -- Add runs without keys, parents, delays and priorities, and claim them as far as the quota goes. The time, if all of them are
 -- claimed, which says all there is to know of them; else what `create_runs` answers. Null, and nothing is written, if one of
 -- them is not so simple.
-create function {f}.create_together(p_now bigint, p_runs jsonb, p_ids text[], q {f}.quota) returns text
+create function {f}.create_batch(p_now bigint, p_runs jsonb, p_ids text[], q {f}.quota) returns text
 language plpgsql volatile as $$
 declare
     v_is_claimed boolean;
@@ -16,7 +16,8 @@ begin
         or exists (
             select 1
             from jsonb_array_elements(p_runs) as new
-            where new->>4 is not null or new->>5 is not null or (new->>6)::bigint > 0 or (new->>9)::bigint <> 0
+            where new->>{NewRun.key} is not null or new->>{NewRun.parent} is not null or (new->>{NewRun.delay})::bigint > 0
+                or (new->>{NewRun.priority})::bigint <> 0
         )
         or cardinality(p_ids) > (select count(distinct id) from unnest(p_ids) as id)
         or exists (select 1 from {t}.runs where run_id = any (p_ids))
@@ -26,9 +27,11 @@ begin
     -- Their numbers are taken first: to find each run again by its id, the planner would compare all with all.
     with new as materialized (
         select
-            nextval(v_numbers) as id, place, new->>0 as run_id, new->>1 as workflow, (new->>2)::bigint as version, {f}.unb64(new->>3) as input,
-            (new->10)::json as tags, (new->>11)::bigint as deadline_at, (new->>12)::bigint as max_suspend,
-            (new->>14)::boolean as discards
+            nextval(v_numbers) as id, place, new->>{NewRun.run_id} as run_id, new->>{NewRun.workflow} as workflow,
+            (new->>{NewRun.version})::bigint as version, {f}.unb64(new->>{NewRun.input}) as input,
+            (new->{NewRun.tags})::json as tags, (new->>{NewRun.deadline_at})::bigint as deadline_at,
+                (new->>{NewRun.max_suspend})::bigint as max_suspend,
+            (new->>{NewRun.discards})::boolean as discards
         from jsonb_array_elements(p_runs) with ordinality as x (new, place)
     ),
     defined as materialized (
@@ -87,8 +90,10 @@ declare
     v_advanced text;
 begin
     with c as materialized (
-        select c->>0 as run_id, c->1->>0 as incarnation, (c->1->>1)::bigint as epoch, (c->>2)::bigint as number,
-            (c->4->0->>0)::bigint - 1 as before, jsonb_array_length(c->4) as count, c->3 as names, c->4 as entries
+        select c->>{Commit.run_id} as run_id, c->{Commit.fence}->>{Fence.incarnation} as incarnation,
+            (c->{Commit.fence}->>{Fence.epoch})::bigint as epoch, (c->>{Commit.number})::bigint as number,
+            (c->{Commit.entries}->0->>{Entry.seq})::bigint - 1 as before, jsonb_array_length(c->{Commit.entries}) as count,
+                c->{Commit.names} as names, c->{Commit.entries} as entries
         from jsonb_array_elements(p_commits) as c
     ),
     -- One look-up for each, whatever the planner thinks of their number: it would rather read all runs that are running.
@@ -117,10 +122,9 @@ begin
         returning h.run, h.revision, o.run_id, o.names, o.entries
     ),
     kept as (
-        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        insert into {t}.entries (run, {Entry.*})
         select
-            a.run, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-            (e->>7)::bigint, {f}.unb64(e->>8)
+            a.run, {Entry.* from e}
         from advanced as a
         cross join lateral jsonb_array_elements(a.entries) as e
     ),
@@ -137,15 +141,18 @@ end $$;
 -- Move runs by commits that have entries and at most one signal that was read besides: to their completion, or to wait for
 -- signals and timers. [run_id, revision, is_awake] of each that is as simple as it looks; the others are for `apply` to judge,
 -- which has locked all of them.
-create function {f}.move_together(p_now bigint, p_commits jsonb) returns text language plpgsql volatile as $$
+create function {f}.move_batch(p_now bigint, p_commits jsonb) returns text language plpgsql volatile as $$
 declare
     v_moved text;
     v_hints text;
 begin
     with c as materialized (
-        select c->>0 as run_id, c->1->>0 as incarnation, (c->1->>1)::bigint as epoch, (c->>2)::bigint as number,
-            (c->4->0->>0)::bigint - 1 as before, jsonb_array_length(c->4) as count, c->3 as names, c->4 as entries,
-            (c->9->>0)::bigint as signal, c->11 as waits, c->12->>0 = 'park' as is_park, c->12 as move
+        select c->>{Commit.run_id} as run_id, c->{Commit.fence}->>{Fence.incarnation} as incarnation,
+            (c->{Commit.fence}->>{Fence.epoch})::bigint as epoch, (c->>{Commit.number})::bigint as number,
+            (c->{Commit.entries}->0->>{Entry.seq})::bigint - 1 as before, jsonb_array_length(c->{Commit.entries}) as count,
+                c->{Commit.names} as names, c->{Commit.entries} as entries,
+            (c->{Commit.consumed}->>0)::bigint as signal, c->{Commit.waits} as waits,
+                c->{Commit.move}->>{Move.kind} = 'park' as is_park, c->{Commit.move} as move
         from jsonb_array_elements(p_commits) as c
     ),
     -- One look-up for each, and by its number: see `advance`.
@@ -155,7 +162,7 @@ begin
     -- Each question is asked of each run by itself: joined, they would be answered by reading whole tables. Counted where there
     -- are few: a table that was empty when this was planned would be read from its beginning to find the first.
     owned as materialized (
-        select s.*, case when s.is_park then least((s.move->>1)::bigint, r.deadline_at) end as wake_at
+        select s.*, case when s.is_park then least((s.move->>{Park.wake_at})::bigint, r.deadline_at) end as wake_at
         from sought as s
         cross join lateral (
             select r.epoch, r.status, r.owner, r.hold, r.parent, r.key, r.deadline_at, r.discards, h.number, h.last_seq
@@ -198,8 +205,9 @@ begin
                     select count(*)
                     from jsonb_array_elements(o.waits) as w
                     join {t}.signals as g on g.run = o.id
-                    where w->>1 = 'signal' and g.payload is not null and g.refused is null
-                        and g.number is distinct from o.signal and (jsonb_array_length(w->4) = 0 or w->4 ? g.name)
+                    where w->>{Wait.kind} = 'signal' and g.payload is not null and g.refused is null
+                        and g.number is distinct from o.signal and (jsonb_array_length(w->{Wait.names}) = 0
+                            or w->{Wait.names} ? g.name)
                 ) > 0
                     then p_now
                 else o.wake_at
@@ -213,10 +221,9 @@ begin
         cross join lateral jsonb_array_elements_text(p.names) with ordinality as x (name, place)
     ),
     kept as (
-        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        insert into {t}.entries (run, {Entry.*})
         select
-            p.id, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-            (e->>7)::bigint, {f}.unb64(e->>8)
+            p.id, {Entry.* from e}
         from planned as p
         cross join lateral jsonb_array_elements(p.entries) as e
     ),
@@ -233,7 +240,8 @@ begin
         from planned as p where r.id = p.id
     ),
     paid as (
-        update {t}.payloads as o set output = {f}.unb64(p.move->>2) from planned as p where o.run = p.id and not p.is_park
+        update {t}.payloads as o set output = {f}.unb64(p.move->>{End.output}) from planned as p where o.run = p.id
+            and not p.is_park
     ),
     unheard as (
         delete from {t}.waits as w using planned as p
@@ -242,7 +250,8 @@ begin
     awaited as (
         insert into {t}.waits (run, position, location, kind, token, due_at, names, limit_at)
         select
-            p.id, x.place - 1, {f}.unb64(w->>0), w->>1, (w->>2)::bigint, (w->>3)::bigint, {f}.texts(w->4), (w->>7)::bigint
+            p.id, x.place - 1, {f}.unb64(w->>{Wait.location}), w->>{Wait.kind}, (w->>{Wait.token})::bigint,
+            (w->>{Wait.due_at})::bigint, {f}.texts(w->{Wait.names}), (w->>{Wait.limit_at})::bigint
         from planned as p
         cross join lateral jsonb_array_elements(case when p.is_park then p.waits else '[]' end)
             with ordinality as x (w, place)
@@ -273,6 +282,6 @@ begin
     return (
         select jsonb_agg(one order by place)
         from jsonb_array_elements(p_commits) with ordinality as x (one, place)
-        where one->>0 not in (select a->>0 from json_array_elements(p_written::json) as a)
+        where one->>{Commit.run_id} not in (select a->>{Written.run_id} from json_array_elements(p_written::json) as a)
     );
 end $$;
