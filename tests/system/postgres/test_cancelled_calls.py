@@ -179,7 +179,7 @@ async def test_work_that_nobody_waits_for_any_more_leaves_no_open_transaction(
     work.may_end.set()
 
     await come_to_rest(witness)
-    # Whoever asks again is told what became of it, on a line that is as good as new.
+    # Whoever asks again is told what became of it, on a connection that is as good as new.
     again = Interrupted(2)
     again.may_end.set()
     await store.transactions.run(again)

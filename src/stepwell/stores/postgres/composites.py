@@ -144,6 +144,6 @@ def _plain(hint: Any) -> Any:
         (hint,) = (one for one in get_args(hint) if one is not type(None))
     while isinstance(hint, NewType):
         hint = hint.__supertype__
-    if get_origin(hint) is Literal or isinstance(hint, type) and issubclass(hint, str):
+    if get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, str)):
         return str
     return hint

@@ -192,7 +192,8 @@ begin
         return false;
     end if;
     delete from {t}.outbox
-    where number in (select one::bigint from jsonb_array_elements_text(s->{Settled.sent}) as one) and run = o.run and sink = o.sink;
+    where number in (select one::bigint from jsonb_array_elements_text(s->{Settled.sent}) as one)
+        and run = o.run and sink = o.sink;
     if s->{Settled.unsent}->>{Unsent.number} is not null then
         update {t}.outbox
         set attempts = attempts + 1, failure = s->{Settled.unsent}->>{Unsent.failure},

@@ -15,7 +15,7 @@ from stepwell.ids import Incarnation
 from stepwell.model.commits import Verdict
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.backups import NUMBERS_SKIPPED
-from stepwell.stores.postgres.fencing import fence
+from stepwell.stores.postgres.fences import fence
 from stepwell.stores.postgres.store import PostgresStore
 from tests.servers.cleared import cleared_url
 

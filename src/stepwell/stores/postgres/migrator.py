@@ -10,13 +10,13 @@ from psycopg.rows import TupleRow
 from stepwell.errors import ForeignFileError, SchemaMissingError, StoreAccessError, StoreNotWritableError
 from stepwell.ids import random_bytes
 from stepwell.stores.base.migrations import Migrated
-from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, functions_schema, quoted, render
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.migrations import pending_migrations
 
-Connection = psycopg.Connection[TupleRow]
+DriverConnection = psycopg.Connection[TupleRow]
 
 _LOCK = 1398034253  # among all advisory locks: migrations of stepwell
 _NEEDED = 160000
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     identity: int  # of the database, as long as it exists
 
 
-def look(connection: Connection, schema: str, where: str) -> Found:
+def look(connection: DriverConnection, schema: str, where: str) -> Found:
     """Read what there is, and change nothing.
 
     Raises `ForeignFileError` for tables that are not ours, `StoreNotWritableError` if the role may not look.
@@ -45,7 +45,7 @@ def look(connection: Connection, schema: str, where: str) -> Found:
         raise in_words(error, where) from error
 
 
-def check_ready(connection: Connection, schema: str, where: str) -> Found:
+def check_ready(connection: DriverConnection, schema: str, where: str) -> Found:
     """What there is, if it is all that this release needs. Raises `SchemaMissingError`; changes nothing."""
     found = look(connection, schema, where)
     missing = describe_missing(found, where)
@@ -74,7 +74,7 @@ def is_newest(version: int) -> bool:
     return version == MIGRATIONS[-1].number
 
 
-def prepare(connection: Connection, schema: str, where: str) -> Found:
+def prepare(connection: DriverConnection, schema: str, where: str) -> Found:
     """Create or migrate what is missing, once: whoever comes at the same moment waits for the first.
 
     All or nothing. Raises what `look` does, `SchemaMismatchError`, and `StoreNotWritableError` for a role that may not.
@@ -115,7 +115,7 @@ def migrate(url: str, *, is_plan: bool) -> Migrated:
     return Migrated(address.where, found.version, MIGRATIONS[-1].number, functions)
 
 
-def check_server(connection: Connection, where: str) -> None:
+def check_server(connection: DriverConnection, where: str) -> None:
     """Raise `StoreAccessError` for a server that is too old."""
     if connection.info.server_version < _NEEDED:
         raise StoreAccessError(
@@ -126,7 +126,7 @@ def check_server(connection: Connection, where: str) -> None:
         )
 
 
-def _look(connection: Connection, schema: str, where: str) -> Found:
+def _look(connection: DriverConnection, schema: str, where: str) -> Found:
     names = (quoted(schema), f"{quoted(schema)}.meta", quoted(functions_schema(schema)), schema)
     row = connection.execute(_LOOK, names).fetchone()
     assert row is not None
@@ -146,7 +146,7 @@ def _look(connection: Connection, schema: str, where: str) -> Found:
         raise _foreign(schema, where, f"its table meta is another one ({type(error).__name__})") from None
 
 
-def _migrate(connection: Connection, schema: str, found: Found, where: str) -> None:
+def _migrate(connection: DriverConnection, schema: str, found: Found, where: str) -> None:
     if found.version == 0:
         connection.execute(f"create schema if not exists {quoted(schema)}".encode())
     for migration in pending_migrations(MIGRATIONS, found.version, where=where):

@@ -40,7 +40,7 @@ class OperationalError(psycopg.OperationalError, sqlite3.OperationalError):
     """The SQL is wrong; caught by either driver's name."""
 
 
-class Author:
+class AuthorTransaction:
     """`Transaction` for an author, over the connection that writes. It is closed when the work is over.
 
     Placeholders are `?` and `:name`, as on every store, or `%s` and `%(name)s`, as psycopg has them.

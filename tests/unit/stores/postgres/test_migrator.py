@@ -28,10 +28,10 @@ from stepwell.errors import (
 from stepwell.ids import Incarnation
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.postgres import migrating, texts
-from stepwell.stores.postgres.callers import InlineCaller
-from stepwell.stores.postgres.connecting import open_connection
-from stepwell.stores.postgres.migrating import Found, look, prepare
+from stepwell.stores.postgres import migrator, texts
+from stepwell.stores.postgres.migrator import Found, look, prepare
+from stepwell.stores.postgres.pool import InlinePool
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import MIGRATIONS, functions_schema
 from stepwell.stores.postgres.urls import parse_address
@@ -114,7 +114,7 @@ def test_of_racing_migrators_one_applies_and_all_succeed(
     )
     applied: list[int] = []
     began = threading.Barrier(RACERS)
-    real = migrating._look
+    real = migrator._look
 
     def slow(*arguments: Any) -> Found:
         found = real(*arguments)
@@ -123,7 +123,7 @@ def test_of_racing_migrators_one_applies_and_all_succeed(
             began.wait(30)
         return found
 
-    monkeypatch.setattr(migrating, "_look", slow)
+    monkeypatch.setattr(migrator, "_look", slow)
     with ThreadPoolExecutor(RACERS) as pool:
         found = list(pool.map(ready, [postgres_url] * RACERS))
 
@@ -161,7 +161,7 @@ def test_a_migration_that_fails_leaves_nothing(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Migration(NEWEST + 1, "broken", "create table {t}.half (n int); select 1 / 0")
-    monkeypatch.setattr(migrating, "MIGRATIONS", (*MIGRATIONS, broken))
+    monkeypatch.setattr(migrator, "MIGRATIONS", (*MIGRATIONS, broken))
     before = objects(admin)
 
     with pytest.raises(StoreError, match="division by zero") as refused:
@@ -178,15 +178,15 @@ def test_a_migration_that_fails_leaves_what_was_there(
     before = objects(admin)
     fine = Migration(NEWEST + 1, "fine", "create table {t}.more (n int)")
     broken = Migration(NEWEST + 2, "broken", "create table {t}.half (n nonsense)")
-    monkeypatch.setattr(migrating, "MIGRATIONS", (*MIGRATIONS, fine, broken))
+    monkeypatch.setattr(migrator, "MIGRATIONS", (*MIGRATIONS, fine, broken))
 
     with pytest.raises(StoreError):
         ready(postgres_url)
 
     assert objects(admin) == before
-    monkeypatch.setattr(migrating, "MIGRATIONS", MIGRATIONS)
+    monkeypatch.setattr(migrator, "MIGRATIONS", MIGRATIONS)
     assert ready(postgres_url) == first
-    monkeypatch.setattr(migrating, "MIGRATIONS", (*MIGRATIONS, fine))
+    monkeypatch.setattr(migrator, "MIGRATIONS", (*MIGRATIONS, fine))
     assert ready(postgres_url) == first._replace(version=NEWEST + 1)
 
 
@@ -195,7 +195,7 @@ def test_a_migration_that_fails_leaves_what_was_there(
 
 async def _open_inline(url: str) -> PostgresStore:
     """A store with one connection, which belongs to the release that is set when it is opened."""
-    store = PostgresStore(system_environment(), url, caller=InlineCaller(parse_address(url)))
+    store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
     await store.open()
     return store
 
@@ -211,7 +211,7 @@ async def test_another_release_puts_its_functions_beside_ours_and_both_work(
     def another_release() -> Iterator[None]:
         with monkeypatch.context() as other:
             other.setattr(texts, "DIGEST", "0123456789")
-            other.setattr(migrating, "FUNCTIONS", texts.FUNCTIONS.replace(old, "from {t}.workers where false\n$$;"))
+            other.setattr(migrator, "FUNCTIONS", texts.FUNCTIONS.replace(old, "from {t}.workers where false\n$$;"))
             yield
 
     ours = await _open_inline(postgres_url)
@@ -276,7 +276,7 @@ async def test_looking_at_an_older_schema_migrates_nothing(
     ready(postgres_url)
     before = objects(admin)
     monkeypatch.setattr(
-        migrating, "MIGRATIONS", (*MIGRATIONS, Migration(NEWEST + 1, "more", "create table {t}.more (n int)"))
+        migrator, "MIGRATIONS", (*MIGRATIONS, Migration(NEWEST + 1, "more", "create table {t}.more (n int)"))
     )
 
     error = await refusal(postgres_url, may_create=False)
@@ -444,7 +444,7 @@ async def test_a_role_that_may_not_migrate_is_told_what_to_do(
         grant(admin)
     before = objects(admin)
     monkeypatch.setattr(
-        migrating, "MIGRATIONS", (*MIGRATIONS, Migration(NEWEST + 1, "more", "create table {t}.more (n int)"))
+        migrator, "MIGRATIONS", (*MIGRATIONS, Migration(NEWEST + 1, "more", "create table {t}.more (n int)"))
     )
 
     error = await refusal(role)

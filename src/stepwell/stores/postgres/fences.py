@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 
 from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, Fenced
-from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.faults import in_words
-from stepwell.stores.postgres.migrating import check_ready
+from stepwell.stores.postgres.migrator import check_ready
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import quoted
 from stepwell.stores.postgres.urls import parse_address
 

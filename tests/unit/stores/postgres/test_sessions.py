@@ -23,7 +23,8 @@ from stepwell.errors import (
     StoreUnavailableError,
 )
 from stepwell.ids import SystemIds
-from stepwell.stores.postgres.connecting import connect, connect_now, open_connection, refused
+from stepwell.stores.postgres.refusals import refused
+from stepwell.stores.postgres.sessions import connect, connect_now, open_connection
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.postgres import PostgresServer, multi_host_url
@@ -237,15 +238,15 @@ def test_a_server_without_a_free_connection_is_said_to_have_none(guarded: Postgr
         with open_connection(address) as connection:
             connection.execute("alter role ann connection limit -1")
 
-    assert "lines" in caught.value.fix
+    assert "connections" in caught.value.fix
 
 
 def test_nothing_is_kept_of_a_password_in_what_a_store_shows(guarded: PostgresServer) -> None:
     address = parse_address(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres")
-    line = connect_now(address)
+    connection = connect_now(address)
 
-    assert SECRET not in f"{address!r} {line!r} {line.connection!r} {vars(line)!r}"
-    line.finish()
+    assert SECRET not in f"{address!r} {connection!r} {connection.driver!r} {vars(connection)!r}"
+    connection.finish()
 
 
 def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:

@@ -1,4 +1,4 @@
-"""What a line does with answers that are not what one hopes for."""
+"""What a connection does with answers that are not what one hopes for."""
 
 from __future__ import annotations
 

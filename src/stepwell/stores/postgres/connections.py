@@ -7,7 +7,7 @@ import os
 import select
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg import pq
@@ -15,8 +15,6 @@ from psycopg import pq
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.faults import read_only, translate
 from stepwell.stores.postgres.texts import render
-
-Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _PAUSE_CALLS = 100
@@ -30,7 +28,7 @@ _READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 _SLICE_SECONDS = 0.1  # so often a thread that waits for the server looks whether it may go on waiting
 _CANCEL_SECONDS = 1.0
-_ANSWER_SECONDS_MAX = 60.0  # for a line that was told nothing else
+_ANSWER_SECONDS_MAX = 60.0  # for a connection that was told nothing else
 
 
 class Silence:
@@ -62,7 +60,7 @@ class Silence:
 
     @property
     def is_shortened(self) -> bool:
-        """Whether whoever uses the line is about to leave."""
+        """Whether whoever uses the connection is about to leave."""
         return self._seconds_max != float("inf")
 
 
@@ -110,25 +108,23 @@ def cancel(connection: psycopg.Connection[Any], silence: Silence) -> None:
             connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
 
-class Line:
+class Connection:
     """A connection to the server, used by one caller at a time.
 
-    An answer that nobody waited for makes a line unusable: it is thrown away, so that nobody ever gets the answer to
-    another one's question.
+    An answer that nobody waited for makes a connection unusable: it is thrown away, so that no caller ever gets the
+    answer to another one's question.
     """
 
-    def __init__(
-        self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str
-    ) -> None:
-        self.connection = connection
-        self._pgconn = connection.pgconn
+    def __init__(self, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str) -> None:
+        self.driver = driver
+        self._pgconn = driver.pgconn
         self._schema = schema
         self._where = where
         self._prepared: dict[str, bytes] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
         self._until: float | None = None  # by the loop's clock
-        self.silence = connection.silence if isinstance(connection, TimelyConnection) else Silence()
+        self.silence = driver.silence if isinstance(driver, TimelyConnection) else Silence()
         self.is_late = False  # an answer did not come in time
         self._pause = 0  # how many calls do not try to be brief, because one was not
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -170,7 +166,7 @@ class Line:
     async def call(
         self, call: Call[Any], values: list[Value], *, is_brief: bool = False, patience: float | None = None
     ) -> bytes:
-        """Call a function; its answer. A caller that is cancelled leaves a broken line behind.
+        """Call a function; its answer. A caller that is cancelled leaves a broken connection behind.
 
         The answer to a brief call is waited for right here, awake, if answers come within two milliseconds: to go round
         the event loop, which has nothing else to do for the store, and to be woken up cost more than what is waited
@@ -366,8 +362,8 @@ class Line:
                 if last is None or last.status in _FINE:
                     last = found
         except psycopg.OperationalError:
-            if self.is_late and isinstance(self.connection, psycopg.Connection):
-                cancel(self.connection, silence)
+            if self.is_late and isinstance(self.driver, psycopg.Connection):
+                cancel(self.driver, silence)
             raise
 
     def _wait_now(self, poll: select.poll) -> None:
@@ -382,7 +378,7 @@ class Line:
             self._pgconn.consume_input()
 
     def is_silent(self) -> bool:
-        """Whether the server has said nothing since the last answer; if it closed the line, it did."""
+        """Whether the server has said nothing since the last answer; if it closed the connection, it did."""
         return not select.select([self._pgconn.socket], [], [], 0)[0]
 
     def finish(self) -> None:
