@@ -20,8 +20,8 @@ from stepwell.environment import system_environment
 from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import Commit, Verdict
+from stepwell.model.transactions import Transaction
 from stepwell.stores.base.parcels import Given, PackedRun, PackedSignal, Parcel
-from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.connections import Connection

@@ -8,7 +8,8 @@ from typing import Any, NoReturn, TypeVar
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.runs import NewRun
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.transactions import Parameters, Performed, Transaction, Work
+from stepwell.model.transactions import Parameters, Transaction
+from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.memory.store import MemoryStore
 
 T = TypeVar("T")

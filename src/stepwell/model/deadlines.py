@@ -6,8 +6,9 @@ from typing import assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.errors import DeadlineExceeded, WaitedTooLong
+from stepwell.errors.records import FailureRecord
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
-from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.model.failures import record_failure
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
 

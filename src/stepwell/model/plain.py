@@ -92,9 +92,10 @@ def _load(hint: Any, plain: Any) -> Any:
         hint = hint.__supertype__
     if not issubclass(hint, StrEnum):
         return _checked(hint, plain)
-    if _checked(str, plain).upper() not in hint.__members__:
+    name = str(_checked(str, plain)).upper()
+    if name not in hint.__members__:
         raise ValueError(f"{plain!r} is no {hint.__name__}")
-    return hint[plain.upper()]
+    return hint[name]
 
 
 def _required(hint: Any) -> Any:

@@ -17,8 +17,9 @@ from stepwell.environment import system_environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.runs import NewRun
+from stepwell.model.transactions import Transaction
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.stores.base.transactions import Performed, Transaction
+from stepwell.stores.base.transactions import Performed
 from stepwell.stores.postgres.store import PostgresStore
 from tests.system.postgres.crew import until
 

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import pq
 
 from stepwell.errors import TransactionError
-from stepwell.stores.base.transactions import Parameters
+from stepwell.model.transactions import Parameters
 from stepwell.stores.postgres.faults import ConflictError, translate
 
 # Literals, quoted names and comments are passed over; what is left may hold a placeholder.

@@ -12,7 +12,8 @@ from stepwell.clock import Instant
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
-from stepwell.stores.base.transactions import Performed, Transaction, Work
+from stepwell.model.transactions import Transaction
+from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.calls import Call, Hints
 from stepwell.stores.postgres.connections import Connection
