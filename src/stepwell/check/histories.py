@@ -27,7 +27,7 @@ FORMAT: Final = 2
 # What is true of a run only in the store that has it.
 _OF_THE_STORE: Final[dict[str, Any]] = {
     **{"epoch": 0, "owner": None, "revision": 0, "wake_at": None, "stalls": 0, "successor": None, "hold": None},
-    **{"amendment": None, "replaced_by": None, "debounced_until": None, "forked_from": None},
+    **{"replaced_by": None, "debounced_until": None},
 }
 
 
