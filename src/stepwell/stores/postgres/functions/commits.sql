@@ -392,7 +392,7 @@ begin
     end if;
     if p_places is not null and v_missing <> '[]' then
         -- What one of them ends or gives back is there for those behind it, and not for those before it.
-        select jsonb_agg(one order by (p_places->>(one->>0))::bigint) into p_commits
+        select jsonb_agg(one order by (p_places->>(one->>{Commit.run_id}))::bigint) into p_commits
         from jsonb_array_elements(p_commits || v_missing) as one;
     else
         p_commits := p_commits || v_missing;
