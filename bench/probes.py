@@ -18,8 +18,8 @@ from stepwell import Engine, WorkerSettings
 from stepwell.environment import Environment, system_environment
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.store import Store
-from stepwell.stores.postgres.callers import PooledCaller
 from stepwell.stores.postgres.calls import Call, Value
+from stepwell.stores.postgres.pool import ConnectionPool
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import Address, parse_address
 from stepwell.stores.sqlite.connections import PAGE_BYTES
@@ -125,7 +125,7 @@ class SqliteProbe:
         """Nothing is held open."""
 
 
-class CountedCaller(PooledCaller):
+class CountedPool(ConnectionPool):
     """Counts every call by the function's name: one call is one round trip."""
 
     def __init__(self, address: Address, environment: Environment) -> None:
@@ -151,8 +151,8 @@ class PostgresProbe:
 
     def __init__(self, url: str, environment: Environment) -> None:
         self._url = url
-        self._caller = CountedCaller(parse_address(url), environment)
-        self._store = PostgresStore(environment, url, caller=self._caller)
+        self._pool = CountedPool(parse_address(url), environment)
+        self._store = PostgresStore(environment, url, pool=self._pool)
         self.store: Store = self._store
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -162,15 +162,15 @@ class PostgresProbe:
             await asyncio.sleep(0.001)
 
     def asked(self) -> Asked:
-        return Counter(self._caller.asked)
+        return Counter(self._pool.asked)
 
     async def spent(self) -> Spent:
-        while self._caller.under_way:  # noqa: ASYNC110  what is told to others goes out beside everything else
+        while self._pool.under_way:  # noqa: ASYNC110  what is told to others goes out beside everything else
             await asyncio.sleep(0.001)
         # No function of the store begins a subtransaction: whoever was given a number wrote rows, or told others.
         numbers = self._ask("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
         return Spent(
-            numbers - self._caller.asked["notify"],
+            numbers - self._pool.asked["notify"],
             self._ask("select (pg_current_wal_insert_lsn() - '0/0')::bigint"),
         )
 

@@ -28,9 +28,10 @@ class Broken(NamedTuple):
     @property
     def text(self) -> str:
         """The statement that breaks it."""
+        from stepwell.stores.postgres.composites import resolve
         from stepwell.stores.postgres.texts import render
 
-        right, wrong = render(self.right, "stepwell"), render(self.wrong, "stepwell")
+        right, wrong = render(resolve(self.right), "stepwell"), render(self.wrong, "stepwell")
         assert right in self.whole, self
         return self.whole.replace(right, wrong, 1)
 
@@ -72,7 +73,7 @@ class PostgresBackend:
     """A real PostgreSQL server, over one connection, without threads."""
 
     def __init__(self) -> None:
-        from stepwell.stores.postgres.callers import InlineCaller
+        from stepwell.stores.postgres.pool import InlinePool
         from stepwell.stores.postgres.urls import parse_address
         from tests.servers.cleared import cleared_url
 
@@ -80,15 +81,15 @@ class PostgresBackend:
         self._broken = BROKEN
         if self._broken is not None:
             self._install(self._broken.text)
-        self._caller: Any = InlineCaller(parse_address(self._url))
+        self._pool: Any = InlinePool(parse_address(self._url))
 
     def handle(self, environment: Environment) -> Store:
         from stepwell.stores.postgres.store import PostgresStore
 
-        return PostgresStore(environment, self._url, told=environment.clock, caller=self._caller)
+        return PostgresStore(environment, self._url, told=environment.clock, pool=self._pool)
 
     def close(self) -> None:
-        self._caller.end()
+        self._pool.end()
         if self._broken is not None:
             self._install(self._broken.whole)
 

@@ -10,10 +10,11 @@ from sim.checks.starts import why_late
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from sim.model import FAIL, OK, outcomes_of_program, refuse_program
 from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors.records import FailureRecord
 from stepwell.model.amendments import REWOUND
 from stepwell.model.cancels import PARENT_CLOSED
 from stepwell.model.commits import BeginRollback, End
-from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.replay.driver import begin_forward, conclude

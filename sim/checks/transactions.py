@@ -9,7 +9,8 @@ from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from stepwell.model.entries import Entry
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.stores.base.transactions import Performed, Transaction
+from stepwell.model.transactions import Transaction
+from stepwell.stores.base.transactions import Performed
 
 if TYPE_CHECKING:
     from sim.checker import Checker

@@ -8,7 +8,11 @@ from sim.sabotage.patches import Patches
 
 _PLACES: dict[str, Broken] = {
     # Anybody may commit to a run.
-    "postgres-no-fence": Broken("judge", "p_owner is distinct from c->1->>0 or v_number <> p_number + 1", "false"),
+    "postgres-no-fence": Broken(
+        "judge",
+        "p_owner is distinct from c->{Commit.fence}->>{Fence.incarnation} or v_number <> p_number + 1",
+        "false",
+    ),
     # A claim does not make the earlier ones void.
     "postgres-no-epoch": Broken("own", "epoch = epoch + 1", "epoch = greatest(epoch, 1)"),
     # A signal that was read can be read again.
@@ -45,7 +49,7 @@ _PLACES: dict[str, Broken] = {
     ),
     # A signal that one of many runs read can be read again.
     "postgres-not-consumed-together": Broken(
-        "move_together", "set payload = null from planned", "set sent_at = g.sent_at from planned"
+        "move_batch", "set payload = null from planned", "set sent_at = g.sent_at from planned"
     ),
     # A lease that is over can be renewed.
     "postgres-lease-revived": Broken("renew", "and lease_until > v_now", ""),

@@ -64,9 +64,10 @@ if TYPE_CHECKING:
         WaitedTooLong,
         WaitTimeout,
     )
-    from stepwell.model.failures import FailureRecord
+    from stepwell.errors.records import FailureRecord
     from stepwell.model.retries import Retry
     from stepwell.model.topics import Event
+    from stepwell.model.transactions import Transaction
     from stepwell.replay.budgets import Budget
     from stepwell.replay.context import Context, Tried
     from stepwell.replay.definition import Step, Workflow, step, workflow
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from stepwell.sinks.signatures import verify_signature
     from stepwell.sinks.topics import TopicSink
     from stepwell.sinks.webhooks import Webhook
-    from stepwell.stores.base.transactions import Transaction
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
     from stepwell.worker.metering import Metrics
@@ -262,7 +262,7 @@ _HOMES = {
         "WaitTimeout",
         "WaitedTooLong",
     ],
-    "stepwell.model.failures": ["FailureRecord"],
+    "stepwell.errors.records": ["FailureRecord"],
     "stepwell.model.retries": ["Retry"],
     "stepwell.replay.budgets": ["Budget"],
     "stepwell.replay.context": ["Context", "Tried"],
@@ -280,7 +280,7 @@ _HOMES = {
     "stepwell.sinks.signatures": ["verify_signature"],
     "stepwell.sinks.topics": ["TopicSink"],
     "stepwell.sinks.webhooks": ["Webhook"],
-    "stepwell.stores.base.transactions": ["Transaction"],
+    "stepwell.model.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],
     "stepwell.worker.metering": ["Metrics"],
     "stepwell.worker.observing": ["Observer"],

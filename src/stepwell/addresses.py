@@ -50,7 +50,7 @@ def migrate(url: str, *, is_plan: bool = False) -> Migrated:
             return migrate_file(sqlite_file(url), is_plan=is_plan, is_shared=is_shared(url))
         case "postgres":
             with _driver():
-                from stepwell.stores.postgres.migrating import migrate as migrate_database
+                from stepwell.stores.postgres.migrator import migrate as migrate_database
             return migrate_database(url, is_plan=is_plan)
 
 
@@ -119,7 +119,7 @@ def fence(url: str, environment: Environment) -> Fenced:
             return fence_file(sqlite_file(url), environment)
         case "postgres":
             with _driver():
-                from stepwell.stores.postgres.fencing import fence as fence_database
+                from stepwell.stores.postgres.fences import fence as fence_database
             return fence_database(url)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transactions import NoTransactions
-from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.database import SqliteDatabase
@@ -18,7 +18,7 @@ from stepwell.stores.sqlite.store import SqliteStore
 from tests.cases.harness import OpenStore
 from tests.servers.cleared import cleared_url
 
-_callers: list[InlineCaller] = []  # of the test before: processes that were killed in it closed nothing
+_pools: list[InlinePool] = []  # of the test before: processes that were killed in it closed nothing
 
 
 def sqlite() -> OpenStore:
@@ -47,11 +47,11 @@ def postgres(version: int | None = None) -> OpenStore:
     """One real PostgreSQL database, over one connection; in another isolation than usual if the environment says so."""
     isolation = os.environ.get("STEPWELL_TEST_ISOLATION")
     url = cleared_url(version, f"isolation={isolation}" if isolation else "")
-    while _callers:
-        _callers.pop().end()
-    caller = InlineCaller(parse_address(url))
-    _callers.append(caller)
-    return lambda environment: PostgresStore(environment, url, told=environment.clock, caller=caller)
+    while _pools:
+        _pools.pop().end()
+    pool = InlinePool(parse_address(url))
+    _pools.append(pool)
+    return lambda environment: PostgresStore(environment, url, told=environment.clock, pool=pool)
 
 
 STORES: dict[str, Callable[[], OpenStore]] = {

@@ -16,7 +16,8 @@ import msgspec
 from stepwell.check import histories
 from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.errors.records import FailureRecord
+from stepwell.model.failures import decode_failure, encode_failure
 from tests.cases.harness import Harness
 from tests.cases.stores import STORES
 from tests.cases.virtual_loop import VirtualLoop

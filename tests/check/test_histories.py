@@ -88,9 +88,9 @@ async def test_a_file_names_its_format_and_paths(harness: Harness, ledger: Ledge
 
     file = json.loads(histories.dump(await begun(harness, short)))
 
-    assert file["schema"] == "stepwell.history-file/1"
-    assert [entry["path"] for entry in file["entries"]] == ["both/left/x", "both"]
-    assert file["waits"][0]["path"] == "go"
+    assert file["schema"] == "stepwell.history-file/2"
+    assert [entry["path"] for entry in file["history"]["entries"]] == ["both/left/x", "both"]
+    assert file["history"]["waits"][0]["path"] == "go"
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,9 @@ async def test_a_file_names_its_format_and_paths(harness: Harness, ledger: Ledge
         (b"[]", "not JSON of ours"),
         (b"{}", "its schema is ''"),
         (b'{"schema": "stepwell.run/1"}', "its schema is 'stepwell.run/1'"),
-        (b'{"schema": "stepwell.history-file/2"}', "this release reads stepwell.history-file/1"),
-        (b'{"schema": "stepwell.history-file/1", "stepwell": "1", "redacted": false}', "run"),
+        (b'{"schema": "stepwell.history-file/1"}', "this release reads stepwell.history-file/2"),
+        (b'{"schema": "stepwell.history-file/3"}', "this release reads stepwell.history-file/2"),
+        (b'{"schema": "stepwell.history-file/2", "stepwell": "1", "redacted": false}', "run"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(content: bytes, why: str):

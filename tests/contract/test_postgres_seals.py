@@ -20,12 +20,12 @@ from stepwell.environment import system_environment
 from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import Commit, Verdict
+from stepwell.model.transactions import Transaction
 from stepwell.stores.base.parcels import Given, PackedRun, PackedSignal, Parcel
-from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.postgres import calls
-from stepwell.stores.postgres.connecting import connect_now
-from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.connections import Connection
+from stepwell.stores.postgres.sessions import connect_now
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import functions_schema
 from stepwell.stores.postgres.urls import parse_address
@@ -53,11 +53,11 @@ async def scene(store: PostgresStore) -> Scene:
 
 
 @pytest.fixture
-def line(url: str, store: PostgresStore) -> Iterator[Line]:
+def connection(url: str, store: PostgresStore) -> Iterator[Connection]:
     """A connection of somebody else's, set up as the store's own."""
-    line = connect_now(parse_address(url))
-    yield line
-    line.finish()
+    connection = connect_now(parse_address(url))
+    yield connection
+    connection.finish()
 
 
 def _end_leases(url: str) -> None:
@@ -73,9 +73,9 @@ async def _until_somebody_waits(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-def _seal_without_committing(line: Line) -> None:
-    line.execute_now("begin isolation level read committed")
-    line.call_now(calls.SEAL, calls.SEAL.values(None, Instant(0), ("t1", "leaving", "there", None)))
+def _seal_without_committing(connection: Connection) -> None:
+    connection.execute_now("begin isolation level read committed")
+    connection.call_now(calls.SEAL, calls.SEAL.values(None, Instant(0), ("t1", "leaving", "there", None)))
 
 
 def _plain(turn: Turn) -> Commit:
@@ -83,9 +83,9 @@ def _plain(turn: Turn) -> Commit:
     return turn.next(entries=(step(turn.seq + 1, place(turn.seq)),))
 
 
-def _meet(line: Line, turn: Turn) -> calls.RunNumber:
+def _meet(connection: Connection, turn: Turn) -> calls.RunNumber:
     """Commit a step alone; the number that the run is known by then."""
-    found = calls.ADVANCE_ONE.decode(line.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))))
+    found = calls.ADVANCE_ONE.decode(connection.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))))
     assert found is not None
     turn.number, turn.seq = turn.number + 1, turn.seq + 1
     return found[1]
@@ -118,22 +118,22 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_dead(
-    url: str, store: PostgresStore, scene: Scene, line: Line, is_known: bool
+    url: str, store: PostgresStore, scene: Scene, connection: Connection, is_known: bool
 ) -> None:
     turn = await scene.begin("r1")
     await turn.record("a")
-    known = _meet(line, turn) if is_known else None
+    known = _meet(connection, turn) if is_known else None
     _end_leases(url)
-    line.execute_now("begin")
+    connection.execute_now("begin")
     if known is None:
-        _meet(line, turn)
+        _meet(connection, turn)
     else:
-        assert line.call_now(calls.ADVANCE_KNOWN, calls.known_out(_plain(turn), known)) == b"3"
+        assert connection.call_now(calls.ADVANCE_KNOWN, calls.known_out(_plain(turn), known)) == b"3"
 
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
     await _until_somebody_waits(url)
     assert not sealing.done()
-    line.execute_now("commit")
+    connection.execute_now("commit")
     await sealing
 
     packed = (await _packed_runs(store))["r1"]
@@ -170,12 +170,12 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
 
 
 async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
-    url: str, store: PostgresStore, line: Line
+    url: str, store: PostgresStore, connection: Connection
 ) -> None:
-    _seal_without_committing(line)
+    _seal_without_committing(connection)
     starting = asyncio.create_task(store.runs.create([new_run("r1")]))
     await _until_somebody_waits(url)
-    line.execute_now("commit")
+    connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError, match="being moved to there"):
         await starting
@@ -184,17 +184,17 @@ async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
 
 @pytest.mark.parametrize("is_single", [True, False])
 async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
-    url: str, store: PostgresStore, scene: Scene, line: Line, is_single: bool
+    url: str, store: PostgresStore, scene: Scene, connection: Connection, is_single: bool
 ) -> None:
     turn = await scene.begin("r1")
     await turn.record("a")
     _end_leases(url)
     commit = _plain(turn) if is_single else turn.next(names=("b",), entries=(step(2, place(1)),))
-    _seal_without_committing(line)
+    _seal_without_committing(connection)
 
     applying = asyncio.create_task(store.runs.apply([commit]))
     await _until_somebody_waits(url)
-    line.execute_now("commit")
+    connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError):
         await applying
@@ -203,19 +203,19 @@ async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
 
 
 async def test_the_short_ways_of_a_plain_commit_write_nothing_to_a_closed_store(
-    url: str, store: PostgresStore, scene: Scene, line: Line
+    url: str, store: PostgresStore, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
     await turn.record("a")
-    known = _meet(line, turn)
+    known = _meet(connection, turn)
     _end_leases(url)
     await store.transfers.seal("t1", "there")
     commit = _plain(turn)
 
-    assert line.call_now(calls.ADVANCE_KNOWN, calls.known_out(commit, known)) == b""
-    assert line.call_now(calls.ADVANCE_ONE, calls.one_out(commit)) == b""
+    assert connection.call_now(calls.ADVANCE_KNOWN, calls.known_out(commit, known)) == b""
+    assert connection.call_now(calls.ADVANCE_ONE, calls.one_out(commit)) == b""
     values = calls.ADVANCE.values(None, Instant(0), ([calls.plain_out(commit)],))
-    assert line.call_now(calls.ADVANCE, values) == b"[]"
+    assert connection.call_now(calls.ADVANCE, values) == b"[]"
     assert len((await _packed_runs(store))["r1"].history.entries) == 2
 
 
@@ -268,14 +268,16 @@ async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_un
     assert store.blobs.get(name) == b"large" * 1_000
 
 
-async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(url: str, scene: Scene, line: Line) -> None:
+async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(
+    url: str, scene: Scene, connection: Connection
+) -> None:
     """The refusal does not wait for those who are in the store, and so nobody waits behind it."""
-    line.execute_now("begin")
-    line.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
+    connection.execute_now("begin")
+    connection.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
 
     with pytest.raises(Exception, match="workers are using this database: w1"):
         await asyncio.wait_for(scene.store.transfers.seal("t1", "there"), 5)
-    line.execute_now("rollback")
+    connection.execute_now("rollback")
 
 
 # --- what comes ---

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stepwell.clock import Instant
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import EventId, RunId
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.failures import encode_failure
 from stepwell.model.live import Append, ChunkKind, Published
 from stepwell.model.locations import ROOT, Location, format_path, iteration, iterations, named, subtree, undo, use
 from stepwell.model.outbox import Emit

@@ -16,7 +16,7 @@ from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.base.store import Store
-from stepwell.stores.postgres.callers import InlineCaller
+from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.store import SqliteStore
@@ -94,9 +94,9 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
 @asynccontextmanager
 async def open_postgres(place: Place) -> AsyncIterator[Opened]:
     """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
-    url = cleared_url(None, "lines=3" if place.is_second else "")  # another query is another database
-    caller = None if place.seed % _POOLS_EVERY == 0 else InlineCaller(parse_address(url))
-    store = PostgresStore(place.environment, url, told=place.clock, caller=caller)
+    url = cleared_url(None, "connections=3" if place.is_second else "")  # another query is another database
+    pool = None if place.seed % _POOLS_EVERY == 0 else InlinePool(parse_address(url))
+    store = PostgresStore(place.environment, url, told=place.clock, pool=pool)
     await store.open()
 
     async def enqueue(runs: Sequence[NewRun]) -> list[Created]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.model.commits import Applied, Commit
-from stepwell.stores.base.transactions import Transaction
+from stepwell.model.transactions import Transaction
 from tests.differential import parts
 from tests.differential.commits import a_commit, note
 from tests.differential.runs import created_facts, is_crowded, new_run

@@ -25,7 +25,7 @@ def test_a_run_is_written_into_a_file_that_can_be_replayed(cli: Cli, db: Shop, t
 def test_without_a_file_it_is_printed(cli: Cli, db: Shop) -> None:
     said = cli("export", "checkout-1", "--db", db.url)
 
-    assert said.json["schema"] == "stepwell.history-file/1"
+    assert said.json["schema"] == "stepwell.history-file/2"
     assert "reserved for ann" in said.out
 
 

@@ -95,17 +95,18 @@ def test_a_redacted_run_can_be_looked_at_and_not_go_on(cli: Cli, db: Shop, elsew
 @pytest.mark.parametrize(
     "change",
     [
-        lambda file: file.update(schema="stepwell.history-file/2"),
+        lambda file: file.update(schema="stepwell.history-file/1"),
         lambda file: file.update(schema="something"),
         lambda file: file["run"].update(status="dancing"),
         lambda file: file["run"].update(status="waiting"),
         lambda file: file["run"].update(last_seq=0),
-        lambda file: file["entries"].append(file["entries"][0]),
-        lambda file: file["entries"].append({**file["entries"][0], "seq": 99}),
-        lambda file: file["entries"][0].update(at="ff00"),
-        lambda file: file["entries"][0].update(at="zz"),
-        lambda file: file.update(names=[]),
+        lambda file: file["history"]["entries"].append(file["history"]["entries"][0]),
+        lambda file: file["history"]["entries"].append({**file["history"]["entries"][0], "seq": 99}),
+        lambda file: file["history"]["entries"][0].update(location="ff00"),
+        lambda file: file["history"]["entries"][0].update(location="zz"),
+        lambda file: file["history"].update(names=[]),
         lambda file: file.pop("run"),
+        lambda file: file.pop("history"),
     ],
 )
 def test_what_is_damaged_or_of_another_release_is_refused(cli: Cli, db: Shop, tmp_path: Path, change: Change) -> None:

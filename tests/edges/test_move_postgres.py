@@ -162,7 +162,7 @@ def test_a_database_is_not_moved_into_itself_by_another_name(cli: Cli, postgres_
     other = postgres_url.replace("127.0.0.1", "localhost")
     assert other != postgres_url
 
-    said = cli("move", postgres_url, f"{other}?lines=2", "-o", "json")
+    said = cli("move", postgres_url, f"{other}?connections=2", "-o", "json")
 
     assert (said.code, said.error["message"]) == (6, "the source and the destination are the same database")
     assert cli("publish", "news", "--db", postgres_url).code == 0

@@ -16,8 +16,8 @@ from psycopg import sql
 
 from stepwell.cli.settings import Settings
 from stepwell.stores.postgres import texts
-from stepwell.stores.postgres.connecting import open_connection
-from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.migrator import prepare
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.urls import parse_address
 from tests.edges.conftest import APP, Cli
 from tests.servers.postgres import PostgresServer

@@ -17,7 +17,8 @@ from stepwell.conformance.scene import Scene
 from stepwell.engine.causes import Around, causes_of
 from stepwell.engine.explain import explain
 from stepwell.environment import system_environment
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.errors.records import FailureRecord
+from stepwell.model.failures import encode_failure
 from stepwell.model.holds import Hold, WorkflowHold
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Worker

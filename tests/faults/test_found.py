@@ -15,9 +15,10 @@ from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
 from stepwell.environment import system_environment
 from stepwell.errors import LeaseLostError
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, BeginRollback, Commit, Park, Verdict
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.model.failures import decode_failure, encode_failure
 from stepwell.model.runs import NewRun
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from stepwell.stores.postgres.connecting import open_connection
-from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.migrator import prepare
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import render
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.testing.databases import clearing

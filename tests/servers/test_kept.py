@@ -10,7 +10,7 @@ from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
-from tests.servers.kept import KeptCaller
+from tests.servers.kept import KeptPool
 
 _SESSIONS = """
 select pid from pg_stat_activity
@@ -23,7 +23,7 @@ def _start(url: str, run_id: str) -> bool:
 
     async def start() -> bool:
         environment = system_environment()
-        store = PostgresStore(environment, url, caller=KeptCaller(parse_address(url), environment))
+        store = PostgresStore(environment, url, pool=KeptPool(parse_address(url), environment))
         await store.open()
         created = await store.runs.create([new_run(run_id)])
         await store.close()

@@ -39,7 +39,7 @@ async def import_run(store: Store, recording: Recording, *, run_id: RunId | None
     run = _arriving(recording.run, run_id or recording.run.run_id, now)
     history = recording.history._replace(waits=())
     act = Audit(now, run.run_id, "import", by, recording.run.status.value, run.status.value, "")
-    packed = PackedRun(run, 0, False, history, (), (), (), (act,))
+    packed = PackedRun(run, history=history, audit=(act,))
     if not await store.transfers.restore(packed):
         raise AlreadyExistsError(
             f"run {run.run_id} cannot be imported: it is there already, or an active run has its key",

@@ -20,7 +20,8 @@ import msgspec
 from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.codec.base import JSON_V1
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.errors.records import FailureRecord
+from stepwell.model.failures import decode_failure, encode_failure
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DECIMAL: Final = re.compile(r"-?\d{1,28}(?:\.(\d{1,28}))?")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
     from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
-    from stepwell.model.failures import FailureRecord
+    from stepwell.errors.records import FailureRecord
 
 RUN = "stepwell.run/1"
 HISTORY = "stepwell.history/1"

@@ -12,11 +12,12 @@ from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene, place, step, wait_child, wait_signal, wait_timer, wait_topic
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import AlreadyExistsError, NotFoundError
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.amendments import AMENDABLE, Amended, Amendment, Dropped, Fork
 from stepwell.model.commits import Verdict
 from stepwell.model.entries import Attempt, Cursor, Progress
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.failures import encode_failure
 from stepwell.model.locations import former, iteration, named
 from stepwell.model.runs import NewRun, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus

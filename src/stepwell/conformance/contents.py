@@ -19,11 +19,12 @@ from stepwell.conformance.scene import (
     wait_timer,
     wait_topic,
 )
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.amendments import Amendment, Fork
 from stepwell.model.commits import End, Park, Release
 from stepwell.model.entries import Attempt, Cursor, Progress
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.failures import encode_failure
 from stepwell.model.ledger import NewAct, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.runs import Parent

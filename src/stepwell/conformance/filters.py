@@ -7,8 +7,9 @@ import pytest
 from stepwell.clock import Instant
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, wait_signal, wait_timer, wait_topic
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.failures import encode_failure
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.filters import By, Condition, Field, Order, Pattern
 from stepwell.stores.base.views import RunFilter

@@ -9,10 +9,11 @@ from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene, Turn, place, step, wait_signal
 from stepwell.conformance.snapshot import snapshot
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.commits import Pause
 from stepwell.model.entries import Attempt, Entry
-from stepwell.model.failures import FailureRecord, encode_failure
+from stepwell.model.failures import encode_failure
 from stepwell.model.locations import Location, iteration, named, use
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import Audit

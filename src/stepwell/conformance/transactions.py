@@ -15,8 +15,9 @@ from stepwell.conformance.scene import Scene, Turn, place, step
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import TransactionError, TransactionsUnsupportedError
 from stepwell.model.commits import Applied, Commit, Release, Verdict
+from stepwell.model.transactions import Transaction
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.transactions import Performed, Transaction
+from stepwell.stores.base.transactions import Performed
 
 Coins = Callable[[], Awaitable[list[int]]]
 

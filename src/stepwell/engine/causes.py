@@ -10,9 +10,10 @@ from typing import NamedTuple
 from stepwell.clock import Instant, to_datetime, to_timedelta
 from stepwell.engine.views import WaitView, wait_views
 from stepwell.errors import PoisonError
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.entries import Entry
-from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold, WorkflowHold, workflow_of
 from stepwell.model.locations import is_undoing, undo
 from stepwell.model.runs import Run

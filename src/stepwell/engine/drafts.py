@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from stepwell.clock import Instant
 from stepwell.errors import InvalidMoveError, NotFoundError
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId, derived_run_id
 from stepwell.model.amendments import Amendment, Dropped, loosened
 from stepwell.model.entries import Attempt, Entry
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure
+from stepwell.model.failures import decode_failure, encode_failure
 from stepwell.model.locations import (
     ROOT,
     Location,

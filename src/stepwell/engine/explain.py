@@ -24,8 +24,9 @@ from stepwell.engine.causes import (
 )
 from stepwell.engine.outbox import Surely
 from stepwell.engine.views import WaitView, progress_views, wait_views
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
-from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store

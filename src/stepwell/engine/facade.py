@@ -52,6 +52,7 @@ from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run, normal_key
 from stepwell.model.states import RunStatus
 from stepwell.model.topics import Event
+from stepwell.model.transactions import Transaction
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
@@ -59,7 +60,6 @@ from stepwell.replay.definition import Registry, Workflow
 from stepwell.replay.loop import refuse_in_workflow
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import Detail, RunFilter, StepProgress
 
 In = TypeVar("In")

@@ -9,8 +9,9 @@ from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
+from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry, Progress
-from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold
 from stepwell.model.locations import ROOT, Location, Names, carried_from, format_path, is_undoing, undo
 from stepwell.model.runs import Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepwell.errors.base import StepwellError
 
 if TYPE_CHECKING:
-    from stepwell.model.failures import FailureRecord
+    from stepwell.errors.records import FailureRecord
 
 
 # --- how a run or a part of it ended -------------------------------------------------------

@@ -10,8 +10,8 @@ import msgspec
 from stepwell.engine.causes import Cause
 from stepwell.engine.explain import Explanation
 from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
+from stepwell.errors.records import FailureRecord
 from stepwell.http.operations import Call
-from stepwell.model.failures import FailureRecord
 from stepwell.model.states import RunStatus
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.errors import DeadlineExceeded, WaitedTooLong
-from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.errors.records import FailureRecord
+from stepwell.model.failures import record_failure
 from stepwell.model.states import WaitKind
 from stepwell.model.waits import Wait
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -21,45 +21,12 @@ from stepwell.errors import (
     StepFailed,
     StepwellError,
 )
+from stepwell.errors.records import FailureKind, FailureRecord
 from stepwell.redaction import redact, redact_json
 
 TRACE_MAX = 8_000
 _ROLLBACK = f"{Rollback.__module__}.{Rollback.__qualname__}"
 _FATAL = f"{Fatal.__module__}.{Fatal.__qualname__}"
-
-
-FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
-
-
-class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of an exception: its type's name, its words, and where it came from."""
-
-    type: str
-    message: str
-    qualified: str = ""  # module and name, looked up in a closed registry, never imported
-    code: str = ""
-    path: str = ""
-    why: str = ""
-    fix: str = ""
-    trace: str = ""
-    attempts: int = 0
-    data: Any = None  # of a planned failure: what was given with it, as plain JSON values
-    causes: dict[str, FailureRecord] = {}
-    run_id: str = ""  # of a child's failure: the child
-    status: str = ""
-    kind: FailureKind | Literal[""] = ""  # of a step's last failure: why there was no further attempt
-
-    @property
-    def summary(self) -> str:
-        """Type and message in one line."""
-        return f"{self.type}: {self.message}" if self.message else self.type
-
-    def concerns(self, path: str) -> bool:
-        """Whether this failure, or one that caused it, happened at a path or somewhere below it."""
-        # A child's own failure speaks of the child's paths.
-        causes = () if self.code == ChildFailed.code else self.causes.values()
-        return f"{self.path}/".startswith(f"{path}/") or any(cause.concerns(path) for cause in causes)
-
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(FailureRecord)
@@ -174,10 +141,11 @@ def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
     return encode_failure(keep_own(record_failure(error, path=path), own))
 
 
-def key_taken(key: str | None, holder: str, path: str) -> bytes:
-    """The failure of a child whose key belongs to another active run."""
-    error = AlreadyExistsError(f"key {key!r} belongs to the active run {holder}")
-    return encode_failure(record_failure(error, path=path))
+def key_taken(key: str | None, *, holder: str = "", path: str = "") -> FailureRecord:
+    """The failure of a child whose key belongs to another active run. A store that finds the holder where it cannot
+    call this leaves it out, and appends it to the message.
+    """
+    return record_failure(AlreadyExistsError(f"key {key!r} belongs to the active run {holder}"), path=path)
 
 
 def _data(stored: bytes) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import HistoryDivergedError, InvalidOptionError, ReplayError
+from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
-from stepwell.model.failures import FailureRecord, is_closing, record_failure
+from stepwell.model.failures import is_closing, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.model.states import EntryStatus
 from stepwell.replay.captures import WATCHED, Body, Watch, watch_of

@@ -8,8 +8,9 @@ from typing import Any
 from stepwell.codec.base import ANY
 from stepwell.codec.signatures import Kind, Signature, decode_call, encode_call, hints_of
 from stepwell.errors import DefinitionError, StepwellError
+from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
-from stepwell.model.failures import FailureRecord, record_failure
+from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
 from stepwell.replay.definition import Step, find_compensation, find_step, stable_name, takes
 from stepwell.replay.journal import Journal

@@ -12,8 +12,9 @@ from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Type
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError, StepFailed
+from stepwell.errors.records import FailureKind, FailureRecord
 from stepwell.ids import EventId, RunId
-from stepwell.model.failures import FailureKind, FailureRecord, is_rollback, kind_of
+from stepwell.model.failures import is_rollback, kind_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.replay.awaiting import Awaiting

@@ -35,10 +35,10 @@ from stepwell.replay.step_options import (
 )
 
 if TYPE_CHECKING:
+    from stepwell.model.transactions import Transaction
     from stepwell.replay.context import Context
     from stepwell.replay.step_context import StepContext
     from stepwell.replay.sync_context import SyncContext
-    from stepwell.stores.base.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,10 +11,11 @@ from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import Strands
 from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
 from stepwell.model.entries import Entry
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, is_rollback, record_failure
+from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stepwell.errors import ChildFailed
-from stepwell.model.failures import FailureRecord
+from stepwell.errors.records import FailureRecord
 from stepwell.model.locations import Location
 
 if TYPE_CHECKING:

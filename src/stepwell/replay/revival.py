@@ -20,7 +20,7 @@ from stepwell.errors import (
     StepFailed,
     WaitTimeout,
 )
-from stepwell.model.failures import FailureRecord
+from stepwell.errors.records import FailureRecord
 
 _CLASSES_MAX = 4  # of one name: a cell of a notebook may be run any number of times
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from stepwell.clock import SECOND
 from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.views import EntryView, WaitView, wait_views
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
-from stepwell.model.failures import FailureRecord, decode_failure
+from stepwell.model.failures import decode_failure
 from stepwell.nearest import nearest
 from stepwell.replay.signals import Signal, name_of
 from stepwell.stores.base.views import Detail

@@ -11,7 +11,7 @@ from stepwell.ids import random_bytes
 from stepwell.stores.base.store import Store
 
 if TYPE_CHECKING:
-    from stepwell.stores.postgres.callers import InlineCaller
+    from stepwell.stores.postgres.pool import InlinePool
     from stepwell.stores.sqlite.database import SqliteDatabase
 
 StoreKind = Literal["memory", "sqlite", "postgres"]
@@ -54,19 +54,19 @@ class PostgresSchema:
     """A schema of its own in a database that is there: made ready once for a process, and emptied for each test."""
 
     def __init__(self, url: str) -> None:
-        from stepwell.stores.postgres.callers import InlineCaller
+        from stepwell.stores.postgres.pool import InlinePool
         from stepwell.stores.postgres.urls import parse_address
 
         self._url = _cleared(url)
-        self._caller: InlineCaller = InlineCaller(parse_address(self._url))
+        self._pool: InlinePool = InlinePool(parse_address(self._url))
 
     def open(self, environment: Environment, told: Environment) -> Store:
         from stepwell.stores.postgres.store import PostgresStore
 
-        return PostgresStore(environment, self._url, told=told.clock, caller=self._caller)
+        return PostgresStore(environment, self._url, told=told.clock, pool=self._pool)
 
     def close(self) -> None:
-        self._caller.end()
+        self._pool.end()
 
 
 def open_database(kind: StoreKind, *, folder: Path | None, postgres: str | None) -> Database:
@@ -95,8 +95,8 @@ _ready: dict[str, str] = {}  # the URL of a database, and of the schema in it th
 
 def _cleared(url: str) -> str:
     """The URL of this process' own schema in that database, with nothing in its tables."""
-    from stepwell.stores.postgres.connecting import open_connection
-    from stepwell.stores.postgres.migrating import prepare
+    from stepwell.stores.postgres.migrator import prepare
+    from stepwell.stores.postgres.sessions import open_connection
     from stepwell.stores.postgres.urls import parse_address
 
     own = _ready.get(url)
@@ -122,7 +122,7 @@ def drop_schemas() -> None:
     """Remove what this process made in databases of others."""
     while _ready:
         _, own = _ready.popitem()
-        from stepwell.stores.postgres.connecting import open_connection
+        from stepwell.stores.postgres.sessions import open_connection
         from stepwell.stores.postgres.texts import functions_schema, quoted
         from stepwell.stores.postgres.urls import parse_address
 

@@ -11,9 +11,10 @@ from typing import Any, assert_never
 
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import ReplayError, StoreError
+from stepwell.errors.records import FailureRecord
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
 from stepwell.model.deadlines import waited_too_long
-from stepwell.model.failures import FailureRecord, encode_failure, record_failure, words_of
+from stepwell.model.failures import encode_failure, record_failure, words_of
 from stepwell.model.runs import Claimed, Inbox
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.model.waits import Wait

@@ -12,10 +12,10 @@ from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.environment import Environment
+from stepwell.errors.records import FailureRecord
 from stepwell.model.commits import Applied, Commit, End, Move, Pause
 from stepwell.model.deadlines import deadline_exceeded
 from stepwell.model.entries import Attempt
-from stepwell.model.failures import FailureRecord
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait

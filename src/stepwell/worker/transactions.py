@@ -12,9 +12,10 @@ from stepwell.clock import Instant
 from stepwell.errors import StoreError, StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit
 from stepwell.model.failures import sound, words_of
+from stepwell.model.transactions import Transaction
 from stepwell.replay.bodies import Body, Recorded
 from stepwell.stores.base.faults import is_final
-from stepwell.stores.base.transactions import Performed, Transaction, TransactionStore
+from stepwell.stores.base.transactions import Performed, TransactionStore
 from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
 
 _LOG = logging.getLogger("stepwell.worker")

@@ -17,8 +17,9 @@ from stepwell.environment import system_environment
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.runs import NewRun
+from stepwell.model.transactions import Transaction
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.stores.base.transactions import Performed, Transaction
+from stepwell.stores.base.transactions import Performed
 from stepwell.stores.postgres.store import PostgresStore
 from tests.system.postgres.crew import until
 
@@ -179,7 +180,7 @@ async def test_work_that_nobody_waits_for_any_more_leaves_no_open_transaction(
     work.may_end.set()
 
     await come_to_rest(witness)
-    # Whoever asks again is told what became of it, on a line that is as good as new.
+    # Whoever asks again is told what became of it, on a connection that is as good as new.
     again = Interrupted(2)
     again.may_end.set()
     await store.transactions.run(again)

@@ -76,7 +76,7 @@ def writers(server: PostgresServer) -> int:
 async def test_calls_to_a_primary_that_is_frozen_end_and_are_answered_by_the_new_one(
     primary: PostgresServer, pair: tuple[Crew, PostgresServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.stores.postgres.callers.ANSWER_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("stepwell.stores.postgres.pool.ANSWER_SECONDS_MAX", 0.5)
     crew, standby = pair
     async with Engine(crew.url) as engine:
         before = await engine.start_by_name("work", 1, key="before")

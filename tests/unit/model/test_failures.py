@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stepwell.errors import ChildFailed, Failure, HistoryDivergedError, JoinError, StepFailed
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.errors.records import FailureRecord
+from stepwell.model.failures import decode_failure, encode_failure, record_failure
 
 
 def _raised(error: Exception) -> Exception:

@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from typing import Any, Final, Literal, get_args
 
 from stepwell.errors import JoinError
+from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
-from stepwell.model.failures import FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import (

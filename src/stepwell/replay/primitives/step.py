@@ -13,8 +13,9 @@ import msgspec
 from stepwell.clock import Instant, Span, to_timedelta
 from stepwell.codec.base import Place
 from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepwellError, StoreError
+from stepwell.errors.records import FailureKind, FailureRecord
 from stepwell.model.entries import Attempt, Entry
-from stepwell.model.failures import FailureKind, FailureRecord, decode_failure, encode_failure, record_failure
+from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind

@@ -73,16 +73,18 @@ class OpenWait(NamedTuple):
 
 
 class PackedRun(NamedTuple):
-    """A run with what is recorded of it. Its signals, what it owes and the lines of its streams are packed apart."""
+    """A run with what is recorded of it: the one format of a run outside a store, for moves, exports, imports and
+    golden histories. Its signals, what it owes and the lines of its streams are packed apart.
+    """
 
     run: Run  # nobody owns it
-    applied: int  # the number of the last commit that was applied in `run.epoch`
-    discards: bool  # as in `NewRun`
-    history: History  # as `RunStore.load` gives it
-    open_waits: tuple[OpenWait, ...]  # by position; a topic wait that is not named here is closed
-    receipts: tuple[PackedReceipt, ...]  # by number; their events are packed before
-    published: tuple[Published, ...]  # by name
-    audit: tuple[Audit, ...]  # oldest first
+    applied: int = 0  # the number of the last commit that was applied in `run.epoch`
+    discards: bool = False  # as in `NewRun`
+    history: History = History()  # as `RunStore.load` gives it
+    open_waits: tuple[OpenWait, ...] = ()  # by position; a topic wait that is not named here is closed
+    receipts: tuple[PackedReceipt, ...] = ()  # by number; their events are packed before
+    published: tuple[Published, ...] = ()  # by name
+    audit: tuple[Audit, ...] = ()  # oldest first
 
 
 class PackedChunk(NamedTuple):

@@ -279,7 +279,7 @@ News: TypeAlias = tuple[list[Publication], list[Claimed]]
 
 # A time: all are new, and claimed since then.
 CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb jsonb", list[Created] | Instant)
-CREATE_ALONE: Transition[list[Created] | Instant] = transition("create_alone", "jsonb jsonb", list[Created] | Instant)
+CREATE_SINGLE: Transition[list[Created] | Instant] = transition("create_single", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
 CLAIM: Transition[list[Claimed]] = claiming("claim", "jsonb", list[Claimed], Rows)
 APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb jsonb", AppliedAll)
@@ -446,7 +446,5 @@ def _move_out(move: Move | None) -> tuple[Any, ...] | None:
 
 
 def _child_out(new: NewRun) -> tuple[Any, ...]:
-    """A child, with its failure for the case that another run has its key: whose it is, and the child's path, are
-    filled in there.
-    """
-    return new if new.key is None else (*new, key_taken(new.key, "@holder@", "@path@"))
+    """A child, with its failure for the case that another run has its key; `start_child` adds which one, and where."""
+    return new if new.key is None else (*new, key_taken(new.key))

@@ -15,10 +15,10 @@ from stepwell.ids import RunId
 from stepwell.model.workers import Fence
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.stores.postgres.blobs import NewBlobs
-from stepwell.stores.postgres.callers import Caller
 from stepwell.stores.postgres.calls import LOOK_IN, STORE_BLOBS, Call, Hints, Opening, RunNumber, Statement
 from stepwell.stores.postgres.faults import ConflictError, unavailable
-from stepwell.stores.postgres.migrating import is_newest
+from stepwell.stores.postgres.migrator import is_newest
+from stepwell.stores.postgres.pool import Pool
 
 T = TypeVar("T")
 
@@ -32,8 +32,8 @@ class PostgresDatabase:
     With a `told` clock that is the time, as tests want it; without, the server's own is.
     """
 
-    def __init__(self, caller: Caller, environment: Environment, where: str, told: Clock | None = None) -> None:
-        self.caller = caller
+    def __init__(self, pool: Pool, environment: Environment, where: str, told: Clock | None = None) -> None:
+        self.pool = pool
         self.where = where
         self.environment = environment
         self.blobs = NewBlobs()
@@ -41,7 +41,7 @@ class PostgresDatabase:
         self.known: dict[RunId, tuple[Fence, RunNumber]] = {}  # runs whose plain commits go the shortest way
         self._told = told
         self._clock = environment.clock
-        self._times = caller.times
+        self._times = pool.times
 
     def now(self) -> Instant:
         """The server's clock, as far as this process knows it."""
@@ -50,14 +50,14 @@ class PostgresDatabase:
 
     async def open(self, prepare: Callable[[], None]) -> int:
         """Connect, prepare the database unless all is there, and learn what time it is; the number that is its own."""
-        await self.caller.open()
+        await self.pool.open()
         try:
             found = await self._look_in()
             if found is None:
-                await self.caller.beside(prepare)
+                await self.pool.beside(prepare)
                 found = await self.read(LOOK_IN)
         except BaseException:
-            await self.caller.close()
+            await self.pool.close()
             raise
         self._note_time(found.now)
         return found.identity
@@ -87,13 +87,13 @@ class PostgresDatabase:
         if not self.blobs.is_empty:
             await self._store_blobs()
         try:
-            return statement.decode(await self.caller.call(statement, values))
+            return statement.decode(await self.pool.call(statement, values))
         except ConflictError:
             return None  # whoever judges it asks again
 
     async def say(self, call: Call[Any], *arguments: Any) -> None:
         """Ask once, whatever comes of it."""
-        await self.caller.call(call, self.values(call, arguments))
+        await self.pool.call(call, self.values(call, arguments))
 
     async def write(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any, is_urgent: bool = False) -> T:
         """Carry out a transition. When this returns it is durable, and its hints have been told."""
@@ -110,7 +110,7 @@ class PostgresDatabase:
         """`read`, for a caller that cannot wait."""
         for _ in range(_CONFLICTS_MAX):
             try:
-                return call.decode(self.caller.call_now(call, self.values(call, arguments)))
+                return call.decode(self.pool.call_now(call, self.values(call, arguments)))
             except ConflictError:
                 continue
         raise _overrun(self.where)
@@ -140,7 +140,7 @@ class PostgresDatabase:
                 runs[run_id] = None
         for kind, runs in kinds.items():
             hint = Hint(kind, tuple(runs))
-            for tell in tuple(self.caller.listeners):
+            for tell in tuple(self.pool.listeners):
                 tell(hint)
 
     async def _store_blobs(self) -> None:
@@ -155,10 +155,10 @@ class PostgresDatabase:
         pause, until = _PAUSE_SECONDS, float("inf")
         for _ in range(_CONFLICTS_MAX):
             try:
-                return await self.caller.call(call, self.values(call, arguments), is_urgent=is_urgent)
+                return await self.pool.call(call, self.values(call, arguments), is_urgent=is_urgent)
             except ConflictError:
                 now = self._clock.monotonic()
-                until = min(until, now + (self.caller.patience_urgent if is_urgent else self.caller.patience))
+                until = min(until, now + (self.pool.patience_urgent if is_urgent else self.pool.patience))
                 if now >= until:
                     break
                 # Not all at the same moment again.

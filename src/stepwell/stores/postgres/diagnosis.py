@@ -33,9 +33,9 @@ from stepwell.stores.base.diagnosis import (
     warning,
 )
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
-from stepwell.stores.postgres.connecting import is_pooled, open_connection
 from stepwell.stores.postgres.faults import in_words
-from stepwell.stores.postgres.migrating import check_ready, check_server
+from stepwell.stores.postgres.migrator import check_ready, check_server
+from stepwell.stores.postgres.sessions import is_pooled, open_connection
 from stepwell.stores.postgres.texts import SQL, functions_schema, quoted, render
 from stepwell.stores.postgres.urls import Address, parse_address
 
@@ -225,14 +225,14 @@ def check_connections(patient: Patient) -> Finding:
     reserved = int(settings["superuser_reserved_connections"]) + int(settings.get("reserved_connections", "0"))
     room = int(settings["max_connections"]) - reserved
     [(in_use,)] = patient.ask("connections")
-    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {patient.address.lines_max + 3}"
-    if in_use + patient.address.lines_max + 3 <= room and in_use <= _IN_USE_MAX * room:
+    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {patient.address.connections_max + 3}"
+    if in_use + patient.address.connections_max + 3 <= room and in_use <= _IN_USE_MAX * room:
         return fine("connections", found)
     return warning(
         "connections",
         found,
         why="a process that gets none waits, and its lease may run out meanwhile",
-        fix="lower lines= in the URL, end idle connections, put a pooler in between, or raise max_connections",
+        fix="lower connections= in the URL, end idle connections, put a pooler in between, or raise max_connections",
     )
 
 

@@ -26,11 +26,12 @@ from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.blobs import PostgresBlobs
-from stepwell.stores.postgres.callers import Caller, PooledCaller
 from stepwell.stores.postgres.commits import apply
-from stepwell.stores.postgres.connecting import open_connection, refused
 from stepwell.stores.postgres.database import PostgresDatabase
-from stepwell.stores.postgres.migrating import check_ready, check_server, prepare
+from stepwell.stores.postgres.migrator import check_ready, check_server, prepare
+from stepwell.stores.postgres.pool import ConnectionPool, Pool
+from stepwell.stores.postgres.refusals import refused
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.transactions import PostgresTransactions
 from stepwell.stores.postgres.transfers import PostgresTransfers
 from stepwell.stores.postgres.urls import parse_address
@@ -42,7 +43,7 @@ class PostgresStore:
     """A handle on a database, as one process has it; any number of processes on any number of machines may have one.
 
     The time is the server's. Without `may_create` nothing is created or migrated: what is missing is an error. With a
-    `told` clock that is the time instead, and with a `caller` of your own calls go through it: both are for tests.
+    `told` clock that is the time instead, and with a `pool` of your own calls go through it: both are for tests.
     """
 
     def __init__(
@@ -52,12 +53,12 @@ class PostgresStore:
         *,
         may_create: bool = True,
         told: Clock | None = None,
-        caller: Caller | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.address = parse_address(url)
         self._may_create = may_create
         self._database = PostgresDatabase(
-            caller or PooledCaller(self.address, environment), environment, self.address.where, told
+            pool or ConnectionPool(self.address, environment), environment, self.address.where, told
         )
         self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
         self.wakeups = PostgresWakeups(self._database, self.address, environment)
@@ -84,16 +85,16 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
         self.transactions.identity = await self._database.open(self._prepare)
-        self._database.caller.listeners.append(self.wakeups.tell_own)
+        self._database.pool.listeners.append(self.wakeups.tell_own)
         self.wakeups.open()
 
     async def close(self) -> None:
         """Let go of all connections."""
-        if self.wakeups.tell_own in self._database.caller.listeners:
-            self._database.caller.listeners.remove(self.wakeups.tell_own)
+        if self.wakeups.tell_own in self._database.pool.listeners:
+            self._database.pool.listeners.remove(self.wakeups.tell_own)
         await self.wakeups.close()
         self.transactions.close()
-        await self._database.caller.close()
+        await self._database.pool.close()
 
     def _prepare(self) -> None:
         connection = open_connection(self.address)
@@ -119,7 +120,7 @@ class PostgresRuns:
         if len(runs) != 1 or claimant is None:
             created = await self._write(calls.CREATE, list(runs), claimant)
         else:
-            created = await self._write(calls.CREATE_ALONE, runs[0], claimant)
+            created = await self._write(calls.CREATE_SINGLE, runs[0], claimant)
         if isinstance(created, list):
             return created
         assert claimant is not None
@@ -284,14 +285,14 @@ class PostgresLedger:
 
 
 class PostgresWorkers:
-    """`WorkerStore` on PostgreSQL. A lease is renewed on a line of its own: it never waits behind other calls."""
+    """`WorkerStore` on PostgreSQL. A lease is renewed on a connection of its own: it never waits behind other calls."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write
-        self._caller = database.caller
+        self._pool = database.pool
 
     async def register(self, worker: NewWorker) -> Worker:
-        self._caller.keep_lease(worker.lease / SECOND)
+        self._pool.keep_lease(worker.lease / SECOND)
         return await self._write(calls.REGISTER, worker)
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from stepwell.stores.postgres.composites import resolve
 from stepwell.stores.sql.migrations import load_migrations
 from stepwell.stores.sql.statements import load_statements
 
@@ -23,10 +24,10 @@ _ORDER: Final = (
     "ends",
     "starts",
     "moves",
-    "together",
+    "batch_fast",
     "commits",
     "deliveries",
-    "alone",
+    "single_fast",
     "leases",
     "operators",
     "holds",
@@ -38,7 +39,9 @@ _ORDER: Final = (
     "parcels",
     "transfers",
 )
-FUNCTIONS: Final = "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
+FUNCTIONS: Final = resolve(
+    "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
+)
 # Every release has its functions in a schema of its own, named by what they are: workers of two releases share the
 # tables, and none changes the functions under the other.
 DIGEST: Final = hashlib.sha256(FUNCTIONS.encode()).hexdigest()[:10]

@@ -12,14 +12,14 @@ from stepwell.clock import Instant
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionError
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
+from stepwell.model.transactions import Transaction
 from stepwell.stores.base.transactions import Performed, Work
-from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.calls import Call, Hints
-from stepwell.stores.postgres.connecting import connect_again
+from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
-from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.sessions import connect_again
 from stepwell.stores.postgres.texts import quoted, render
 from stepwell.stores.postgres.urls import Address
 
@@ -31,148 +31,148 @@ _LAST_SECONDS = 1.0  # for an answer, once the store is closed
 
 
 class PostgresTransactions:
-    """`TransactionStore` on PostgreSQL. The work runs beside the event loop, on a line that nobody else has."""
+    """`TransactionStore` on PostgreSQL. The work runs beside the event loop, on a connection that nobody else has."""
 
     def __init__(self, database: PostgresDatabase, address: Address) -> None:
         self._database = database
         self._address = address
-        self._idle: list[Line] = []
-        self._busy: set[Line] = set()
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
         self._is_closed = False
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
-        performed, hints = await self._database.caller.beside(
-            lambda: self._again(lambda line: self._perform(line, commit, work))
+        performed, hints = await self._database.pool.beside(
+            lambda: self._again(lambda connection: self._perform(connection, commit, work))
         )
         self._database.tell_all(hints)
         return performed
 
-    async def run(self, work: Callable[[AuthorsTransaction], T]) -> T:
-        def once(line: Line) -> T:
-            self._begin(line, "begin")
-            self._call(line, calls.BEGIN_WORK)
-            result = self._let_write(line, work)
-            _commit(line, self._address.where)
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        def once(connection: Connection) -> T:
+            self._begin(connection, "begin")
+            self._call(connection, calls.BEGIN_WORK)
+            result = self._let_write(connection, work)
+            _commit(connection, self._address.where)
             return result
 
-        return await self._database.caller.beside(lambda: self._again(once))
+        return await self._database.pool.beside(lambda: self._again(once))
 
     async def carry_out(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
         """A transition of the whole store, beside the event loop. Whatever isolation the store has, each statement of
         this one sees all that was committed before it.
         """
 
-        def once(line: Line) -> tuple[T, Hints]:
-            self._begin(line, "begin isolation level read committed")
-            answer = self._call(line, call, *arguments)
-            _commit(line, self._address.where)
+        def once(connection: Connection) -> tuple[T, Hints]:
+            self._begin(connection, "begin isolation level read committed")
+            answer = self._call(connection, call, *arguments)
+            _commit(connection, self._address.where)
             return answer
 
-        result, hints = await self._database.caller.beside(lambda: self._again(once))
+        result, hints = await self._database.pool.beside(lambda: self._again(once))
         self._database.tell_all(hints)
         return result
 
     def close(self) -> None:
-        """Let go of all lines: those at rest now, and those that are still at work when they come back. No thread waits
-        for a server much longer: it would keep the process alive.
+        """Close all connections: idle ones now, busy ones when they come back. No thread waits for a server for long:
+        it would keep the process alive.
         """
         self._is_closed = True
-        for line in tuple(self._busy):
-            line.silence.shorten(_LAST_SECONDS)
+        for connection in tuple(self._busy):
+            connection.silence.shorten(_LAST_SECONDS)
         self._let_go()
 
     def _let_go(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
-    def _again(self, once: Callable[[Line], T]) -> T:
+    def _again(self, once: Callable[[Connection], T]) -> T:
         """Do it in a transaction, anew if another one was in the way."""
         clock = self._database.environment.clock
-        until = clock.monotonic() + self._database.caller.patience
+        until = clock.monotonic() + self._database.pool.patience
         for _ in range(_CONFLICTS_MAX):
-            line = self._take()
-            self._busy.add(line)
+            connection = self._take()
+            self._busy.add(connection)
             try:
                 if self._is_closed:
-                    line.silence.shorten(_LAST_SECONDS)
-                return once(line)
+                    connection.silence.shorten(_LAST_SECONDS)
+                return once(connection)
             except ConflictError:
                 if clock.monotonic() >= until:
                     break
             finally:
-                self._busy.discard(line)
-                self._give(line)
+                self._busy.discard(connection)
+                self._give(connection)
         raise unavailable(self._address.where, "again and again another transaction was in the way")
 
-    def _perform(self, line: Line, commit: Commit, work: Work) -> tuple[Performed, Hints]:
+    def _perform(self, connection: Connection, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
-        self._begin(line, f"begin; {idle}")
-        refused, _ = self._call(line, calls.FIND_REFUSAL, calls.commit_out(commit))
+        self._begin(connection, f"begin; {idle}")
+        refused, _ = self._call(connection, calls.FIND_REFUSAL, calls.commit_out(commit))
         if refused is not None:
-            line.execute_now("rollback")
+            connection.execute_now("rollback")
             return Performed(refused), ()
         now = self._database.now()
         try:
-            full = self._let_write(line, lambda author: work(author, now))
+            full = self._let_write(connection, lambda author: work(author, now))
         except (ConflictError, TransactionError, StoreUnavailableError):
             raise
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
-            line.execute_now("rollback")
+            connection.execute_now("rollback")
             return Performed(error=error), ()
-        _hear_out(line, self._address.where)
-        (_, _, [applied]), hints = self._call(line, calls.APPLY, None, None, [calls.commit_out(full)], None, None)
+        _hear_out(connection, self._address.where)
+        (_, _, [applied]), hints = self._call(connection, calls.APPLY, None, None, [calls.commit_out(full)], None, None)
         if applied.verdict is not Verdict.APPLIED:
-            line.execute_now("rollback")
+            connection.execute_now("rollback")
             return Performed(applied), ()
-        _commit(line, self._address.where)
+        _commit(connection, self._address.where)
         return Performed(applied, full), hints
 
-    def _let_write(self, line: Line, work: Callable[[AuthorsTransaction], T]) -> T:
+    def _let_write(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
         # Here and not above: its errors are sqlite3's too, which whoever only looks need not import.
-        from stepwell.stores.postgres.authors import Author
+        from stepwell.stores.postgres.author_transactions import AuthorTransaction
 
-        author = Author(line.connection, self._address.schema, self._address.where)
+        author = AuthorTransaction(connection.driver, self._address.schema, self._address.where)
         try:
             return work(author)
         finally:
             author.close()
 
-    def _call(self, line: Line, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> tuple[T, Hints]:
+    def _call(self, connection: Connection, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> tuple[T, Hints]:
         call = call.encrypted if self._database.encrypts else call
         values = self._database.values(call, arguments)
-        return self._database.note(call.decode(line.call_now(call, values)))
+        return self._database.note(call.decode(connection.call_now(call, values)))
 
-    def _begin(self, line: Line, how: str) -> None:
-        """Begin a transaction. A line that proves useless is left for another one: nothing has been done yet."""
+    def _begin(self, connection: Connection, how: str) -> None:
+        """Begin a transaction. A connection that proves useless is left for another one: nothing has been done yet."""
         try:
-            line.execute_now(how, patience=self._database.caller.patience_urgent)
+            connection.execute_now(how, patience=self._database.pool.patience_urgent)
         except StoreUnavailableError as error:
-            line.is_broken = True
-            if line.is_late:
+            connection.is_broken = True
+            if connection.is_late:
                 self._let_go()  # those at rest may be dead, too
             raise ConflictError(error.title) from error
 
-    def _take(self) -> Line:
-        patience = self._database.caller.patience
+    def _take(self) -> Connection:
+        patience = self._database.pool.patience
         while self._idle:
-            line = self._idle.pop()
-            if line.is_usable and line.is_silent():
-                line.silence.lasts(patience)
-                return line
-            line.finish()
+            connection = self._idle.pop()
+            if connection.is_usable and connection.is_silent():
+                connection.silence.lasts(patience)
+                return connection
+            connection.finish()
         return connect_again(self._address, patience)
 
-    def _give(self, line: Line) -> None:
-        if line.connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and line.is_usable:
+    def _give(self, connection: Connection) -> None:
+        if connection.driver.pgconn.transaction_status != pq.TransactionStatus.IDLE and connection.is_usable:
             try:
-                line.execute_now("rollback")
+                connection.execute_now("rollback")
             except Exception:  # noqa: BLE001  then it is of no use
-                line.is_broken = True
-        if line.is_usable:
-            self._idle.append(line)
+                connection.is_broken = True
+        if connection.is_usable:
+            self._idle.append(connection)
         else:
-            line.finish()
+            connection.finish()
         if self._is_closed:  # looked at behind it: this is another thread than the one that closes
             self._let_go()
 
@@ -217,27 +217,27 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     return result
 
 
-def _hear_out(line: Line, where: str) -> None:
+def _hear_out(connection: Connection, where: str) -> None:
     """Raise what the server said while nobody asked it anything: why it ended the session, for one."""
-    if line.is_silent():
+    if connection.is_silent():
         return
-    connection: Any = line.connection
+    driver: Any = connection.driver
     try:
-        connection.execute("select 1")
+        driver.execute("select 1")
     except psycopg.Error as error:
         raise translate(error, where) from error
 
 
-def _commit(line: Line, where: str) -> None:
+def _commit(connection: Connection, where: str) -> None:
     """Commit, and make sure that this was what happened: a transaction that failed before is rolled back instead."""
-    if line.connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
+    if connection.driver.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
         raise TransactionError(
             "a transactional step ended its transaction",
             where=where,
             why="a statement in it failed and was swallowed: PostgreSQL refuses everything after that",
             fix="let the error of a statement leave the body, or use a savepoint around it",
         )
-    line.execute_now("commit")
+    connection.execute_now("commit")
 
 
 def _open_transaction(connection: Any) -> pq.abc.PGconn:

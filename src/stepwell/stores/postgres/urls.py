@@ -18,7 +18,7 @@ from stepwell.urls import Parts, split_url
 Isolation = Literal["read committed", "serializable"]
 
 _ISOLATIONS: dict[str, Isolation] = {"read-committed": "read committed", "serializable": "serializable"}
-_LINES_MAX = 100
+_CONNECTIONS_MAX = 100
 # A peer that is gone without a word is noticed within seconds, also by a connection that only listens.
 _DEFAULTS = {
     "application_name": "stepwell",
@@ -28,7 +28,7 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-_OURS = ("schema", "isolation", "lines", "listen")
+_OURS = ("schema", "isolation", "connections", "listen")
 # It becomes a part of names and of texts in functions.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[^\]]*)?\]|[^:\[\]]*)(?::[0-9]*)?")
@@ -45,14 +45,14 @@ class Address(NamedTuple):
     where: str  # as people may read it: without the password
     schema: str = "stepwell"
     isolation: Isolation | None = None  # None: the database's own default
-    lines_max: int = 4
+    connections_max: int = 4
 
     def __repr__(self) -> str:
         return f"Address({self.where!r}, schema={self.schema!r})"
 
 
 def parse_address(url: str) -> Address:
-    """Read `postgresql://user@host/database?schema=stepwell&isolation=serializable&lines=4&listen=...`.
+    """Read `postgresql://user@host/database?schema=stepwell&isolation=serializable&connections=4&listen=...`.
 
     Everything else in the query is libpq's. Several hosts may be named: the one that takes writes is used. `listen`
     is a URL of the same database that leads past a pooler. Raises `InvalidOptionError`, which quotes nothing that could
@@ -78,7 +78,7 @@ def parse_address(url: str) -> Address:
         _spell(conninfo),
         _schema(ours.get("schema", "stepwell")),
         _isolation(ours.get("isolation")),
-        _lines(ours.get("lines", "4")),
+        _connections(ours.get("connections", "4")),
     )
 
 
@@ -143,10 +143,10 @@ def _isolation(name: str | None) -> Isolation | None:
     return _ISOLATIONS[name]
 
 
-def _lines(number: str) -> int:
-    if not (number.isascii() and number.isdecimal()) or not 1 <= int(number) <= _LINES_MAX:
+def _connections(number: str) -> int:
+    if not (number.isascii() and number.isdecimal()) or not 1 <= int(number) <= _CONNECTIONS_MAX:
         raise InvalidOptionError(
-            f"lines is {number!r}", where="url", fix=f"a number of connections from 1 to {_LINES_MAX}"
+            f"connections is {number!r}", where="url", fix=f"a number of connections from 1 to {_CONNECTIONS_MAX}"
         )
     return int(number)
 

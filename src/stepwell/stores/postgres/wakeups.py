@@ -1,7 +1,7 @@
 """Hints: our own after each commit, and those of other processes by LISTEN and NOTIFY.
 
 They are sent beside the commits they tell of, many at once: a NOTIFY inside a transaction makes all commits of the
-database wait in line. What is lost only costs time: workers look for themselves every second or so.
+database wait in a row. What is lost only costs time: workers look for themselves every second or so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from stepwell.errors import StepwellError
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
 from stepwell.stores.postgres.calls import NOTIFY
-from stepwell.stores.postgres.connecting import connect
+from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import unavailable
-from stepwell.stores.postgres.lines import Line
+from stepwell.stores.postgres.sessions import connect
 from stepwell.stores.postgres.texts import quoted
 from stepwell.stores.postgres.urls import Address
 
@@ -82,7 +82,7 @@ class PostgresWakeups(Hub):
 
     def open(self) -> None:
         """The store is open: other processes may be told and heard."""
-        if not self._tasks and not self._database.caller.is_alone:
+        if not self._tasks and not self._database.pool.is_alone:
             spawn = self._environment.executor.spawn
             self._tasks = [
                 spawn(self._send_all(), name="stepwell-postgres-notify"),
@@ -139,32 +139,34 @@ class PostgresWakeups(Hub):
         await self._has_listeners.wait()
         while True:
             try:
-                line = await connect(self._address, _CONNECT_SECONDS)
+                connection = await connect(self._address, _CONNECT_SECONDS)
                 try:
-                    if not line.prepares:
+                    if not connection.prepares:
                         _LOG.warning(
                             "%s is behind a pooler, which LISTEN does not reach: other processes are looked for "
                             "every second instead; name a direct way in the URL (listen=...)",
                             self._address.where,
                         )
                         return
-                    await self._hear(line)
+                    await self._hear(connection)
                 finally:
                     self.is_listening = False
-                    line.finish()
+                    connection.finish()
             except Exception as error:  # noqa: BLE001  whatever it is: without this task no hint would ever be heard
                 self.losses += 1
                 _LOG.warning("not listening: %s", error.title if isinstance(error, StepwellError) else repr(error))
             pause, self.again_seconds = self.again_seconds, min(self.again_seconds * 2, _AGAIN_SECONDS_MAX)
             await asyncio.sleep(pause)
 
-    async def _hear(self, line: Line) -> None:
-        """Listen until the line is lost."""
+    async def _hear(self, connection: Connection) -> None:
+        """Listen until the connection is lost."""
         lost = asyncio.Event()
-        line.on_input = lambda: self._take_in(line)
-        line.on_loss = lost.set
-        await line.execute(f"set synchronous_commit = off; listen {quoted(self._channel)}", patience=_BEAT_PATIENCE)
-        await self._say_hello(line)
+        connection.on_input = lambda: self._take_in(connection)
+        connection.on_loss = lost.set
+        await connection.execute(
+            f"set synchronous_commit = off; listen {quoted(self._channel)}", patience=_BEAT_PATIENCE
+        )
+        await self._say_hello(connection)
         self.is_listening, self.again_seconds = True, _AGAIN_SECONDS
         # Whatever was told while nobody listened is not told again.
         self.tell(Hint(HintKind.CHANGED))
@@ -174,15 +176,15 @@ class PostgresWakeups(Hub):
                 async with asyncio.timeout(_BEAT_SECONDS):
                     await lost.wait()
                 break
-            # A line that only listens does not notice by itself that there is nobody at the other end.
-            await self._say_hello(line)
+            # A connection that only listens does not notice by itself that there is nobody at the other end.
+            await self._say_hello(connection)
         raise unavailable(self._address.where, "the connection that listens was lost")
 
-    async def _say_hello(self, line: Line) -> None:
-        await line.execute(f"notify {quoted(self._channel)}, '{self._hello}'", patience=_BEAT_PATIENCE)
+    async def _say_hello(self, connection: Connection) -> None:
+        await connection.execute(f"notify {quoted(self._channel)}, '{self._hello}'", patience=_BEAT_PATIENCE)
 
-    def _take_in(self, line: Line) -> None:
-        while (notice := line.connection.pgconn.notifies()) is not None:
+    def _take_in(self, connection: Connection) -> None:
+        while (notice := connection.driver.pgconn.notifies()) is not None:
             try:
                 sender, kinds = _DECODE(notice.extra)
             except msgspec.MsgspecError:

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from stepwell.errors import TransactionError
-from stepwell.stores.base.transactions import Parameters
+from stepwell.model.transactions import Parameters
 from stepwell.stores.sqlite.faults import translate
 
 _OURS = "stepwell_"

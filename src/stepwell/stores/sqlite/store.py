@@ -21,12 +21,12 @@ from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation,
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
+from stepwell.model.transactions import Transaction as AuthorsTransaction
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.encryption import plain_writer
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import Performed, Work
-from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.callers import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous

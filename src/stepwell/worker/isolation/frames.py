@@ -10,7 +10,7 @@ import msgspec
 from stepwell.clock import Span
 from stepwell.codec.base import Payload, Place
 from stepwell.codec.json_codec import JsonCodec
-from stepwell.model.failures import FailureRecord
+from stepwell.errors.records import FailureRecord
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 _LENGTH_BYTES: Final = 4

@@ -18,10 +18,10 @@ from stepwell.ids import Incarnation, SystemIds
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.diagnosis import Finding, Verdict, worst
 from stepwell.stores.postgres import diagnosis, texts
-from stepwell.stores.postgres.callers import InlineCaller
-from stepwell.stores.postgres.connecting import open_connection
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
-from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.migrator import prepare
+from stepwell.stores.postgres.pool import InlinePool
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.postgres import PostgresServer
@@ -103,7 +103,7 @@ def execute(url: str, statement: LiteralString | sql.Composed, *parameters: Any)
 
 
 async def opened(url: str) -> PostgresStore:
-    store = PostgresStore(system_environment(), url, caller=InlineCaller(parse_address(url)))
+    store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
     await store.open()
     return store
 

@@ -15,8 +15,8 @@ from stepwell.environment import system_environment
 from stepwell.errors import TransactionError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Commit, Verdict
+from stepwell.model.transactions import Transaction
 from stepwell.model.workers import Claimant, NewWorker
-from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.postgres import transactions
 from stepwell.stores.postgres.store import PostgresStore
 from tests.servers.cleared import cleared_url

@@ -11,10 +11,10 @@ import pytest
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import ForeignFileError, SchemaMissingError, StoreUnavailableError
-from stepwell.stores.postgres.callers import PooledCaller
-from stepwell.stores.postgres.connecting import connect_now
-from stepwell.stores.postgres.lines import Line
-from stepwell.stores.postgres.migrating import migrate
+from stepwell.stores.postgres.connections import Connection
+from stepwell.stores.postgres.migrator import migrate
+from stepwell.stores.postgres.pool import ConnectionPool
+from stepwell.stores.postgres.sessions import connect_now
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.cleared import cleared_url
@@ -29,8 +29,8 @@ where datname = current_database() and pid <> pg_backend_pid() and backend_type 
 """
 
 
-def _show(line: Line, name: str) -> str:
-    found = line.connection.pgconn.exec_(f"show {name}".encode()).get_value(0, 0)
+def _show(connection: Connection, name: str) -> str:
+    found = connection.driver.pgconn.exec_(f"show {name}".encode()).get_value(0, 0)
     return "" if found is None else found.decode()
 
 
@@ -52,8 +52,8 @@ async def test_a_database_that_is_ready_is_opened_by_one_connection_and_one_ques
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = cleared_url()
-    caller = PooledCaller(parse_address(url), system_environment())
-    store = PostgresStore(system_environment(), url, caller=caller)
+    pool = ConnectionPool(parse_address(url), system_environment())
+    store = PostgresStore(system_environment(), url, pool=pool)
     opened: list[str] = []
     connect = psycopg.AsyncConnection.connect
 
@@ -64,7 +64,7 @@ async def test_a_database_that_is_ready_is_opened_by_one_connection_and_one_ques
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", counted)
     monkeypatch.setattr(psycopg.Connection, "connect", opened.append)
     await store.open()
-    calls = caller.calls
+    calls = pool.calls
     created = await store.runs.create([new_run("r1")])
     await store.close()
 
@@ -73,10 +73,10 @@ async def test_a_database_that_is_ready_is_opened_by_one_connection_and_one_ques
 
 
 async def test_a_session_is_set_in_the_round_trip_that_asks_who_answers() -> None:
-    line = connect_now(parse_address(f"{cleared_url()}?isolation=serializable"))
+    connection = connect_now(parse_address(f"{cleared_url()}?isolation=serializable"))
     names = ("lock_timeout", "jit", "tcp_keepalives_idle", "tcp_keepalives_count", "default_transaction_isolation")
-    shown = [_show(line, name) for name in names]
-    line.finish()
+    shown = [_show(connection, name) for name in names]
+    connection.finish()
 
     assert shown == ["10s", "off", "10", "3", "serializable"]
 

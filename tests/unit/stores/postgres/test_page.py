@@ -18,7 +18,7 @@ from stepwell.model.states import WaitKind
 from stepwell.stores.base.diagnosis import Finding, Verdict
 from stepwell.stores.postgres import texts, urls
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
-from stepwell.stores.postgres.migrating import migrate
+from stepwell.stores.postgres.migrator import migrate
 from stepwell.stores.postgres.texts import functions_schema
 from tests.http.desk import open_desk
 from tests.servers.postgres import PostgresServer

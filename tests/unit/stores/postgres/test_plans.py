@@ -36,10 +36,10 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.filters import By, Condition, Field, Order
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.postgres.callers import InlineCaller
 from stepwell.stores.postgres.calls import Call, Value
-from stepwell.stores.postgres.connecting import open_connection
-from stepwell.stores.postgres.migrating import prepare
+from stepwell.stores.postgres.migrator import prepare
+from stepwell.stores.postgres.pool import InlinePool
+from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import SQL, render
 from stepwell.stores.postgres.urls import parse_address
@@ -74,7 +74,7 @@ CLAIMANT = Claimant(WORKER, 5, ("flow@1",))
 BLOCKS_MAX = 3_000
 
 
-class Watching(InlineCaller):
+class Watching(InlinePool):
     """Does every call twice, the first time to be explained and undone, and counts what it read."""
 
     def __init__(self, url: str) -> None:
@@ -95,20 +95,20 @@ class Watching(InlineCaller):
         return answer
 
     def _explain(self, call: Call[Any], values: list[Value]) -> None:
-        line = self._use()
-        line.execute_now("savepoint explained")
-        text = b"explain (analyze, buffers, timing off, format json) " + line._statement(call)
-        result = line.connection.pgconn.exec_params(text, values, None, call.formats)
+        connection = self._use()
+        connection.execute_now("savepoint explained")
+        text = b"explain (analyze, buffers, timing off, format json) " + connection._statement(call)
+        result = connection.driver.pgconn.exec_params(text, values, None, call.formats)
         assert result.status == psycopg.pq.ExecStatus.TUPLES_OK, (call.name, result.error_message)
         [found] = json.loads(result.get_value(0, 0) or b"")
         blocks = found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"]
         self.blocks[call.name] = blocks
         self.most[call.name] = max(blocks, self.most.get(call.name, 0))
-        line.execute_now("rollback to explained")
+        connection.execute_now("rollback to explained")
 
     def scans(self) -> Counter[str]:
         """Scans of whole tables in this transaction so far."""
-        rows = self._use().connection.execute(
+        rows = self._use().driver.execute(
             "select relname, seq_scan from pg_stat_xact_user_tables"
             " where schemaname = 'stepwell' and relname <> all (%s)",
             [list(SMALL)],
@@ -153,8 +153,8 @@ def sizes(url: str) -> dict[str, int]:
         return dict(rows.fetchall())
 
 
-async def opened(url: str, caller: InlineCaller) -> PostgresStore:
-    store = PostgresStore(system_environment(), url, caller=caller)
+async def opened(url: str, pool: InlinePool) -> PostgresStore:
+    store = PostgresStore(system_environment(), url, pool=pool)
     await store.open()
     return store
 
@@ -230,38 +230,38 @@ def used_indexes(url: str) -> set[str]:
 async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str) -> None:
     empty = sizes(url)
     execute(url, CROWD["crowd.prepare"])
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), ["finished", "heads", "histories"]))
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), ["finished", "heads", "histories"]))
     # Finished runs take no space in the indexes that workers use.
     assert sizes(url) == empty
     execute(url, CROWD["crowd.active"], CROWD["crowd.settle"], "select pg_stat_reset()")
-    caller = Watching(url)
-    store = await opened(url, caller)
+    pool = Watching(url)
+    store = await opened(url, pool)
 
-    caller.execute("begin")
-    caller.is_watching = True
+    pool.execute("begin")
+    pool.is_watching = True
     for n in range(7):  # after five times the server may choose another plan, which is good for any values
         await live(store, n)
-    caller.execute("set local plan_cache_mode = force_generic_plan")
+    pool.execute("set local plan_cache_mode = force_generic_plan")
     for n in range(7, 9):
         await live(store, n)
     assert len(await store.runs.rescue(stalls_max=100)) == 200
     assert await store.views.orphans() == []
-    caller.is_watching = False
-    caller.execute("rollback")
-    caller.execute("select pg_stat_force_next_flush()")
+    pool.is_watching = False
+    pool.execute("rollback")
+    pool.execute("select pg_stat_force_next_flush()")
     await store.close()
 
-    assert caller.sequential == Counter()
+    assert pool.sequential == Counter()
     # These have to do with as many runs as they find: 200, and all that have not ended.
-    assert {name for name, blocks in caller.blocks.items() if blocks > BLOCKS_MAX} == {"rescue", "orphans"}
-    assert caller.blocks["rescue"] < 200 * 100
-    assert caller.most["list_runs"] < BLOCKS_MAX
+    assert {name for name, blocks in pool.blocks.items() if blocks > BLOCKS_MAX} == {"rescue", "orphans"}
+    assert pool.blocks["rescue"] < 200 * 100
+    assert pool.most["list_runs"] < BLOCKS_MAX
     # A commit costs the same however many runs are running.
     small = ("advance_one", "advance_known", "advance", "next_due", "find_many")
-    assert max(caller.blocks[name] for name in small) < 100
-    assert caller.blocks["renew"] < 1_000  # it counts what its worker owns
-    assert 0 < caller.blocks["advance_known"] < caller.blocks["advance_one"]
+    assert max(pool.blocks[name] for name in small) < 100
+    assert pool.blocks["renew"] < 1_000  # it counts what its worker owns
+    assert 0 < pool.blocks["advance_known"] < pool.blocks["advance_one"]
     assert used_indexes(url) >= {
         "runs_wake",
         "runs_owner",
@@ -307,8 +307,8 @@ def updates(url: str, table: str) -> tuple[int, int]:
 
 
 async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
-    caller = InlineCaller(parse_address(url))
-    store = await opened(url, caller)
+    pool = InlinePool(parse_address(url))
+    store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
     await scene.register(WORKER)
     others = [await scene.begin(f"other-{n}") for n in range(50)]  # so that its page is not its own
@@ -318,7 +318,7 @@ async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
         await turn.record(f"step-{n}")
         if n % 10 == 0:
             await others[n // 10].record("step")
-    caller._use().execute_now("select pg_stat_force_next_flush()")
+    pool._use().execute_now("select pg_stat_force_next_flush()")
     await store.close()
 
     commits, in_place = updates(url, "heads")
@@ -329,8 +329,8 @@ async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
 
 
 async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url: str) -> None:
-    caller = InlineCaller(parse_address(url))
-    store = await opened(url, caller)
+    pool = InlinePool(parse_address(url))
+    store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
     await scene.register(WORKER)
     for n in range(300):
@@ -349,9 +349,9 @@ async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url
         assert dict(rows.fetchall()) == {"runs_pkey": 300, **dict.fromkeys(HOT, 0)}
 
 
-def rows_read(caller: InlineCaller) -> int:
+def rows_read(pool: InlinePool) -> int:
     """How many rows of runs have been read by an index."""
-    connection = caller._use().connection
+    connection = pool._use().driver
     assert isinstance(connection, psycopg.Connection)
     connection.execute("select pg_stat_force_next_flush()")
     [(rows,)] = connection.execute(ROWS_READ).fetchall()
@@ -360,18 +360,18 @@ def rows_read(caller: InlineCaller) -> int:
 
 async def test_in_a_database_without_statistics_a_worker_finds_each_run_by_itself(url: str) -> None:
     """And not among all that it owns: a new database is not analysed, and keeps the plans that it began with."""
-    caller = InlineCaller(parse_address(url))
-    store = await opened(url, caller)
+    pool = InlinePool(parse_address(url))
+    store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
     await scene.register()
     for first, count in ((0, 2), (2, 200)):
         await store.runs.create([new_run(f"run-{first + n}") for n in range(count)])
         turns = await scene.claim(limit=count)
-        before = rows_read(caller)
+        before = rows_read(pool)
         for seq in range(1, 8):
             commits = [turn.next(entries=(step(seq, place(seq)),)) for turn in turns]
             assert {applied.verdict for applied in await store.runs.apply(commits)} == {Verdict.APPLIED}
             for turn in turns:
                 turn.number, turn.seq = turn.number + 1, seq
-        assert rows_read(caller) - before <= 3 * 7 * count
+        assert rows_read(pool) - before <= 3 * 7 * count
     await store.close()

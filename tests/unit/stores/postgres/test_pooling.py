@@ -15,8 +15,8 @@ from stepwell.environment import system_environment
 from stepwell.errors import InvalidOptionError
 from stepwell.stores.base.diagnosis import Finding, Verdict
 from stepwell.stores.postgres import diagnosis
-from stepwell.stores.postgres.connecting import connect_now
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
+from stepwell.stores.postgres.sessions import connect_now
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.databases import DatabaseServer
@@ -147,14 +147,14 @@ async def test_steps_in_a_transaction_are_not_prepared(url: str, postgres_url: s
 
 
 def test_nothing_is_set_in_a_session_that_others_get(url: str) -> None:
-    line = connect_now(parse_address(url))
+    connection = connect_now(parse_address(url))
     try:
-        assert not line.prepares
-        with psycopg.connect(url, autocommit=True) as connection:
-            settings = {connection.execute("show lock_timeout", prepare=False).fetchone() for _ in range(9)}
+        assert not connection.prepares
+        with psycopg.connect(url, autocommit=True) as other:
+            settings = {other.execute("show lock_timeout", prepare=False).fetchone() for _ in range(9)}
         assert settings == {("0",)}
     finally:
-        line.finish()
+        connection.finish()
 
 
 async def test_an_isolation_that_cannot_be_set_is_refused(url: str) -> None:

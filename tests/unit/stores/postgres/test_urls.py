@@ -15,11 +15,11 @@ SECRET = "5ecret"
 
 def test_a_url_says_where_the_database_is_and_how_it_is_used() -> None:
     address = parse_address(
-        "postgresql://ann:5ecret@db.example:5433/shop?schema=flows&isolation=serializable&lines=7&sslmode=require"
+        "postgresql://ann:5ecret@db.example:5433/shop?schema=flows&isolation=serializable&connections=7&sslmode=require"
     )
 
     assert (address.where, address.schema) == ("postgresql://db.example:5433/shop", "flows")
-    assert (address.isolation, address.lines_max) == ("serializable", 7)
+    assert (address.isolation, address.connections_max) == ("serializable", 7)
     given = conninfo_to_dict(address.conninfo)
     assert given["user"] == "ann"
     assert given["password"] == "5ecret"
@@ -30,7 +30,7 @@ def test_a_url_says_where_the_database_is_and_how_it_is_used() -> None:
 def test_without_options_there_are_defaults() -> None:
     address = parse_address("postgres://localhost/shop")
 
-    assert (address.schema, address.isolation, address.lines_max) == ("stepwell", None, 4)
+    assert (address.schema, address.isolation, address.connections_max) == ("stepwell", None, 4)
     assert conninfo_to_dict(address.conninfo)["application_name"] == "stepwell"
 
 
@@ -45,7 +45,7 @@ def test_of_several_hosts_the_one_that_takes_writes_is_wanted() -> None:
 
 def test_a_url_may_lead_past_a_pooler_to_listen() -> None:
     address = parse_address(
-        "postgresql://ann@pooler:6432/shop?lines=2&listen=postgresql%3A//ann%3A5ecret%40db%3A5432/shop%3Fsslmode%3Drequire"
+        "postgresql://ann@pooler:6432/shop?connections=2&listen=postgresql%3A//ann%3A5ecret%40db%3A5432/shop%3Fsslmode%3Drequire"
     )
 
     assert conninfo_to_dict(address.conninfo)["host"] == "pooler"
@@ -80,9 +80,9 @@ def test_every_spelling_of_a_host_is_understood(host: str) -> None:
         (f"postgresql://ann:5ecret@db/shop?schema={'x' * 51}", "schema is 'xxx"),
         ("postgresql://ann:5ecret@db/shop?schema=a%7Bf%7D", "schema is 'a{f}'"),
         ("postgresql://ann:5ecret@db/shop?isolation=none", "isolation is 'none'"),
-        ("postgresql://ann:5ecret@db/shop?lines=0", "lines is '0'"),
-        ("postgresql://ann:5ecret@db/shop?lines=many", "lines is 'many'"),
-        ("postgresql://ann:5ecret@db/shop?lines=²", "lines is '²'"),
+        ("postgresql://ann:5ecret@db/shop?connections=0", "connections is '0'"),
+        ("postgresql://ann:5ecret@db/shop?connections=many", "connections is 'many'"),
+        ("postgresql://ann:5ecret@db/shop?connections=²", "connections is '²'"),
         ("postgresql://ann:5ecret@db/shop?listen=db", "cannot be read"),
         ("postgresql://ann@db/shop?listen=postgresql://ann:5ecret@db:port/shop", "cannot be read"),
         ("postgresql://ann:5ecret@[::1/shop", "cannot be read"),

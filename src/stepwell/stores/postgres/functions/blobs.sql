@@ -3,7 +3,8 @@ declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
 begin
     insert into {t}.blobs (hash, content, stored_at)
-    select decode(one->>0, 'hex'), {f}.unb64(one->>1), v_now from jsonb_array_elements(p_blobs) as one order by one->>0
+    select decode(one->>{PackedBlob.name}, 'hex'), {f}.unb64(one->>{PackedBlob.content}), v_now
+        from jsonb_array_elements(p_blobs) as one order by one->>{PackedBlob.name}
     on conflict do nothing;
     return {f}.answer(v_now, 'null');
 end $$;

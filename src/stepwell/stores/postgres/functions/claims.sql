@@ -21,11 +21,11 @@ declare
     q {f}.quota;
 begin
     if jsonb_typeof(p_claimant) = 'array' then
-        select w.id, (p_claimant->>1)::int, {f}.not_held({f}.texts(p_claimant->2)),
+        select w.id, (p_claimant->>{Claimant.limit})::int, {f}.not_held({f}.texts(p_claimant->{Claimant.definitions})),
             exists (select 1 from {t}.definitions where priority <> 0)
         into q
         from {t}.workers as w
-        where w.incarnation = p_claimant->>0 and w.lease_until > p_now;
+        where w.incarnation = p_claimant->>{Claimant.incarnation} and w.lease_until > p_now;
     end if;
     q.room := coalesce(q.room, 0);
     return q;
@@ -177,18 +177,18 @@ create function {f}.claim(p_now bigint, p_seen bigint, p_claimant jsonb) returns
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
     v_owner bigint;
-    v_left int := (p_claimant->>1)::int;
-    v_served text[] := {f}.not_held({f}.texts(p_claimant->2));
-    v_until bigint := v_now + (p_claimant->>3)::bigint;
+    v_left int := (p_claimant->>{Claimant.limit})::int;
+    v_served text[] := {f}.not_held({f}.texts(p_claimant->{Claimant.definitions}));
+    v_until bigint := v_now + (p_claimant->>{Claimant.ahead})::bigint;
     v_lane record;
     v_due record;
     v_is_complete boolean;
     v_mine bigint[] := '{}';
     v_taken bigint[];
 begin
-    select id into v_owner from {t}.workers where incarnation = p_claimant->>0 and lease_until > v_now;
+    select id into v_owner from {t}.workers where incarnation = p_claimant->>{Claimant.incarnation} and lease_until > v_now;
     if v_owner is null then
-        perform {f}.refuse_lease(p_claimant->>0);
+        perform {f}.refuse_lease(p_claimant->>{Claimant.incarnation});
     end if;
     for v_lane in
         select d.priority, array_agg(d.id) as ids

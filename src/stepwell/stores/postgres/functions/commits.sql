@@ -1,6 +1,4 @@
--- A commit is [run_id, [incarnation, epoch], number, names, entries, attempts, cursors, ended_cursors, trims, consumed, children,
--- waits, move, refused, replies, received, emits, announce, published, appends, progress, ended_progress,
--- ended_attempts]. One that has nothing behind its entries ends there: that is what nearly every commit is.
+-- Commits. One that has nothing behind its entries is sent without the rest of its fields: that is what nearly every commit is.
 
 -- Those of new waits, and of events for one that go back when these runs end.
 create function {f}.lock_topics(p_commits jsonb, p_ending text[]) returns void language plpgsql volatile as $$
@@ -10,10 +8,11 @@ begin
     for v_name in
         select distinct topic
         from (
-            select w->4->>0 as topic
+            select w->{Wait.names}->>0 as topic
             from jsonb_array_elements(p_commits) as c,
-                jsonb_array_elements(case when jsonb_typeof(c->11) = 'array' then c->11 else '[]' end) as w
-            where w->>1 = 'topic'
+                jsonb_array_elements(case when jsonb_typeof(c->{Commit.waits}) = 'array'
+                    then c->{Commit.waits} else '[]' end) as w
+            where w->>{Wait.kind} = 'topic'
             union all
             select e.topic
             from {t}.runs as r
@@ -34,18 +33,19 @@ declare
     v_ending text[];
     v_alone record;
 begin
-    if p_commits @? '$[*][10][*]' then
+    if p_commits @? '$[*][{Commit.children}][*]' then
         for v_name in
-            select distinct child->>4
-            from jsonb_array_elements(p_commits) as c, jsonb_array_elements(c->10) as child
-            where jsonb_array_length(c) > 5 and child->>4 is not null
+            select distinct child->>{Child.key}
+            from jsonb_array_elements(p_commits) as c, jsonb_array_elements(c->{Commit.children}) as child
+            where jsonb_array_length(c) > {Commit.attempts} and child->>{Child.key} is not null
             order by 1
         loop
             perform {f}.lock_key(v_name);
         end loop;
     end if;
-    select array_agg(c->>0) into v_ending from jsonb_array_elements(p_commits) as c where c->12->>0 = 'end';
-    if jsonb_array_length(p_commits) = 1 and not p_commits @? '$[*][11][*][1] ? (@ == "topic")' then
+    select array_agg(c->>{Commit.run_id}) into v_ending from jsonb_array_elements(p_commits) as c
+        where c->{Commit.move}->>{Move.kind} = 'end';
+    if jsonb_array_length(p_commits) = 1 and not p_commits @? '$[*][{Commit.waits}][*][{Wait.kind}] ? (@ == "topic")' then
         if v_ending is null then
             return;
         end if;
@@ -61,7 +61,7 @@ begin
     perform 1
     from {t}.runs
     where run_id = any (
-        array(select c->>0 from jsonb_array_elements(p_commits) as c)
+        array(select c->>{Commit.run_id} from jsonb_array_elements(p_commits) as c)
         || array(select r.parent from {t}.runs as r where r.run_id = any (v_ending) and r.parent is not null)
     )
     order by id
@@ -77,13 +77,12 @@ declare
 begin
     for e in select one from jsonb_array_elements(p_entries) as one loop
         v_last := v_last + 1;
-        if (e->>0)::bigint <> v_last then
-            perform {f}.refuse_value('run ' || p_run_id || ' expects entry ' || v_last || ', not ' || (e->>0));
+        if (e->>{Entry.seq})::bigint <> v_last then
+            perform {f}.refuse_value('run ' || p_run_id || ' expects entry ' || v_last || ', not ' || (e->>{Entry.seq}));
         end if;
-        insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+        insert into {t}.entries (run, {Entry.*})
         values (
-            p_run, {f}.unb64(e->>1), v_last, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-            (e->>7)::bigint, {f}.unb64(e->>8)
+            p_run, {Entry.* from e}
         );
     end loop;
     return v_last;
@@ -121,31 +120,32 @@ declare
     v_number bigint;
     v_reason text;
 begin
-    for v_number in select one::bigint from jsonb_array_elements_text(c->9) as one loop
+    for v_number in select one::bigint from jsonb_array_elements_text(c->{Commit.consumed}) as one loop
         update {t}.signals set payload = null
         where number = v_number and run = p_run and payload is not null and refused is null;
         if not found then
             perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);
         end if;
     end loop;
-    for v_number, v_reason in select (one->>0)::bigint, one->>1 from jsonb_array_elements(c->13) as one loop
+    for v_number, v_reason in select (one->>{Refusal.number})::bigint, one->>{Refusal.reason}
+        from jsonb_array_elements(c->{Commit.refused}) as one loop
         update {t}.signals set refused = v_reason
         where number = v_number and run = p_run and payload is not null and refused is null;
         if not found then
             perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);
         end if;
     end loop;
-    if jsonb_array_length(c->14) > 0 then
+    if jsonb_array_length(c->{Commit.replies}) > 0 then
         insert into {t}.replies (number, status, value, at)
-        select (one->>0)::bigint, one->>1, {f}.unb64(one->>2), p_now
-        from jsonb_array_elements(c->14) with ordinality as x (one, place)
+        select (one->>{Reply.number})::bigint, one->>{Reply.status}, {f}.unb64(one->>{Reply.value}), p_now
+        from jsonb_array_elements(c->{Commit.replies}) with ordinality as x (one, place)
         order by place
         on conflict do nothing;
         perform {f}.hint('replied', p_run_id);
     end if;
 end $$;
 
--- A child has a failure in words for the case that its key belongs to another active run.
+-- A child has a failure for the case that its key belongs to another active run: its message ends where that one is named.
 create function {f}.start_child(
     p_now bigint, p_run bigint, p_child jsonb, inout q {f}.quota, p_announce jsonb, out claimed json
 ) language plpgsql volatile as $$
@@ -154,11 +154,11 @@ declare
     v_failure text;
     v_added record;
 begin
-    if exists (select 1 from {t}.runs where run_id = p_child->>0) then
+    if exists (select 1 from {t}.runs where run_id = p_child->>{Child.run_id}) then
         return;
     end if;
-    if p_child->>4 is not null then
-        select run_id into v_holder from {t}.runs where id = {f}.find_active(p_child->>4);
+    if p_child->>{Child.key} is not null then
+        select run_id into v_holder from {t}.runs where id = {f}.find_active(p_child->>{Child.key});
     end if;
     if v_holder is null then
         select * into v_added from {f}.insert_run(p_now, p_child, q);
@@ -166,12 +166,13 @@ begin
         claimed := v_added.claimed;
         return;
     end if;
-    v_failure := replace(convert_from({f}.unb64(p_child->>16), 'utf8'), '@holder@', {f}.in_json(v_holder));
-    if p_child->5->>1 is not null then
-        v_failure := replace(
-            v_failure, '@path@', {f}.in_json({f}.spell({f}.unb64(p_child->5->>1), {f}.names_of(p_run)))
-        );
-    end if;
+    select json_strip_nulls(to_json(f))::text into v_failure
+    from (
+        select x.failure->>'type' as type, (x.failure->>'message') || v_holder as message,
+            x.failure->>'qualified' as qualified, x.failure->>'code' as code,
+            {f}.spell({f}.unb64(p_child->{Child.parent}->>{Parent.location}), {f}.names_of(p_run)) as path
+        from (select p_child->{Child.failure} as failure) as x
+    ) as f;
     perform {f}.announce_end(
         p_now, {f}.insert_failed(p_now, p_child, convert_to(v_failure, 'utf8')), p_announce
     );
@@ -185,8 +186,9 @@ declare
     v_last bigint;
 begin
     for a in
-        select one->>0 as stream, one->>1 as kind, {f}.unb64(one->>2) as value, one->>3 as source,
-            (one->>4)::bigint as part, (one->>5)::boolean as begins
+        select one->>{Append.stream} as stream, one->>{Append.kind} as kind, {f}.unb64(one->>{Append.value}) as value,
+            one->>{Append.source} as source,
+            (one->>{Append.part})::bigint as part, (one->>{Append.begins})::boolean as begins
         from jsonb_array_elements(p_appends) with ordinality as x (one, place)
         order by place
     loop
@@ -219,12 +221,11 @@ declare
     v_is_further boolean := false;
 begin
     for one in select p from jsonb_array_elements(p_progress) as p loop
-        select state into v_state from {t}.progress where run = p_run and location = {f}.unb64(one->>0);
-        v_is_further := v_is_further or v_state is distinct from {f}.unb64(one->>2);
-        insert into {t}.progress (run, location, at, state, done, total, unit, note, turns)
+        select state into v_state from {t}.progress where run = p_run and location = {f}.unb64(one->>{Progress.location});
+        v_is_further := v_is_further or v_state is distinct from {f}.unb64(one->>{Progress.state});
+        insert into {t}.progress (run, {Progress.*})
         values (
-            p_run, {f}.unb64(one->>0), (one->>1)::bigint, {f}.unb64(one->>2), (one->>3)::bigint, (one->>4)::bigint,
-            one->>5, one->>6, (one->>7)::bigint
+            p_run, {Progress.* from one}
         )
         on conflict (run, location) do update
         set at = excluded.at, state = excluded.state, done = excluded.done, total = excluded.total,
@@ -241,74 +242,78 @@ create function {f}.write_rest(
     p_now bigint, p_run bigint, c jsonb, inout q {f}.quota, out claimed text, out has_progress boolean
 ) language plpgsql volatile as $$
 declare
-    v_run_id text := c->>0;
+    v_run_id text := c->>{Commit.run_id};
     one jsonb;
     v_started record;
     v_claimed text[] := '{}';
 begin
-    has_progress := jsonb_array_length(c->5) > 0 or jsonb_array_length(c->6) > 0;
+    has_progress := jsonb_array_length(c->{Commit.attempts}) > 0 or jsonb_array_length(c->{Commit.cursors}) > 0;
     if has_progress then
         -- That a body begins is no progress, unless it does so at most once; it is replaced by its outcome.
-        has_progress := jsonb_array_length(c->6) > 0 or exists (
-            select from jsonb_array_elements(c->5) as a where a->>3 is not null or a->>4 is null
+        has_progress := jsonb_array_length(c->{Commit.cursors}) > 0 or exists (
+            select from jsonb_array_elements(c->{Commit.attempts}) as a where a->>{Attempt.failure} is not null
+                or a->>{Attempt.next_at} is null
         );
-        insert into {t}.attempts (run, location, number, at, failure, next_at)
-        select p_run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3), (a->>4)::bigint
-        from jsonb_array_elements(c->5) as a
+        insert into {t}.attempts (run, {Attempt.*})
+        select p_run, {Attempt.* from a}
+        from jsonb_array_elements(c->{Commit.attempts}) as a
         on conflict (run, location, number) do update
         set at = excluded.at, failure = excluded.failure, next_at = excluded.next_at;
-        insert into {t}.cursors (run, location, iteration, trimmed, state)
-        select p_run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3)
-        from jsonb_array_elements(c->6) as a
+        insert into {t}.cursors (run, {Cursor.*})
+        select p_run, {Cursor.* from a}
+        from jsonb_array_elements(c->{Commit.cursors}) as a
         on conflict (run, location) do update
         set iteration = excluded.iteration, trimmed = excluded.trimmed, state = excluded.state;
     end if;
-    if jsonb_array_length(c->22) > 0 then
+    if jsonb_array_length(c->{Commit.ended_attempts}) > 0 then
         delete from {t}.attempts as t
-        using jsonb_array_elements(c->22) as a
-        where t.run = p_run and t.location = {f}.unb64(a->>0) and t.number = (a->>1)::bigint;
+        using jsonb_array_elements(c->{Commit.ended_attempts}) as a
+        where t.run = p_run and t.location = {f}.unb64(a->>{AttemptKey.location})
+            and t.number = (a->>{AttemptKey.number})::bigint;
     end if;
-    if jsonb_array_length(c->7) > 0 then
+    if jsonb_array_length(c->{Commit.ended_cursors}) > 0 then
         delete from {t}.cursors
-        where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(c->7) as l);
+        where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(c->{Commit.ended_cursors}) as l);
     end if;
-    for one in select a from jsonb_array_elements(c->8) as a loop
-        perform {f}.trim(p_now, p_run, v_run_id, {f}.unb64(one->>0), {f}.unb64(one->>1), c->17);
+    for one in select a from jsonb_array_elements(c->{Commit.trims}) as a loop
+        perform {f}.trim(p_now, p_run, v_run_id, {f}.unb64(one->>{Trim.low}), {f}.unb64(one->>{Trim.high}),
+            c->{Commit.announce});
     end loop;
-    if jsonb_array_length(c->9) > 0 or jsonb_array_length(c->13) > 0 or jsonb_array_length(c->14) > 0 then
+    if jsonb_array_length(c->{Commit.consumed}) > 0 or jsonb_array_length(c->{Commit.refused}) > 0
+        or jsonb_array_length(c->{Commit.replies}) > 0 then
         perform {f}.settle_signals(p_now, p_run, v_run_id, c);
     end if;
-    for one in select a from jsonb_array_elements(c->15) as a loop
+    for one in select a from jsonb_array_elements(c->{Commit.received}) as a loop
         perform {f}.receive_event(p_run, v_run_id, (one#>>'{}')::bigint);
     end loop;
-    for one in select a from jsonb_array_elements(c->10) as a loop
-        select * into v_started from {f}.start_child(p_now, p_run, one, q, c->17);
+    for one in select a from jsonb_array_elements(c->{Commit.children}) as a loop
+        select * into v_started from {f}.start_child(p_now, p_run, one, q, c->{Commit.announce});
         q := v_started.q;
         if v_started.claimed is not null then
             v_claimed := v_claimed || v_started.claimed::text;
         end if;
     end loop;
     claimed := '[' || array_to_string(v_claimed, ',') || ']';
-    if jsonb_array_length(c->18) > 0 then
+    if jsonb_array_length(c->{Commit.published}) > 0 then
         -- One by one: a name may be there twice. A value of an earlier position comes from a replay, and is older.
-        for one in select a from jsonb_array_elements(c->18) as a loop
-            insert into {t}.published as p (run, name, position, value)
-            values (p_run, one->>0, (one->>1)::bigint, {f}.unb64(one->>2))
+        for one in select a from jsonb_array_elements(c->{Commit.published}) as a loop
+            insert into {t}.published as p (run, {Published.*})
+            values (p_run, {Published.* from one})
             on conflict (run, name) do update set position = excluded.position, value = excluded.value
             where excluded.position >= p.position;
         end loop;
     end if;
-    if jsonb_array_length(c->19) > 0 then
-        perform {f}.append_chunks(p_run, v_run_id, c->19);
+    if jsonb_array_length(c->{Commit.appends}) > 0 then
+        perform {f}.append_chunks(p_run, v_run_id, c->{Commit.appends});
     end if;
-    if jsonb_typeof(c->11) = 'array' then
-        perform {f}.replace_waits(p_now, p_run, v_run_id, c->11);
+    if jsonb_typeof(c->{Commit.waits}) = 'array' then
+        perform {f}.replace_waits(p_now, p_run, v_run_id, c->{Commit.waits});
     end if;
-    if jsonb_array_length(c->16) > 0 then
-        perform {f}.store_emits(p_now, p_run, v_run_id, c->16);
+    if jsonb_array_length(c->{Commit.emits}) > 0 then
+        perform {f}.store_emits(p_now, p_run, v_run_id, c->{Commit.emits});
     end if;
-    if jsonb_array_length(c->20) > 0 or jsonb_array_length(c->21) > 0 then
-        has_progress := {f}.keep_progress(p_run, c->20, c->21) or has_progress;
+    if jsonb_array_length(c->{Commit.progress}) > 0 or jsonb_array_length(c->{Commit.ended_progress}) > 0 then
+        has_progress := {f}.keep_progress(p_run, c->{Commit.progress}, c->{Commit.ended_progress}) or has_progress;
     end if;
 end $$;
 
@@ -318,25 +323,27 @@ create function {f}.judge(
     p_wake_at bigint, p_deadline_at bigint, p_is_held boolean
 ) returns text language plpgsql immutable as $$
 declare
-    v_number bigint := (c->>2)::bigint;
-    v_move text := c->12->>0;
+    v_number bigint := (c->>{Commit.number})::bigint;
+    v_move text := c->{Commit.move}->>{Move.kind};
 begin
-    if p_epoch <> (c->1->>1)::bigint or v_number < 1 then
+    if p_epoch <> (c->{Commit.fence}->>{Fence.epoch})::bigint or v_number < 1 then
         return '["fenced"]';
     end if;
     if v_number = p_number then
         return '["applied",' || (p_status = 'cancelling')::text || ',' || p_revision || ','
             || coalesce(v_move = 'park' and p_wake_at <= p_now, false)::text || ',[],' || p_is_held::text || ']';
     end if;
-    if p_owner is distinct from c->1->>0 or v_number <> p_number + 1 then
+    if p_owner is distinct from c->{Commit.fence}->>{Fence.incarnation} or v_number <> p_number + 1 then
         return '["fenced"]';
     end if;
     if p_status = 'cancelling' and v_move is not null and not (
-        v_move = 'release' or v_move = 'rollback' and c->12->>1 = 'cancelled' or v_move = 'end' and c->12->>1 = 'cancelled'
+        v_move = 'release' or v_move = 'rollback' and c->{Commit.move}->>{BeginRollback.cause} = 'cancelled'
+            or v_move = 'end' and c->{Commit.move}->>{End.status} = 'cancelled'
     ) then
         return '["cancelling"]';
     end if;
-    if p_status = 'running' and p_deadline_at <= p_now and v_move = 'end' and c->12->>1 in ('completed', 'continued') then
+    if p_status = 'running' and p_deadline_at <= p_now and v_move = 'end'
+        and c->{Commit.move}->>{End.status} in ('completed', 'continued') then
         return '["expired"]';
     end if;
     return null;
@@ -368,7 +375,7 @@ declare
 begin
     if p_moving is not null then
         perform {f}.lock_for(p_moving || p_commits);
-    elsif jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > 5 then
+    elsif jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > {Commit.attempts} then
         perform {f}.lock_for(p_commits);
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
@@ -377,7 +384,7 @@ begin
         v_missing := {f}.list_missing(p_plain, v_advanced);
     end if;
     if p_moving is not null then
-        v_moved := {f}.move_together(v_now, p_moving);
+        v_moved := {f}.move_batch(v_now, p_moving);
         v_missing := v_missing || {f}.list_missing(p_moving, v_moved);
     end if;
     if p_claimant is not null then
@@ -385,7 +392,7 @@ begin
     end if;
     if p_places is not null and v_missing <> '[]' then
         -- What one of them ends or gives back is there for those behind it, and not for those before it.
-        select jsonb_agg(one order by (p_places->>(one->>0))::bigint) into p_commits
+        select jsonb_agg(one order by (p_places->>(one->>{Commit.run_id}))::bigint) into p_commits
         from jsonb_array_elements(p_commits || v_missing) as one;
     else
         p_commits := p_commits || v_missing;
@@ -397,7 +404,7 @@ begin
         from {t}.runs as run
         join {t}.heads as h on h.run = run.id
         left join {t}.workers as w on w.id = run.owner
-        where run.run_id = c->>0
+        where run.run_id = c->>{Commit.run_id}
         for no key update of run, h;
         v_answer := case
             when found then {f}.judge(
@@ -409,27 +416,27 @@ begin
             v_applied := v_applied || v_answer || ',';
             continue;
         end if;
-        v_move := c->12->>0;
+        v_move := c->{Commit.move}->>{Move.kind};
         if v_move is not null then
-            perform {f}.check_move(r.status, c->12);
+            perform {f}.check_move(r.status, c->{Commit.move});
         end if;
-        if jsonb_array_length(c->3) > 0 then
-            perform {f}.append_names(r.id, c->3);
+        if jsonb_array_length(c->{Commit.names}) > 0 then
+            perform {f}.append_names(r.id, c->{Commit.names});
         end if;
-        v_has_progress := jsonb_array_length(c->4) > 0;
+        v_has_progress := jsonb_array_length(c->{Commit.entries}) > 0;
         v_last := r.last_seq;
         if v_has_progress then
-            v_last := {f}.append_entries(r.id, c->>0, c->4, r.last_seq);
+            v_last := {f}.append_entries(r.id, c->>{Commit.run_id}, c->{Commit.entries}, r.last_seq);
         end if;
         v_claimed := '[]';
-        if jsonb_array_length(c) > 5 then
+        if jsonb_array_length(c) > {Commit.attempts} then
             select * into v_rest from {f}.write_rest(v_now, r.id, c, q);
             q := v_rest.q;
             v_claimed := v_rest.claimed;
             v_has_progress := v_has_progress or v_rest.has_progress;
         end if;
         update {t}.heads
-        set number = (c->>2)::bigint, revision = r.revision + 1, last_seq = v_last,
+        set number = (c->>{Commit.number})::bigint, revision = r.revision + 1, last_seq = v_last,
             stalls = case when v_has_progress or v_move <> 'release' then 0 else stalls end,
             fence = case when v_move is null then fence end
         where run = r.id;
@@ -456,7 +463,7 @@ begin
     from {t}.runs as run
     join {t}.heads as h on h.run = run.id
     left join {t}.workers as w on w.id = run.owner
-    where run.run_id = c->>0
+    where run.run_id = c->>{Commit.run_id}
     for no key update of run, h;
     v_now := {f}.begin_at(p_now, p_seen);
     if r.id is null then

@@ -1,4 +1,4 @@
--- A new signal is [signal_id, target, name, payload, dedup_key, hold, asks].
+-- Delivering signals.
 
 -- The active run that a target means, locked, and whether the target is the id of a run at all.
 create function {f}.find_target(p_target text, out run bigint, out run_id text, out status text, out owner bigint,
@@ -36,14 +36,16 @@ create function {f}.insert_signal(p_now bigint, p_new jsonb, p_run bigint, p_key
 language sql volatile as $$
     insert into {t}.signals (signal_id, run, key, name, dedup_key, payload, sent_at, asks)
     values (
-        p_new->>0, p_run, p_key, p_new->>2, p_new->>4, {f}.unb64(p_new->>3), p_now, (p_new->>6)::boolean
+        p_new->>{NewSignal.signal_id}, p_run, p_key, p_new->>{NewSignal.name}, p_new->>{NewSignal.dedup_key},
+        {f}.unb64(p_new->>{NewSignal.payload}), p_now, (p_new->>{NewSignal.asks})::boolean
     )
 $$;
 
 create function {f}.hold_signal(p_now bigint, p_new jsonb, p_key text) returns text language plpgsql volatile as $$
 begin
-    if p_new->>4 is not null and exists (
-        select 1 from {t}.signals where key = p_key and name = p_new->>2 and dedup_key = p_new->>4
+    if p_new->>{NewSignal.dedup_key} is not null and exists (
+        select 1 from {t}.signals where key = p_key and name = p_new->>{NewSignal.name}
+            and dedup_key = p_new->>{NewSignal.dedup_key}
     ) then
         return 'duplicate';
     end if;
@@ -72,18 +74,20 @@ end $$;
 -- The newest run that the target meant, by its id or key, and that knows the dedup key.
 create function {f}.find_ended_twin(p_new jsonb) returns text language plpgsql stable as $$
 begin
-    if p_new->>4 is null then
+    if p_new->>{NewSignal.dedup_key} is null then
         return null;
     end if;
     return (
         with recursive meant as (
-            select id, run_id, successor from {t}.runs where run_id = p_new->>1 or key = p_new->>1
+            select id, run_id, successor from {t}.runs where run_id = p_new->>{NewSignal.target}
+                or key = p_new->>{NewSignal.target}
             union
             select r.id, r.run_id, r.successor from meant as m join {t}.runs as r on r.run_id = m.successor
         )
         select m.run_id
         from meant as m
-        where exists (select 1 from {t}.signals as s where s.run = m.id and s.name = p_new->>2 and s.dedup_key = p_new->>4)
+        where exists (select 1 from {t}.signals as s where s.run = m.id and s.name = p_new->>{NewSignal.name}
+            and s.dedup_key = p_new->>{NewSignal.dedup_key})
         order by m.id desc
         limit 1
     );
@@ -97,29 +101,30 @@ declare
     v_woke boolean;
 begin
     select r.run_id into v_known
-    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_new->>0;
+    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_new->>{NewSignal.signal_id};
     if found then
         delivered := json_build_array('duplicate', v_known, false);
         return;
     end if;
-    select * into v from {f}.find_target(p_new->>1);
+    select * into v from {f}.find_target(p_new->>{NewSignal.target});
     if v.run is null then
-        if not v.is_known_id and (p_new->>5)::boolean then
-            delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>1), null, false);
+        if not v.is_known_id and (p_new->>{NewSignal.hold})::boolean then
+            delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}), null, false);
             return;
         end if;
         v_known := {f}.find_ended_twin(p_new);
         delivered := json_build_array(case when v_known is null then 'missing' else 'duplicate' end, v_known, false);
         return;
     end if;
-    if p_new->>4 is not null and exists (
-        select 1 from {t}.signals where run = v.run and name = p_new->>2 and dedup_key = p_new->>4
+    if p_new->>{NewSignal.dedup_key} is not null and exists (
+        select 1 from {t}.signals where run = v.run and name = p_new->>{NewSignal.name}
+            and dedup_key = p_new->>{NewSignal.dedup_key}
     ) then
         delivered := json_build_array('duplicate', v.run_id, false);
         return;
     end if;
     perform {f}.insert_signal(p_now, p_new, v.run, null);
-    v_woke := {f}.tell_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>2);
+    v_woke := {f}.tell_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
     if v_woke and not v.run = any (woken) then
         woken := woken || v.run;
     end if;
@@ -150,20 +155,21 @@ declare
     v_key text;
     v_answer text;
 begin
-    if jsonb_array_length(p_signals) = 1 and not (p_signals->0->>5)::boolean then
+    if jsonb_array_length(p_signals) = 1 and not (p_signals->0->>{NewSignal.hold})::boolean then
         v_now := {f}.begin_at(p_now, p_seen);
-        v_answer := {f}.deliver_alone(v_now, p_signals->0, p_claimant);
+        v_answer := {f}.deliver_single(v_now, p_signals->0, p_claimant);
         return {f}.answer(v_now, coalesce(v_answer, {f}.deliver_all(v_now, p_signals, p_claimant)));
     end if;
     for v_key in
-        select distinct one->>1 from jsonb_array_elements(p_signals) as one where (one->>5)::boolean order by 1
+        select distinct one->>{NewSignal.target} from jsonb_array_elements(p_signals) as one
+            where (one->>{NewSignal.hold})::boolean order by 1
     loop
         perform {f}.lock_key(v_key);
     end loop;
     if jsonb_array_length(p_signals) > 1 then
         perform 1
         from {t}.runs
-        where run_id in (select one->>1 from jsonb_array_elements(p_signals) as one)
+        where run_id in (select one->>{NewSignal.target} from jsonb_array_elements(p_signals) as one)
         order by id
         for no key update;
     end if;
@@ -182,45 +188,47 @@ declare
     v_held text;
     v_made record;
 begin
-    perform {f}.lock_key(p_new->>4);
+    perform {f}.lock_key(p_new->>{NewRun.key});
     v_now := {f}.begin_at(p_now, p_seen);
     select r.run_id into v_known
-    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_signal->>0;
+    from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_signal->>{NewSignal.signal_id};
     if found then
         return {f}.answer(v_now, json_build_array(
-            json_build_array(v_known, v_known is not distinct from p_new->>0, true, false, null, null),
+            json_build_array(v_known, v_known is not distinct from p_new->>{NewRun.run_id}, true, false, null, null),
             json_build_array('duplicate', v_known, false), '[]'::json
         )::text);
     end if;
     select r.id, r.run_id, p.input into v
     from {t}.runs as r join {t}.payloads as p on p.run = r.id
-    where r.id = {f}.find_active(p_new->>4)
+    where r.id = {f}.find_active(p_new->>{NewRun.key})
     for no key update of r;
-    if v.id is not null and v.id is distinct from {f}.find_active(p_new->>4) then
+    if v.id is not null and v.id is distinct from {f}.find_active(p_new->>{NewRun.key}) then
         v.id := null;  -- it ended while this waited for it; nobody can have taken the key since
     end if;
     if v.id is not null then
-        v_answer := {f}.deliver_all(v_now, jsonb_build_array(jsonb_set(p_signal, '{1}', p_new->4)), p_claimant)::jsonb;
+        v_answer := {f}.deliver_all(v_now, jsonb_build_array(jsonb_set(p_signal, '{{NewSignal.target}}',
+            p_new->{NewRun.key})), p_claimant)::jsonb;
         return {f}.answer(v_now, json_build_array(
             json_build_array(
-                v.run_id, v.run_id = p_new->>0, v.input = {f}.unb64(p_new->>3), false, null, null
+                v.run_id, v.run_id = p_new->>{NewRun.run_id}, v.input = {f}.unb64(p_new->>{NewRun.input}), false, null, null
             ),
-            v_answer->0->0, v_answer->1
+            v_answer->{Mail.delivered}->0, v_answer->{Mail.claimed}
         )::text);
     end if;
-    v_held := {f}.hold_signal(v_now, p_signal, p_new->>4);
+    v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
     select * into v_made
-    from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>0]);
+    from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>{NewRun.run_id}]);
     return {f}.answer(v_now, json_build_array(
         v_made.created,
         json_build_array(
-            case v_held when 'held' then 'delivered' else v_held end, v_made.created->>0, false
+            case v_held when 'held' then 'delivered' else v_held end, v_made.created->>{Created.run_id}, false
         ),
-        case when v_made.created->>4 is null then '[]'::json else json_build_array(v_made.created->4) end
+        case when v_made.created->>{Created.claimed} is null
+            then '[]'::json else json_build_array(v_made.created->{Created.claimed}) end
     )::text);
 end $$;
 
--- Move strays to runs that may read them: [number, target, payload].
+-- Move strays to runs that may read them.
 create function {f}.redeliver(p_now bigint, p_seen bigint, p_letters jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -234,8 +242,8 @@ declare
     v_number bigint;
 begin
     for v_letter in select one from jsonb_array_elements(p_letters) as one loop
-        v_number := (v_letter->>0)::bigint;
-        select * into v from {f}.find_target(v_letter->>1);
+        v_number := (v_letter->>{Redelivery.number})::bigint;
+        select * into v from {f}.find_target(v_letter->>{Redelivery.target});
         -- A signal that no run will read where it is: held, refused, or left by a run that has ended.
         select s.name, s.dedup_key into v_stray
         from {t}.signals as s
@@ -259,7 +267,7 @@ begin
         -- A new number: a run that is at work has passed the old ones already.
         update {t}.signals
         set number = nextval(pg_get_serial_sequence('{t}.signals', 'number')), run = v.run, key = null, refused = null,
-            payload = {f}.unb64(v_letter->>2)
+            payload = {f}.unb64(v_letter->>{Redelivery.payload})
         where number = v_number;
         v_woke := {f}.tell_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
         if v_woke and not v.run = any (v_woken) then

@@ -17,7 +17,8 @@ begin
     select w.run, w.position, w.location, r.run_id, r.status, r.owner
     from {t}.waits as w
     join {t}.runs as r on r.id = w.run
-    where w.topic = p_topic and w.facet = any (array_prepend('', p_facets)) and w.facets <@ p_facets and r.status <> 'cancelling'
+    where w.topic = p_topic and w.facet = any (array_prepend('', p_facets)) and w.facets <@ p_facets
+        and r.status <> 'cancelling'
     order by p_deliver = 'one' and r.status = 'paused', w.armed
     limit case when p_deliver = 'one' then 1 end;
 end $$;
@@ -155,7 +156,7 @@ declare
     v_has_topics boolean := false;
     v_before jsonb := '[]';
 begin
-    if exists (select 1 from jsonb_array_elements(p_waits) as w where w->>1 = 'topic') then
+    if exists (select 1 from jsonb_array_elements(p_waits) as w where w->>{Wait.kind} = 'topic') then
         v_has_topics := true;
         select coalesce(
             jsonb_agg(
@@ -174,9 +175,10 @@ begin
         return;
     end if;
     insert into {t}.waits (run, position, location, kind, token, due_at, names, limit_at)
-    select p_run, place - 1, {f}.unb64(w->>0), w->>1, (w->>2)::bigint, (w->>3)::bigint, {f}.texts(w->4), (w->>7)::bigint
+    select p_run, place - 1, {f}.unb64(w->>{Wait.location}), w->>{Wait.kind}, (w->>{Wait.token})::bigint,
+        (w->>{Wait.due_at})::bigint, {f}.texts(w->{Wait.names}), (w->>{Wait.limit_at})::bigint
     from jsonb_array_elements(p_waits) with ordinality as x (w, place)
-    where w->>1 <> 'topic';
+    where w->>{Wait.kind} <> 'topic';
     if not v_has_topics then
         return;
     end if;
@@ -185,32 +187,39 @@ begin
     )
     select
         p_run, new.position, new.location, 'topic', new.token, new.due_at, new.names, new.since, new.facets, new.limit_at,
-        case when b is null then new.names[1] else b->>7 end,
-        case when b is null or b->>7 is not null then coalesce((select min(one collate "C") from unnest(new.facets) as one), '') end,
-        case when b is null then nextval('{t}.armed') else (b->>8)::bigint end
+        case when b is null then new.names[1] else b->>{StoredWait.topic} end,
+        case when b is null or b->>{StoredWait.topic} is not null
+            then coalesce((select min(one collate "C") from unnest(new.facets) as one), '') end,
+        case when b is null then nextval('{t}.armed') else (b->>{StoredWait.armed})::bigint end
     from (
         select
-            place - 1 as position, {f}.unb64(w->>0) as location, (w->>2)::bigint as token, (w->>3)::bigint as due_at,
-            {f}.texts(w->4) as names, {f}.texts(w->5) as facets, w->>6 as since, (w->>7)::bigint as limit_at, w
+            place - 1 as position, {f}.unb64(w->>{Wait.location}) as location, (w->>{Wait.token})::bigint as token,
+            (w->>{Wait.due_at})::bigint as due_at,
+            {f}.texts(w->{Wait.names}) as names, {f}.texts(w->{Wait.where}) as facets, w->>{Wait.since} as since,
+            (w->>{Wait.limit_at})::bigint as limit_at, w
         from jsonb_array_elements(p_waits) with ordinality as x (w, place)
-        where w->>1 = 'topic'
+        where w->>{Wait.kind} = 'topic'
         order by place
     ) as new
     left join lateral (
         select b
         from jsonb_array_elements(v_before) as b
-        where b->>0 = new.w->>0 and b->1 = new.w->2 and b->2 = new.w->3 and b->3 = new.w->4 and b->4 = new.w->5
-            and b->5 = new.w->6 and b->6 = new.w->7
+        where b->>{StoredWait.location} = new.w->>{Wait.location} and b->{StoredWait.token} = new.w->{Wait.token}
+            and b->{StoredWait.due_at} = new.w->{Wait.due_at} and b->{StoredWait.names} = new.w->{Wait.names}
+            and b->{StoredWait.facets} = new.w->{Wait.where}
+            and b->{StoredWait.since} = new.w->{Wait.since} and b->{StoredWait.limit_at} = new.w->{Wait.limit_at}
         limit 1
     ) as known on true
     order by new.position;
     for v_position in
         select place - 1
         from jsonb_array_elements(p_waits) with ordinality as x (w, place)
-        where w->>1 = 'topic' and not exists (
+        where w->>{Wait.kind} = 'topic' and not exists (
             select 1 from jsonb_array_elements(v_before) as b
-            where b->>0 = w->>0 and b->1 = w->2 and b->2 = w->3 and b->3 = w->4 and b->4 = w->5 and b->5 = w->6
-                and b->6 = w->7
+            where b->>{StoredWait.location} = w->>{Wait.location} and b->{StoredWait.token} = w->{Wait.token}
+                and b->{StoredWait.due_at} = w->{Wait.due_at} and b->{StoredWait.names} = w->{Wait.names}
+                and b->{StoredWait.facets} = w->{Wait.where} and b->{StoredWait.since} = w->{Wait.since}
+                and b->{StoredWait.limit_at} = w->{Wait.limit_at}
         )
         order by place
     loop
@@ -256,16 +265,15 @@ begin
     end loop;
 end $$;
 
--- A new event is [event_id, topic, payload, facets, deliver, retain, starts, room].
 create function {f}.publish_one(p_now bigint, p_new jsonb, out published json, out woken bigint[])
 language plpgsql volatile as $$
 declare
     v_reached bigint;
     v_event bigint;
-    v_topic text := p_new->>1;
-    v_facets text[] := {f}.texts(p_new->3);
-    v_deliver text := p_new->>4;
-    v_kept_until bigint := p_now + (p_new->>5)::bigint;
+    v_topic text := p_new->>{NewEvent.topic};
+    v_facets text[] := {f}.texts(p_new->{NewEvent.facets});
+    v_deliver text := p_new->>{NewEvent.deliver};
+    v_kept_until bigint := p_now + (p_new->>{NewEvent.retain})::bigint;
     v_has_waits boolean;
     v_start jsonb;
     v_made record;
@@ -273,7 +281,7 @@ declare
     v_started text[] := '{}';
 begin
     woken := '{}';
-    select reached into v_reached from {t}.events where event_id = p_new->>0;
+    select reached into v_reached from {t}.events where event_id = p_new->>{NewEvent.event_id};
     if found then
         published := json_build_array('duplicate', v_reached, '[]'::json);
         return;
@@ -292,14 +300,15 @@ begin
     if v_kept_until is not null and (v_deliver = 'all' or not v_has_waits) and (
         select count(*) from {t}.events
         where topic = v_topic and kept_until is not null and not is_taken and kept_until > p_now
-    ) >= (p_new->>7)::bigint then
+    ) >= (p_new->>{NewEvent.room})::bigint then
         published := json_build_array('full', 0, '[]'::json);
         return;
     end if;
     insert into {t}.events (
         event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at
     ) values (
-        p_new->>0, v_topic, case when v_has_waits or v_kept_until is not null then {f}.unb64(p_new->>2) end, v_facets,
+        p_new->>{NewEvent.event_id}, v_topic, case when v_has_waits or v_kept_until is not null
+            then {f}.unb64(p_new->>{NewEvent.payload}) end, v_facets,
         v_deliver, p_now, v_kept_until, v_deliver = 'one' and v_has_waits, 0,
         greatest(p_now + 604800000000, v_kept_until)
     )
@@ -310,16 +319,16 @@ begin
         from {f}.give_event(p_now, v_event, v_deliver, v_topic, v_facets) as g;
         update {t}.events set reached = v_reached where number = v_event;
     end if;
-    for v_start in select one from jsonb_array_elements(p_new->6) as one loop
-        if v_start->>4 is not null then
-            perform {f}.lock_key(v_start->>4);
+    for v_start in select one from jsonb_array_elements(p_new->{NewEvent.starts}) as one loop
+        if v_start->>{NewRun.key} is not null then
+            perform {f}.lock_key(v_start->>{NewRun.key});
         end if;
         select * into v_made
-        from {f}.create_one(p_now, v_start, {f}.offer(p_now, null), array[v_start->>0]);
-        if (v_made.created->>1)::boolean then
-            v_started := v_started || (v_made.created->>0);
-            select id, wake_at into v_run from {t}.runs where run_id = v_made.created->>0;
-            if (v_start->>6)::bigint <= 0 and v_run.wake_at <= p_now then
+        from {f}.create_one(p_now, v_start, {f}.offer(p_now, null), array[v_start->>{NewRun.run_id}]);
+        if (v_made.created->>{Created.is_new})::boolean then
+            v_started := v_started || (v_made.created->>{Created.run_id});
+            select id, wake_at into v_run from {t}.runs where run_id = v_made.created->>{Created.run_id};
+            if (v_start->>{NewRun.delay})::bigint <= 0 and v_run.wake_at <= p_now then
                 woken := woken || v_run.id;
             end if;
         end if;
@@ -338,14 +347,14 @@ declare
     v_woken bigint[] := '{}';
 begin
     for v_name in
-        select distinct start->>4
-        from jsonb_array_elements(p_events) as new, jsonb_array_elements(new->6) as start
-        where start->>4 is not null
+        select distinct start->>{NewRun.key}
+        from jsonb_array_elements(p_events) as new, jsonb_array_elements(new->{NewEvent.starts}) as start
+        where start->>{NewRun.key} is not null
         order by 1
     loop
         perform {f}.lock_key(v_name);
     end loop;
-    for v_name in select distinct new->>1 from jsonb_array_elements(p_events) as new order by 1 loop
+    for v_name in select distinct new->>{NewEvent.topic} from jsonb_array_elements(p_events) as new order by 1 loop
         perform {f}.lock_topic(v_name);
     end loop;
     v_now := {f}.begin_at(p_now, p_seen);

@@ -68,9 +68,7 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
         (
             select coalesce(
                 json_agg(
-                    json_build_array(
-                        seq, {f}.b64(location), kind, status, {f}.b64(value), at, took, attempts, {f}.b64(undo)
-                    )
+                    json_build_array({Entry.* to json})
                     order by seq
                 ),
                 '[]'
@@ -81,7 +79,7 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
         (
             select coalesce(
                 json_agg(
-                    json_build_array({f}.b64(location), number, at, {f}.b64(failure), next_at) order by location, number
+                    json_build_array({Attempt.* to json}) order by location, number
                 ),
                 '[]'
             )
@@ -90,7 +88,7 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
         ),
         (
             select coalesce(
-                json_agg(json_build_array({f}.b64(location), iteration, trimmed, {f}.b64(state)) order by location), '[]'
+                json_agg(json_build_array({Cursor.* to json}) order by location), '[]'
             )
             from {t}.cursors
             where run = p_run
@@ -99,7 +97,7 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
         (
             select coalesce(
                 json_agg(
-                    json_build_array({f}.b64(location), at, {f}.b64(state), done, total, unit, note, turns)
+                    json_build_array({Progress.* to json})
                     order by location
                 ),
                 '[]'
@@ -115,18 +113,7 @@ create function {f}.read_runs(p_runs bigint[]) returns table (run bigint, value 
     select x.run, found.value
     from unnest(p_runs) as x (run)
     cross join lateral (
-        select json_build_array(
-            r.run_id, d.workflow, d.version, r.status, r.key, r.epoch, w.incarnation, h.revision, h.last_seq, r.created_at,
-            r.started_at, r.ended_at, r.wake_at, {f}.b64(p.input), r.generation,
-            case when r.parent is not null then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end,
-            case
-                when r.previous is not null
-                    then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at)
-            end,
-            r.successor, r.cause, r.reason, r.undo_floor, h.stalls, r.retried_at, {f}.b64(p.failure), {f}.b64(p.output),
-            d.priority, p.tags, r.deadline_at, r.max_suspend, r.replaced_by, r.debounced_until, r.hold, r.amendment,
-            r.forked_from, r.loose
-        ) as value
+        select json_build_array({Run.* to json}) as value
         from {t}.runs as r
         join {t}.heads as h on h.run = r.id
         join {t}.definitions as d on d.id = r.definition

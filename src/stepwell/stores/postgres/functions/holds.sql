@@ -85,9 +85,12 @@ create function {f}.replace_holds(p_holds jsonb, p_acts jsonb) returns void lang
     delete from {t}.holds;
     delete from {t}.audit where workflow is not null;
     insert into {t}.holds (workflow, by, reason, at)
-    select coalesce(h->>0, ''), h->1->>0, h->1->>1, (h->1->>2)::bigint from jsonb_array_elements(p_holds) as h;
+    select coalesce(h->>{WorkflowHold.workflow}, ''), h->{WorkflowHold.hold}->>{Hold.by},
+        h->{WorkflowHold.hold}->>{Hold.reason}, (h->{WorkflowHold.hold}->>{Hold.at})::bigint
+        from jsonb_array_elements(p_holds) as h;
     insert into {t}.audit (workflow, at, verb, by, before, after, reason)
-    select coalesce(a->>1, ''), (a->>0)::bigint, a->>2, a->>3, '', '', a->>4
+    select coalesce(a->>{HoldAct.workflow}, ''), (a->>{HoldAct.at})::bigint, a->>{HoldAct.verb}, a->>{HoldAct.by}, '', '',
+        a->>{HoldAct.reason}
     from jsonb_array_elements(p_acts) with ordinality as x (a, place)
     order by place
 $$;

@@ -1,23 +1,25 @@
 -- Workers, their leases, and runs of workers that died, left, or do not know of them.
 
--- A new worker is [incarnation, name, lease, definitions]. Registering again lengthens a live lease; one that is over is refused.
+-- Registering again lengthens a live lease; one that is over is refused.
 create function {f}.register(p_now bigint, p_seen bigint, p_worker jsonb) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
-    v_until bigint := v_now + (p_worker->>2)::bigint;
+    v_until bigint := v_now + (p_worker->>{NewWorker.lease})::bigint;
     v_started_at bigint;
 begin
     insert into {t}.workers as w (incarnation, name, started_at, lease_until, definitions)
-    values (p_worker->>0, p_worker->>1, v_now, v_until, {f}.texts(p_worker->3))
+    values (p_worker->>{NewWorker.incarnation}, p_worker->>{NewWorker.name}, v_now, v_until,
+        {f}.texts(p_worker->{NewWorker.definitions}))
     on conflict (incarnation) do update
     set name = excluded.name, lease_until = excluded.lease_until, definitions = excluded.definitions
     where w.lease_until > v_now
     returning w.started_at into v_started_at;
     if v_started_at is null then
-        perform {f}.refuse_lease(p_worker->>0);
+        perform {f}.refuse_lease(p_worker->>{NewWorker.incarnation});
     end if;
     return {f}.answer(
-        v_now, json_build_array(p_worker->>0, p_worker->>1, v_started_at, v_until, (p_worker->3)::json)::text
+        v_now, json_build_array(p_worker->>{NewWorker.incarnation}, p_worker->>{NewWorker.name}, v_started_at, v_until,
+            (p_worker->{NewWorker.definitions})::json)::text
     );
 end $$;
 

@@ -14,7 +14,7 @@ begin
     ) as x
     where r.scope = x.scope and r.key = x.key;
     loop
-        insert into {t}.requests as r (scope, key, fingerprint, answer, kept_until)
+        insert into {t}.requests as r ({Reservation.*})
         values (p_scope, p_key, p_fingerprint, p_answer, p_until)
         on conflict (scope, key) do update
         set fingerprint = excluded.fingerprint, answer = excluded.answer, kept_until = excluded.kept_until
@@ -36,7 +36,7 @@ begin
 end $$;
 
 create function {f}.packed_act(p_number bigint) returns json language sql stable as $$
-    select json_build_array(number, at, request_id, who, act, target, outcome, before, after, chain)
+    select json_build_array({Act.* to json})
     from {t}.acts
     where number = p_number
 $$;
@@ -67,7 +67,7 @@ begin
             )),
             'hex'
         );
-        insert into {t}.acts (number, at, request_id, who, act, target, outcome, before, after, chain)
+        insert into {t}.acts ({Act.*})
         values (v_number, v_now, p_request_id, p_who, p_act, p_target, p_outcome, p_before, p_after, v_chain);
         update {t}.chain set number = v_number, chain = v_chain;
     end if;

@@ -1,5 +1,4 @@
--- Listings of runs. A filter is [statuses, workflow, key, parent, conditions, [by, descending]], a condition is [field, values,
--- negated, path], and a value is a list of texts: see stores/base/filters.py. Texts of statements are put together from an
+-- Listings of runs. A value of a condition is a list of texts: see stores/base/filters.py. Texts of statements are put together from an
 -- allow-list and from places in the filter; what a caller wrote is only ever a parameter.
 
 -- The literal pieces between stars as a pattern for LIKE.
@@ -70,8 +69,8 @@ declare
         when p_is_exact then ' = (' || p_value || '->>0)' else ' like {f}.like_of(' || p_value || ')'
     end;
     v_compared constant text := case when p_relation in ('<', '<=', '=', '>=', '>') then ' ' || p_relation end
-        || ' (' || p_value || '->>1)::bigint';
-    v_tag constant text := '(tag->>0) || ''='' || (tag->>1)' || v_test;
+        || ' (' || p_value || '->>{Comparison.number})::bigint';
+    v_tag constant text := '(tag->>{Tag.name}) || ''='' || (tag->>{Tag.value})' || v_test;
 begin
     return case p_field
         when 'id' then 'r.run_id' || v_test
@@ -134,26 +133,30 @@ declare
     v_at bigint;
     v_place bigint;
 begin
-    for v_condition, v_at in select one, place - 1 from jsonb_array_elements(p_conditions) with ordinality as x (one, place) loop
+    for v_condition, v_at in select one, place - 1 from jsonb_array_elements(p_conditions) with ordinality as x (one,
+        place) loop
         v_any := null;
         for v_value, v_place in
-            select one, place - 1 from jsonb_array_elements(v_condition->1) with ordinality as x (one, place)
+            select one, place - 1 from jsonb_array_elements(v_condition->{Condition.values}) with ordinality as x (one, place)
         loop
             v_any := concat_ws(
                 ' or ', v_any,
-                case v_condition->>0
+                case v_condition->>{Condition.field}
                     when 'workflow' then {f}.workflow_is(v_value)
-                    when 'version' then {f}.version_is(v_value->>0, (v_value->>1)::bigint)
+                    when 'version' then {f}.version_is(v_value->>{Comparison.relation}, (v_value->>{Comparison.number})::bigint)
                     else {f}.test_of(
-                        v_condition->>0, format('($1->4->%s->>3)', v_at), format('($1->4->%s->1->%s)', v_at, v_place),
-                        jsonb_array_length(v_value) = 1, v_value->>0, p_is_rare and not (v_condition->2)::boolean
+                        v_condition->>{Condition.field}, format('($1->{RunFilter.conditions}->%s->>{Condition.path})', v_at),
+                        format('($1->{RunFilter.conditions}->%s->{Condition.values}->%s)', v_at, v_place),
+                        jsonb_array_length(v_value) = 1, v_value->>{Comparison.relation}, p_is_rare
+                            and not (v_condition->{Condition.negated})::boolean
                     )
                 end
             );
         end loop;
         -- Without the wrapping an index can be used: a text that is not known meets no condition anyway.
         v_text := v_text || case
-            when (v_condition->2)::boolean then format(' and not coalesce(%s, false)', coalesce(v_any, 'false'))
+            when (v_condition->{Condition.negated})::boolean then format(' and not coalesce(%s, false)', coalesce(v_any,
+                'false'))
             else format(' and (%s)', coalesce(v_any, 'false'))
         end;
     end loop;
@@ -163,11 +166,11 @@ end $$;
 -- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1.
 create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
 return ' from ' || p_runs || ' as r where true'
-    || case when p_filter->>1 is null then ''
-        else ' and ' || {f}.one_of(array(select id from {t}.definitions where workflow = p_filter->>1)) end
-    || case when p_filter->>2 is null then '' else ' and r.key = $1->>2' end
-    || case when p_filter->>3 is null then '' else ' and r.parent = $1->>3' end
-    || {f}.conditions_of(p_filter->4, p_is_rare);
+    || case when p_filter->>{RunFilter.workflow} is null then ''
+        else ' and ' || {f}.one_of(array(select id from {t}.definitions where workflow = p_filter->>{RunFilter.workflow})) end
+    || case when p_filter->>{RunFilter.key} is null then '' else ' and r.key = $1->>{RunFilter.key}' end
+    || case when p_filter->>{RunFilter.parent} is null then '' else ' and r.parent = $1->>{RunFilter.parent}' end
+    || {f}.conditions_of(p_filter->{RunFilter.conditions}, p_is_rare);
 
 -- A status as a condition. Completed runs are not in the index of the others, and only ended runs are in those of times.
 create function {f}.has_status(p_status text) returns text language sql immutable
@@ -182,7 +185,7 @@ declare
     v_text constant text := '(select 1' || {f}.which_of(p_filter, '{t}.runs', false);
     v_parts text[] := array(
         select v_text || {f}.has_status(one) || ' limit $2)'
-        from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
+        from (select distinct one from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
     );
     v_count bigint;
 begin
@@ -198,21 +201,24 @@ end $$;
 
 -- Whether nothing is asked for but a workflow: then each of its definitions is a range of an index.
 create function {f}.is_workflow(p_filter jsonb) returns boolean language sql immutable
-return p_filter->>1 is not null and p_filter->>2 is null and p_filter->>3 is null and p_filter->4 = '[]'
-    and p_filter->0 in ('[]', '["completed"]') and p_filter->5->>0 = 'id';
+return p_filter->>{RunFilter.workflow} is not null and p_filter->>{RunFilter.key} is null
+    and p_filter->>{RunFilter.parent} is null and p_filter->{RunFilter.conditions} = '[]'
+    and p_filter->{RunFilter.statuses} in ('[]', '["completed"]') and p_filter->{RunFilter.order}->>{Order.by} = 'id';
 
 -- Whether a page of a filter is a few ranges of an index, or simply the first runs of all.
 create function {f}.is_range(p_filter jsonb) returns boolean language sql immutable
-return p_filter->5 <> '["id", true]' or p_filter->>2 is not null or p_filter->>3 is not null
-    or (p_filter->>1 is null and p_filter->4 = '[]') or {f}.is_workflow(p_filter)
-    or exists (select 1 from jsonb_array_elements_text(p_filter->0) as x (one) where one <> 'completed');
+return p_filter->{RunFilter.order} <> '["id", true]' or p_filter->>{RunFilter.key} is not null
+    or p_filter->>{RunFilter.parent} is not null
+    or (p_filter->>{RunFilter.workflow} is null and p_filter->{RunFilter.conditions} = '[]') or {f}.is_workflow(p_filter)
+    or exists (select 1 from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one) where one <> 'completed');
 
 -- The conditions that make ranges of a filter, each of which an index has in order: its statuses; or where the workflow or times
 -- matter the runs that have ended, of each definition, beside those that have not and are found by their status.
 create function {f}.ranges_of(p_filter jsonb) returns text[] language plpgsql stable as $$
 declare
     v_statuses constant text[] := array(
-        select {f}.has_status(one) from (select distinct one from jsonb_array_elements_text(p_filter->0) as x (one)) as named
+        select {f}.has_status(one) from (select distinct one
+            from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
     );
     v_unended constant text := ' and r.ended_at is null and r.status <> ''completed'' and r.status in (''pending'', ''running'','
         || ' ''waiting'', ''paused'', ''cancelling'', ''compensating'', ''compensation_failed'')';
@@ -221,12 +227,13 @@ begin
     if {f}.is_workflow(p_filter) then
         v_ended := array(
             select ' and r.ended_at is not null and r.definition = ' || id || array_to_string(v_statuses, '')
-            from {t}.definitions where workflow = p_filter->>1
+            from {t}.definitions where workflow = p_filter->>{RunFilter.workflow}
         );
         return case when cardinality(v_statuses) = 0 then v_ended || v_unended else v_ended end;
     elsif cardinality(v_statuses) > 0 then
         return v_statuses;
-    elsif p_filter->5->>0 <> 'id' or p_filter->4 @? '$[*][0] ? (@ == "created" || @ == "workflow" || @ == "version")' then
+    elsif p_filter->{RunFilter.order}->>{Order.by} <> 'id'
+        or p_filter->{RunFilter.conditions} @? '$[*][{Condition.field}] ? (@ == "created" || @ == "workflow" || @ == "version")' then
         return array[' and r.ended_at is not null', v_unended];
     end if;
     return array[''];
@@ -237,8 +244,8 @@ end $$;
 create function {f}.page_of(p_filter jsonb, p_before text, p_runs text, p_order text, p_is_rare boolean) returns text
 language plpgsql stable as $$
 declare
-    v_place constant text := {f}.place_of(p_filter->5->>0);
-    v_sign constant text := case when (p_filter->5->1)::boolean then '<' else '>' end;
+    v_place constant text := {f}.place_of(p_filter->{RunFilter.order}->>{Order.by});
+    v_sign constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then '<' else '>' end;
     v_end constant text := case when p_is_rare then ') select * from matching' else '' end
         || ' order by ' || p_order || ' limit $3)';
     v_text text := case when p_is_rare then '(with matching as materialized (' else '(' end
@@ -264,8 +271,9 @@ end $$;
 create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
 language plpgsql stable as $$
 declare
-    v_way constant text := case when (p_filter->5->1)::boolean then ' desc' else ' asc' end;
-    v_order constant text := case when {f}.place_of(p_filter->5->>0) is null then '' else 'place' || v_way || ', ' end
+    v_way constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' desc' else ' asc' end;
+    v_order constant text := case when {f}.place_of(p_filter->{RunFilter.order}->>{Order.by}) is null then '' else 'place'
+        || v_way || ', ' end
         || 'run_id' || v_way;
     v_newest constant text := '(select * from {t}.runs' || case when p_before is null then '' else ' where run_id < $2' end
         || ' order by run_id desc limit 5000)';
@@ -284,6 +292,7 @@ begin
     end if;
     return (
         select coalesce(json_agg(found.value order by listed.place), '[]')::text
-        from unnest(v_found) with ordinality as listed (run, place) join {f}.read_runs(v_found) as found on found.run = listed.run
+        from unnest(v_found) with ordinality as listed (run, place)
+            join {f}.read_runs(v_found) as found on found.run = listed.run
     );
 end $$;

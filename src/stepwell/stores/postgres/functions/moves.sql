@@ -1,13 +1,12 @@
--- What a commit's move makes of a run. A move is ["park", wake_at], ["release"], ["pause", failure],
--- ["rollback", cause, failure, undo_floor] or ["end", status, output, failure, successor, names, entries].
+-- What a commit's move makes of a run. The kind of a move is 'park', 'release', 'pause', 'rollback' or 'end'.
 
 -- Refuse before anything is written if the run cannot move there. An owned run is running, cancelling or compensating.
 create function {f}.check_move(p_status text, p_move jsonb) returns void language plpgsql immutable as $$
 declare
-    v_to text := p_move->>1;
+    v_to text := p_move->>{End.status};
     v_allowed boolean;
 begin
-    if p_move->>0 <> 'end' then
+    if p_move->>{Move.kind} <> 'end' then
         return;
     end if;
     if v_to not in (
@@ -15,7 +14,7 @@ begin
     ) then
         perform {f}.refuse_value(v_to || ' is no end');
     end if;
-    if (v_to = 'continued') <> (p_move->4->>0 is not null) then
+    if (v_to = 'continued') <> (p_move->{End.successor}->>{NewRun.run_id} is not null) then
         perform {f}.refuse_value('a run that continues has a successor, and no other has one');
     end if;
     v_allowed := case p_status
@@ -48,26 +47,27 @@ $$;
 create function {f}.end_run(p_now bigint, p_run bigint, c jsonb) returns void language plpgsql volatile as $$
 declare
     r record;
-    v_run_id text := c->>0;
-    v_status text := c->12->>1;
-    v_is_end boolean := c->12->>1 <> 'compensation_failed';
-    v_heir jsonb := c->12->4;
+    v_run_id text := c->>{Commit.run_id};
+    v_status text := c->{Commit.move}->>{End.status};
+    v_is_end boolean := c->{Commit.move}->>{End.status} <> 'compensation_failed';
+    v_heir jsonb := c->{Commit.move}->{End.successor};
     v_heir_run bigint;
 begin
     select parent, parent_location, detached, tied, key, generation, coalesce(started_at, created_at) as began_at, discards,
         hold
     into strict r from {t}.runs where id = p_run;
-    if v_heir->>0 is not null and exists (select 1 from {t}.runs where run_id = v_heir->>0) then
-        perform {f}.refuse_value('the successor''s id ' || (v_heir->>0) || ' is taken');
+    if v_heir->>{NewRun.run_id} is not null and exists (select 1 from {t}.runs where run_id = v_heir->>{NewRun.run_id}) then
+        perform {f}.refuse_value('the successor''s id ' || (v_heir->>{NewRun.run_id}) || ' is taken');
     end if;
     update {t}.runs
     set status = v_status, ended_at = case when v_is_end then p_now end, owner = null, wake_at = null,
-        successor = v_heir->>0, hold = null
+        successor = v_heir->>{NewRun.run_id}, hold = null
     where id = p_run;
-    if c->12->>2 is not null or c->12->>3 is not null then
+    if c->{Commit.move}->>{End.output} is not null or c->{Commit.move}->>{End.failure} is not null then
         -- An end without a failure keeps the one that is stored: of a rollback, its cause.
         update {t}.payloads
-        set output = {f}.unb64(c->12->>2), failure = coalesce({f}.unb64(c->12->>3), failure)
+        set output = {f}.unb64(c->{Commit.move}->>{End.output}),
+            failure = coalesce({f}.unb64(c->{Commit.move}->>{End.failure}), failure)
         where run = p_run;
     end if;
     delete from {t}.waits where run = p_run;
@@ -78,12 +78,12 @@ begin
         update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
     end if;
     perform {f}.hint('ended', v_run_id);
-    perform {f}.announce_end(p_now, p_run, c->17);
+    perform {f}.announce_end(p_now, p_run, c->{Commit.announce});
     if v_is_end then
-        perform {f}.cancel_tied(p_now, v_run_id, c->17);
+        perform {f}.cancel_tied(p_now, v_run_id, c->{Commit.announce});
     end if;
-    if v_heir->>0 is not null then
-        v_heir := jsonb_set(jsonb_set(v_heir, '{4}', coalesce(to_jsonb(r.key), 'null')), '{5}',
+    if v_heir->>{NewRun.run_id} is not null then
+        v_heir := jsonb_set(jsonb_set(v_heir, '{{NewRun.key}}', coalesce(to_jsonb(r.key), 'null')), '{{NewRun.parent}}',
             case
                 when r.parent is null then 'null'
                 else jsonb_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied)
@@ -95,15 +95,16 @@ begin
                 p_now, v_heir, {f}.offer(p_now, null), r.generation + 1, v_run_id, r.began_at
             ) as made
         );
-        if jsonb_array_length(c->12->6) > 0 then
-            perform {f}.append_names(v_heir_run, c->12->5);
+        if jsonb_array_length(c->{Commit.move}->{End.entries}) > 0 then
+            perform {f}.append_names(v_heir_run, c->{Commit.move}->{End.names});
             update {t}.heads
-            set revision = 1, last_seq = {f}.append_entries(v_heir_run, v_heir->>0, c->12->6, 0)
+            set revision = 1, last_seq = {f}.append_entries(v_heir_run, v_heir->>{NewRun.run_id},
+                c->{Commit.move}->{End.entries}, 0)
             where run = v_heir_run;
         end if;
         if r.hold is not null then
             update {t}.runs set status = 'paused', wake_at = null, hold = r.hold where id = v_heir_run;
-            perform {f}.hint('ended', v_heir->>0);
+            perform {f}.hint('ended', v_heir->>{NewRun.run_id});
         end if;
         update {t}.signals set run = v_heir_run where run = p_run and payload is not null and refused is null;
         -- No wait of the successor is at those places.
@@ -123,11 +124,11 @@ end $$;
 create function {f}.move_run(p_now bigint, p_run bigint, c jsonb, p_deadline_at bigint, p_is_held boolean) returns boolean
 language plpgsql volatile as $$
 declare
-    v_run_id text := c->>0;
-    m jsonb := c->12;
+    v_run_id text := c->>{Commit.run_id};
+    m jsonb := c->{Commit.move};
     v_wake_at bigint;
 begin
-    case m->>0
+    case m->>{Move.kind}
         when 'end' then
             perform {f}.end_run(p_now, p_run, c);
         when 'park' then
@@ -136,7 +137,7 @@ begin
                 perform {f}.hint('ended', v_run_id);
                 return false;
             end if;
-            v_wake_at := least((m->>1)::bigint, p_deadline_at);
+            v_wake_at := least((m->>{Park.wake_at})::bigint, p_deadline_at);
             if (v_wake_at is null or v_wake_at > p_now) and {f}.is_satisfied(p_run, v_run_id) then
                 v_wake_at := p_now;
             end if;
@@ -151,15 +152,16 @@ begin
             perform {f}.free(p_now, p_run, v_run_id);
         when 'pause' then
             update {t}.runs set status = 'paused', owner = null, wake_at = null where id = p_run;
-            update {t}.payloads set failure = {f}.unb64(m->>1) where run = p_run;
+            update {t}.payloads set failure = {f}.unb64(m->>{Pause.failure}) where run = p_run;
             perform {f}.hint('ended', v_run_id);
         when 'rollback' then
             update {t}.runs
-            set status = 'compensating', cause = m->>1, undo_floor = (m->>3)::bigint, hold = null
+            set status = 'compensating', cause = m->>{BeginRollback.cause},
+                undo_floor = (m->>{BeginRollback.undo_floor})::bigint, hold = null
             where id = p_run;
-            update {t}.payloads set failure = {f}.unb64(m->>2) where run = p_run;
+            update {t}.payloads set failure = {f}.unb64(m->>{BeginRollback.failure}) where run = p_run;
             delete from {t}.waits where run = p_run;
-            perform {f}.cancel_tied(p_now, v_run_id, c->17);
+            perform {f}.cancel_tied(p_now, v_run_id, c->{Commit.announce});
     end case;
     return false;
 end $$;

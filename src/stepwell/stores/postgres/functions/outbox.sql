@@ -2,7 +2,8 @@
 
 -- One row is due at once, unless the run owes this sink an earlier event.
 create function {f}.owe(
-    p_now bigint, p_run bigint, p_run_id text, p_sink text, p_event_id text, p_name text, p_path text, p_payload bytea, p_at bigint
+    p_now bigint, p_run bigint, p_run_id text, p_sink text, p_event_id text, p_name text, p_path text, p_payload bytea,
+    p_at bigint
 ) returns void language plpgsql volatile as $$
 begin
     insert into {t}.outbox (run, sink, event_id, name, path, payload, at, next_at)
@@ -15,7 +16,7 @@ begin
     perform {f}.hint('owed', p_run_id);
 end $$;
 
--- Owe each event, [event_id, name, path, payload, at, sinks], to each of its sinks.
+-- Owe each event to each of its sinks.
 create function {f}.store_emits(p_now bigint, p_run bigint, p_run_id text, p_emits jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -23,9 +24,10 @@ declare
     v_sink text;
 begin
     for e in select one from jsonb_array_elements(p_emits) as one loop
-        for v_sink in select one from jsonb_array_elements_text(e->5) as one loop
+        for v_sink in select one from jsonb_array_elements_text(e->{Emit.sinks}) as one loop
             perform {f}.owe(
-                p_now, p_run, p_run_id, v_sink, e->>0, e->>1, e->>2, {f}.unb64(e->>3), (e->>4)::bigint
+                p_now, p_run, p_run_id, v_sink, e->>{Emit.event_id}, e->>{Emit.name}, e->>{Emit.path},
+                {f}.unb64(e->>{Emit.payload}), (e->>{Emit.at})::bigint
             );
         end loop;
     end loop;
@@ -80,7 +82,7 @@ begin
     if r.ended_at is null then
         return;
     end if;
-    for v_sink in select one from jsonb_array_elements_text(coalesce(p_announce->0->r.status, '[]')) as one loop
+    for v_sink in select one from jsonb_array_elements_text(coalesce(p_announce->{Announce.sinks}->r.status, '[]')) as one loop
         perform {f}.owe(
             p_now, p_run, r.run_id, v_sink, {f}.ended_event_id(r.run_id, r.created_at, r.epoch),
             'stepwell.run.' || r.status, '',
@@ -178,25 +180,26 @@ end $$;
 create function {f}.settle_one(p_now bigint, p_worker bigint, s jsonb) returns boolean language plpgsql volatile as $$
 declare
     o record;
-    v_retry_in bigint := (s->2->>2)::bigint;
+    v_retry_in bigint := (s->{Settled.unsent}->>{Unsent.retry_in})::bigint;
 begin
-    select run, sink into o from {t}.outbox where number = (s->>0)::bigint and owner = p_worker;
+    select run, sink into o from {t}.outbox where number = (s->>{Settled.first})::bigint and owner = p_worker;
     if not found then
         return false;
     end if;
     perform 1 from {t}.runs where id = o.run for no key update;
-    update {t}.outbox set owner = null where number = (s->>0)::bigint and owner = p_worker;
+    update {t}.outbox set owner = null where number = (s->>{Settled.first})::bigint and owner = p_worker;
     if not found then
         return false;
     end if;
     delete from {t}.outbox
-    where number in (select one::bigint from jsonb_array_elements_text(s->1) as one) and run = o.run and sink = o.sink;
-    if s->2->>0 is not null then
+    where number in (select one::bigint from jsonb_array_elements_text(s->{Settled.sent}) as one)
+        and run = o.run and sink = o.sink;
+    if s->{Settled.unsent}->>{Unsent.number} is not null then
         update {t}.outbox
-        set attempts = attempts + 1, failure = s->2->>1,
-            died_at = case when s->2->>2 is null then p_now else died_at end,
-            next_at = case when s->2->>2 is null then null else next_at end
-        where number = (s->2->>0)::bigint;
+        set attempts = attempts + 1, failure = s->{Settled.unsent}->>{Unsent.failure},
+            died_at = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then p_now else died_at end,
+            next_at = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then null else next_at end
+        where number = (s->{Settled.unsent}->>{Unsent.number})::bigint;
         if not found then
             v_retry_in := null;  -- it was dropped meanwhile: nothing is to be repeated
         end if;
@@ -205,7 +208,6 @@ begin
     return true;
 end $$;
 
--- A batch is settled as [first, sent, [number, failure, retry_in] or null].
 create function {f}.settle(p_now bigint, p_seen bigint, p_incarnation text, p_settled jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -218,7 +220,7 @@ begin
     from {t}.runs as r
     where r.id in (
         select o.run from {t}.outbox as o
-        where o.number in (select (one->>0)::bigint from jsonb_array_elements(p_settled) as one)
+        where o.number in (select (one->>{Settled.first})::bigint from jsonb_array_elements(p_settled) as one)
     )
     order by r.id
     for no key update;

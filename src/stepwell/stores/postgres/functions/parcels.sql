@@ -8,9 +8,7 @@ create function {f}.packed_blob(p_hash bytea) returns json language sql stable a
 $$;
 
 create function {f}.packed_event(p_number bigint) returns json language sql stable as $$
-    select json_build_array(
-        number, event_id, topic, {f}.b64(payload), facets, deliver, published_at, kept_until, is_taken, reached, forget_at
-    )
+    select json_build_array({PackedEvent.* to json})
     from {t}.events
     where number = p_number
 $$;
@@ -31,7 +29,7 @@ create function {f}.packed_run(p_run bigint) returns json language sql stable as
             where got.run = r.id
         ),
         (
-            select coalesce(json_agg(json_build_array(name, position, {f}.b64(value)) order by name), '[]')
+            select coalesce(json_agg(json_build_array({Published.* to json}) order by name), '[]')
             from {t}.published where run = r.id
         ),
         (
@@ -63,7 +61,7 @@ create function {f}.packed_signal(p_number bigint) returns json language sql sta
 $$;
 
 create function {f}.packed_request(p_scope text, p_key text) returns json language sql stable as $$
-    select json_build_array(scope, key, fingerprint, answer, kept_until)
+    select json_build_array({Reservation.* to json})
     from {t}.requests
     where scope = p_scope and key = p_key
 $$;
@@ -89,7 +87,8 @@ begin
         when 'chunks' then array(
             select json_build_array(run, stream, number)::text
             from {t}.chunks
-            where (run, stream, number) > ((v_chunk->>0)::bigint, v_chunk->>1, (v_chunk->>2)::bigint)
+            where (run, stream, number) > ((v_chunk->>{ChunkMark.run})::bigint, v_chunk->>{ChunkMark.stream},
+                (v_chunk->>{ChunkMark.number})::bigint)
             order by run, stream, number
             limit p_limit
         )
@@ -102,7 +101,7 @@ begin
         when 'requests' then array(
             select json_build_array(scope, key)::text
             from {t}.requests
-            where (scope, key) > (v_place->>0, v_place->>1)
+            where (scope, key) > (v_place->>{RequestMark.scope}, v_place->>{RequestMark.key})
             order by scope, key
             limit p_limit
         )
@@ -119,11 +118,12 @@ begin
         when 'events' then {f}.packed_event(p_mark::bigint)
         when 'runs' then {f}.packed_run(p_mark::bigint)
         when 'chunks' then {f}.packed_chunk(
-            (p_mark::jsonb->>0)::bigint, p_mark::jsonb->>1, (p_mark::jsonb->>2)::bigint
+            (p_mark::jsonb->>{ChunkMark.run})::bigint, p_mark::jsonb->>{ChunkMark.stream},
+                (p_mark::jsonb->>{ChunkMark.number})::bigint
         )
         when 'signals' then {f}.packed_signal(p_mark::bigint)
         when 'owed' then {f}.read_owed(p_mark::bigint)
-        when 'requests' then {f}.packed_request(p_mark::jsonb->>0, p_mark::jsonb->>1)
+        when 'requests' then {f}.packed_request(p_mark::jsonb->>{RequestMark.scope}, p_mark::jsonb->>{RequestMark.key})
         when 'acts' then {f}.packed_act(p_mark::bigint)
     end;
 end $$;
@@ -154,28 +154,31 @@ end $$;
 create function {f}.find_packed(p_kind text, p_item jsonb) returns json language plpgsql stable as $$
 begin
     return case p_kind
-        when 'blobs' then {f}.packed_blob(decode(p_item->>0, 'hex'))
-        when 'events' then (select {f}.packed_event(number) from {t}.events where event_id = p_item->>1)
-        when 'runs' then (select {f}.packed_run(id) from {t}.runs where run_id = p_item->0->>0)
+        when 'blobs' then {f}.packed_blob(decode(p_item->>{PackedBlob.name}, 'hex'))
+        when 'events' then (select {f}.packed_event(number) from {t}.events where event_id = p_item->>{PackedEvent.event_id})
+        when 'runs' then (select {f}.packed_run(id) from {t}.runs where run_id = p_item->{PackedRun.run}->>{Run.run_id})
         when 'chunks' then (
-            select {f}.packed_chunk(id, p_item->>1, (p_item->>2)::bigint) from {t}.runs where run_id = p_item->>0
+            select {f}.packed_chunk(id, p_item->>{PackedChunk.stream}, (p_item->>{PackedChunk.offset})::bigint)
+                from {t}.runs where run_id = p_item->>{PackedChunk.run_id}
         )
-        when 'signals' then (select {f}.packed_signal(number) from {t}.signals where signal_id = p_item->>1)
-        when 'owed' then {f}.read_owed((p_item->>0)::bigint)
-        when 'requests' then {f}.packed_request(p_item->>0, p_item->>1)
-        when 'acts' then {f}.packed_act((p_item->>0)::bigint)
+        when 'signals' then (select {f}.packed_signal(number) from {t}.signals
+            where signal_id = p_item->>{PackedSignal.signal_id})
+        when 'owed' then {f}.read_owed((p_item->>{Owed.number})::bigint)
+        when 'requests' then {f}.packed_request(p_item->>{Reservation.scope}, p_item->>{Reservation.key})
+        when 'acts' then {f}.packed_act((p_item->>{Act.number})::bigint)
     end;
 end $$;
 
 -- Whether what something belongs to is not there.
 create function {f}.is_homeless(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
 declare
-    v_run_id text := case p_kind when 'chunks' then p_item->>0 when 'signals' then p_item->>2 when 'owed' then p_item->>7 end;
+    v_run_id text := case p_kind when 'chunks' then p_item->>{PackedChunk.run_id} when 'signals'
+        then p_item->>{PackedSignal.run_id} when 'owed' then p_item->>{Owed.run_id} end;
 begin
     if p_kind = 'runs' then
         return exists (
-            select 1 from jsonb_array_elements(p_item->5) as got
-            where not exists (select 1 from {t}.events as e where e.event_id = got->>1)
+            select 1 from jsonb_array_elements(p_item->{PackedRun.receipts}) as got
+            where not exists (select 1 from {t}.events as e where e.event_id = got->>{PackedReceipt.event_id})
         );
     end if;
     return v_run_id is not null and not exists (select 1 from {t}.runs where run_id = v_run_id);
@@ -214,13 +217,15 @@ begin
     case p_kind
         when 'blobs' then
             insert into {t}.blobs (hash, content, stored_at)
-            select decode(one->>0, 'hex'), {f}.unb64(one->>1), p_now from jsonb_array_elements(v_new) as one;
+            select decode(one->>{PackedBlob.name}, 'hex'), {f}.unb64(one->>{PackedBlob.content}), p_now
+                from jsonb_array_elements(v_new) as one;
         when 'events' then perform {f}.add_events(v_new);
         when 'runs' then perform {f}.add_runs(v_new);
         when 'chunks' then
             insert into {t}.chunks (run, stream, number, kind, source, part, value)
-            select r.id, one->>1, (one->>2)::bigint, one->>3, one->>4, (one->>5)::bigint, {f}.unb64(one->>6)
-            from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>0;
+            select r.id, one->>{PackedChunk.stream}, (one->>{PackedChunk.offset})::bigint, one->>{PackedChunk.kind},
+                one->>{PackedChunk.source}, (one->>{PackedChunk.part})::bigint, {f}.unb64(one->>{PackedChunk.value})
+            from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>{PackedChunk.run_id};
         when 'signals' then perform {f}.add_signals(v_new);
         when 'owed' then
             insert into {t}.outbox (
@@ -228,28 +233,27 @@ begin
             )
             overriding system value
             select
-                (one->>0)::bigint, r.id, one->>1, one->>2, one->>3, one->>4, {f}.unb64(one->>5), (one->>6)::bigint,
-                (one->>10)::bigint, (one->>11)::bigint, (one->>12)::bigint, one->>13
-            from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>7;
+                (one->>{Owed.number})::bigint, r.id, one->>{Owed.sink}, one->>{Owed.event_id}, one->>{Owed.name},
+                    one->>{Owed.path}, {f}.unb64(one->>{Owed.payload}), (one->>{Owed.at})::bigint,
+                (one->>{Owed.attempts})::bigint, (one->>{Owed.next_at})::bigint, (one->>{Owed.died_at})::bigint,
+                    one->>{Owed.failure}
+            from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>{Owed.run_id};
         when 'requests' then
-            insert into {t}.requests (scope, key, fingerprint, answer, kept_until)
-            select one->>0, one->>1, one->>2, one->>3, (one->>4)::bigint from jsonb_array_elements(v_new) as one;
+            insert into {t}.requests ({Reservation.*})
+            select {Reservation.* from one} from jsonb_array_elements(v_new) as one;
         when 'acts' then
-            insert into {t}.acts (number, at, request_id, who, act, target, outcome, before, after, chain)
+            insert into {t}.acts ({Act.*})
             select
-                (one->>0)::bigint, (one->>1)::bigint, one->>2, one->>3, one->>4, one->>5, one->>6, one->>7, one->>8, one->>9
+                {Act.* from one}
             from jsonb_array_elements(v_new) as one;
     end case;
 end $$;
 
 create function {f}.add_events(p_items jsonb) returns void language sql volatile as $$
-    insert into {t}.events (
-        number, event_id, topic, payload, facets, deliver, published_at, kept_until, is_taken, reached, forget_at
-    )
+    insert into {t}.events ({PackedEvent.*})
     overriding system value
     select
-        (one->>0)::bigint, one->>1, one->>2, {f}.unb64(one->>3), {f}.texts(one->4), one->>5, (one->>6)::bigint,
-        (one->>7)::bigint, (one->>8)::boolean, (one->>9)::bigint, (one->>10)::bigint
+        {PackedEvent.* from one}
     from jsonb_array_elements(p_items) as one
 $$;
 
@@ -257,64 +261,71 @@ create function {f}.add_signals(p_items jsonb) returns void language sql volatil
     insert into {t}.signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused)
     overriding system value
     select
-        (one->>0)::bigint, one->>1, r.id, one->>3, one->>4, one->>5, {f}.unb64(one->>6), (one->>7)::bigint,
-        (one->>8)::boolean, one->>9
-    from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>2;
+        (one->>{PackedSignal.number})::bigint, one->>{PackedSignal.signal_id}, r.id, one->>{PackedSignal.key},
+            one->>{PackedSignal.name}, one->>{PackedSignal.dedup_key}, {f}.unb64(one->>{PackedSignal.payload}),
+            (one->>{PackedSignal.sent_at})::bigint,
+        (one->>{PackedSignal.asks})::boolean, one->>{PackedSignal.refused}
+    from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>{PackedSignal.run_id};
     insert into {t}.replies (number, status, value, at)
-    select (one->>0)::bigint, one->10->>0, {f}.unb64(one->10->>1), (one->10->>2)::bigint
+    select (one->>{PackedSignal.number})::bigint, one->{PackedSignal.reply}->>{PackedReply.status},
+        {f}.unb64(one->{PackedSignal.reply}->>{PackedReply.value}), (one->{PackedSignal.reply}->>{PackedReply.at})::bigint
     from jsonb_array_elements(p_items) as one
-    where jsonb_typeof(one->10) = 'array'
+    where jsonb_typeof(one->{PackedSignal.reply}) = 'array'
 $$;
 
 -- Runs that have a row here, each with what came of it.
 create function {f}.arrived(p_items jsonb) returns table (run bigint, item jsonb) language sql stable as $$
-    select r.id, one from jsonb_array_elements(p_items) as one join {t}.runs as r on r.run_id = one->0->>0
+    select r.id, one from jsonb_array_elements(p_items) as one
+        join {t}.runs as r on r.run_id = one->{PackedRun.run}->>{Run.run_id}
 $$;
 
 -- Runs in the order in which they come, nobody's.
 create function {f}.add_runs(p_items jsonb) returns void language plpgsql volatile as $$
 begin
     insert into {t}.runs (
-        run_id, definition, status, epoch, wake_at, created_at, started_at, ended_at, key, generation, parent,
-        parent_location, detached, tied, previous, previous_started_at, previous_finished_at, successor, cause, reason,
-        undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until, discards, hold,
-        amendment, forked_from, loose
+        {Run.*},
+        definition, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at, discards
     )
     select
-        r->>0, {f}.define(r->>1, (r->>2)::bigint, (r->>25)::bigint), r->>3, (r->>5)::bigint, (r->>12)::bigint,
-        (r->>9)::bigint, (r->>10)::bigint, (r->>11)::bigint, r->>4, (r->>14)::bigint, r->15->>0, {f}.unb64(r->15->>1),
-        coalesce((r->15->>2)::boolean, false), coalesce((r->15->>3)::boolean, false), r->16->>0, (r->16->>1)::bigint,
-        (r->16->>2)::bigint, r->>17, r->>18, r->>19, (r->>20)::bigint, (r->>22)::bigint, (r->>27)::bigint,
-        (r->>28)::bigint, r->>29, (r->>30)::bigint, discards, case when jsonb_typeof(r->31) = 'array' then (r->31)::json end,
-        r->>32, r->>33, (r->34)::json
+        {Run.* from r},
+        {f}.define(r->>{Run.workflow}, (r->>{Run.version})::bigint, (r->>{Run.priority})::bigint),
+        r->{Run.parent}->>{Parent.run_id}, {f}.unb64(r->{Run.parent}->>{Parent.location}),
+        coalesce((r->{Run.parent}->>{Parent.detached})::boolean, false),
+        coalesce((r->{Run.parent}->>{Parent.tied})::boolean, false),
+        r->{Run.previous}->>{Previous.run_id}, (r->{Run.previous}->>{Previous.started_at})::bigint,
+        (r->{Run.previous}->>{Previous.finished_at})::bigint, discards
     from (
-        select one->0 as r, (one->>2)::boolean as discards
+        select one->{PackedRun.run} as r, (one->>{PackedRun.discards})::boolean as discards
         from jsonb_array_elements(p_items) with ordinality as x (one, place)
         order by place
     ) as coming;
     insert into {t}.heads (run, number, revision, last_seq, stalls)
-    select run, (item->>1)::bigint, (item->0->>7)::bigint, (item->0->>8)::bigint, (item->0->>21)::bigint
+    select run, (item->>{PackedRun.applied})::bigint, (item->{PackedRun.run}->>{Run.revision})::bigint,
+        (item->{PackedRun.run}->>{Run.last_seq})::bigint, (item->{PackedRun.run}->>{Run.stalls})::bigint
     from {f}.arrived(p_items);
     insert into {t}.payloads (run, input, output, failure, tags)
-    select run, {f}.unb64(item->0->>13), {f}.unb64(item->0->>24), {f}.unb64(item->0->>23), (item->0->26)::json
+    select run, {f}.unb64(item->{PackedRun.run}->>{Run.input}), {f}.unb64(item->{PackedRun.run}->>{Run.output}),
+        {f}.unb64(item->{PackedRun.run}->>{Run.failure}), (item->{PackedRun.run}->{Run.tags})::json
     from {f}.arrived(p_items);
     perform {f}.add_histories(p_items);
     perform {f}.add_waits(p_items);
     insert into {t}.receipts (number, run, event, locations, is_read)
     overriding system value
     select
-        (got->>0)::bigint, run, e.number,
+        (got->>{PackedReceipt.number})::bigint, run, e.number,
         array(
-            select {f}.unb64(l) from jsonb_array_elements_text(got->2) with ordinality as x (l, place) order by place
+            select {f}.unb64(l) from jsonb_array_elements_text(got->{PackedReceipt.locations}) with ordinality as x (l,
+                place) order by place
         ),
-        (got->>3)::boolean
-    from {f}.arrived(p_items), jsonb_array_elements(item->5) as got
-    join {t}.events as e on e.event_id = got->>1;
-    insert into {t}.published (run, name, position, value)
-    select run, p->>0, (p->>1)::bigint, {f}.unb64(p->>2) from {f}.arrived(p_items), jsonb_array_elements(item->6) as p;
+        (got->>{PackedReceipt.is_read})::boolean
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.receipts}) as got
+    join {t}.events as e on e.event_id = got->>{PackedReceipt.event_id};
+    insert into {t}.published (run, {Published.*})
+    select run, {Published.* from p} from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.published}) as p;
     insert into {t}.audit (run, at, verb, by, before, after, reason)
-    select run, (a->>0)::bigint, a->>2, a->>3, a->>4, a->>5, a->>6
-    from {f}.arrived(p_items), jsonb_array_elements(item->7) with ordinality as x (a, place)
+    select run, (a->>{Audit.at})::bigint, a->>{Audit.verb}, a->>{Audit.by}, a->>{Audit.before}, a->>{Audit.after},
+        a->>{Audit.reason}
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.audit}) with ordinality as x (a, place)
     order by run, place;
 end $$;
 
@@ -323,21 +334,22 @@ create function {f}.restore(p_now bigint, p_seen bigint, p_item jsonb) returns t
 declare
     v_now bigint;
 begin
-    if p_item->0->>4 is not null then
-        perform {f}.lock_key(p_item->0->>4);
+    if p_item->{PackedRun.run}->>{Run.key} is not null then
+        perform {f}.lock_key(p_item->{PackedRun.run}->>{Run.key});
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
-    if exists (select 1 from {t}.runs where run_id = p_item->0->>0) or (
-        p_item->0->>11 is null and exists (
+    if exists (select 1 from {t}.runs where run_id = p_item->{PackedRun.run}->>{Run.run_id}) or (
+        p_item->{PackedRun.run}->>{Run.ended_at} is null and exists (
             select 1 from {t}.runs
-            where key = p_item->0->>4 and ended_at is null and replaced_by is null and debounced_until is null
+            where key = p_item->{PackedRun.run}->>{Run.key} and ended_at is null and replaced_by is null
+                and debounced_until is null
         )
     ) then
         return {f}.answer(v_now, 'false');
     end if;
     perform {f}.add_runs(jsonb_build_array(p_item));
-    if p_item->0->>12 is not null then
-        perform {f}.hint('ready', p_item->0->>0);
+    if p_item->{PackedRun.run}->>{Run.wake_at} is not null then
+        perform {f}.hint('ready', p_item->{PackedRun.run}->>{Run.run_id});
     end if;
     return {f}.answer(v_now, 'true');
 end $$;
@@ -345,23 +357,21 @@ end $$;
 create function {f}.add_histories(p_items jsonb) returns void language sql volatile as $$
     insert into {t}.names (run, number, name)
     select run, place - 1, name
-    from {f}.arrived(p_items), jsonb_array_elements_text(item->3->0) with ordinality as x (name, place);
-    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+    from {f}.arrived(p_items), jsonb_array_elements_text(item->{PackedRun.history}->{History.names}) with ordinality as x (name, place);
+    insert into {t}.entries (run, {Entry.*})
     select
-        run, {f}.unb64(e->>1), (e->>0)::bigint, e->>2, e->>3, {f}.unb64(e->>4), (e->>5)::bigint, (e->>6)::bigint,
-        (e->>7)::bigint, {f}.unb64(e->>8)
-    from {f}.arrived(p_items), jsonb_array_elements(item->3->1) as e;
-    insert into {t}.attempts (run, location, number, at, failure, next_at)
-    select run, {f}.unb64(a->>0), (a->>1)::bigint, (a->>2)::bigint, {f}.unb64(a->>3), (a->>4)::bigint
-    from {f}.arrived(p_items), jsonb_array_elements(item->3->2) as a;
-    insert into {t}.cursors (run, location, iteration, trimmed, state)
-    select run, {f}.unb64(c->>0), (c->>1)::bigint, (c->>2)::bigint, {f}.unb64(c->>3)
-    from {f}.arrived(p_items), jsonb_array_elements(item->3->3) as c;
-    insert into {t}.progress (run, location, at, state, done, total, unit, note, turns)
+        run, {Entry.* from e}
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.history}->{History.entries}) as e;
+    insert into {t}.attempts (run, {Attempt.*})
+    select run, {Attempt.* from a}
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.history}->{History.attempts}) as a;
+    insert into {t}.cursors (run, {Cursor.*})
+    select run, {Cursor.* from c}
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.history}->{History.cursors}) as c;
+    insert into {t}.progress (run, {Progress.*})
     select
-        run, {f}.unb64(p->>0), (p->>1)::bigint, {f}.unb64(p->>2), (p->>3)::bigint, (p->>4)::bigint, p->>5, p->>6,
-        (p->>7)::bigint
-    from {f}.arrived(p_items), jsonb_array_elements(item->3->5) as p
+        run, {Progress.* from p}
+    from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.history}->{History.progress}) as p
 $$;
 
 -- A topic wait that has no number among the open ones is closed.
@@ -370,18 +380,20 @@ create function {f}.add_waits(p_items jsonb) returns void language sql volatile 
         run, position, location, kind, token, due_at, names, since, facets, topic, facet, armed, limit_at
     )
     select
-        run, place - 1, {f}.unb64(w->>0), w->>1, (w->>2)::bigint, (w->>3)::bigint, {f}.texts(w->4),
-        case when w->>1 = 'topic' then w->>6 end,
-        case when w->>1 = 'topic' then {f}.texts(w->5) end,
-        case when armed is not null then w->4->>0 end,
+        run, place - 1, {f}.unb64(w->>{Wait.location}), w->>{Wait.kind}, (w->>{Wait.token})::bigint,
+        (w->>{Wait.due_at})::bigint, {f}.texts(w->{Wait.names}),
+        case when w->>{Wait.kind} = 'topic' then w->>{Wait.since} end,
+        case when w->>{Wait.kind} = 'topic' then {f}.texts(w->{Wait.where}) end,
+        case when armed is not null then w->{Wait.names}->>0 end,
         case
             when armed is not null
-                then coalesce((select min(one collate "C") from jsonb_array_elements_text(w->5) as one), '')
+                then coalesce((select min(one collate "C") from jsonb_array_elements_text(w->{Wait.where}) as one), '')
         end,
-        armed, (w->>7)::bigint
+        armed, (w->>{Wait.limit_at})::bigint
     from {f}.arrived(p_items)
-    cross join lateral jsonb_array_elements(item->3->4) with ordinality as x (w, place)
+    cross join lateral jsonb_array_elements(item->{PackedRun.history}->{History.waits}) with ordinality as x (w, place)
     left join lateral (
-        select (o->>1)::bigint as armed from jsonb_array_elements(item->4) as o where (o->>0)::bigint = place - 1
+        select (o->>{OpenWait.number})::bigint as armed from jsonb_array_elements(item->{PackedRun.open_waits}) as o
+            where (o->>{OpenWait.position})::bigint = place - 1
     ) as opened on true
 $$;

@@ -1,6 +1,6 @@
 -- {t} holds the tables and {f} these functions. A function that the store calls takes the time of a test's clock (null: the
 -- server's own) and the latest instant that its process has seen; it answers with one JSON text: the time, the result, and the
--- hints. Values come and go as arrays in the order of the model's fields, bytes as base64.
+-- hints. Values come and go as arrays in the order of the model's fields, bytes as base64; composites.py gives their places names.
 --
 -- Locks are taken in one order, so that transitions rarely stop each other: keys, then topics (both by name), then runs by
 -- number. The lock of the whole store (`enter`) comes with the time, behind those that a transition begins with; who closes the
@@ -12,10 +12,6 @@ return translate(encode(p_bytes, 'base64'), e'\n', '');
 
 create function {f}.unb64(p_text text) returns bytea language sql immutable strict parallel safe
 return decode(p_text, 'base64');
-
--- A text as it stands between the quotes of a JSON string.
-create function {f}.in_json(p_text text) returns text language sql immutable strict parallel safe
-return substr(to_json(p_text)::text, 2, length(to_json(p_text)::text) - 2);
 
 create function {f}.texts(p_list jsonb) returns text[] language sql immutable parallel safe
 return array(select jsonb_array_elements_text(p_list));

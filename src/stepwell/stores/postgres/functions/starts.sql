@@ -1,5 +1,4 @@
--- A new run is [run_id, workflow, version, input, key, parent, delay, dedup, own_id, priority, tags, deadline_at, max_suspend,
--- on_conflict, discards, announce].
+-- Starting runs.
 
 create function {f}.find_active(p_key text) returns bigint language sql stable as $$
     select id from {t}.runs
@@ -13,31 +12,35 @@ create function {f}.insert_run(
     p_debounced_until bigint default null
 ) language plpgsql volatile as $$
 declare
-    v_key text := p_new->>4;
-    v_delay bigint := (p_new->>6)::bigint;
-    v_deadline bigint := (p_new->>11)::bigint;
+    v_key text := p_new->>{NewRun.key};
+    v_delay bigint := (p_new->>{NewRun.delay})::bigint;
+    v_deadline bigint := (p_new->>{NewRun.deadline_at})::bigint;
     v_is_claimed boolean;
 begin
     v_is_claimed := v_delay <= 0
-        and {f}.may_take(q, p_now, p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint);
+        and {f}.may_take(q, p_now, p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint,
+            (p_new->>{NewRun.priority})::bigint);
     insert into {t}.runs (
-        run_id, definition, status, epoch, owner, wake_at, created_at, started_at, key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
+        run_id, definition, status, epoch, owner, wake_at, created_at, started_at, key, generation, parent, parent_location,
+        detached, tied, previous, previous_started_at, previous_finished_at,
         deadline_at, max_suspend, debounced_until, reason, undo_floor, discards
     ) values (
-        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
+        p_new->>{NewRun.run_id}, {f}.define(p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint,
+            (p_new->>{NewRun.priority})::bigint),
         case when v_is_claimed then 'running' else 'pending' end,
         case when v_is_claimed then 1 else 0 end,
         case when v_is_claimed then q.owner end,
         case when not v_is_claimed then least(p_now + v_delay, v_deadline) end,
         p_now, case when v_is_claimed then p_now end, v_key, p_generation,
-        p_new->5->>0, {f}.unb64(p_new->5->>1), coalesce((p_new->5->>2)::boolean, false),
-        coalesce((p_new->5->>3)::boolean, false),
+        p_new->{NewRun.parent}->>{Parent.run_id}, {f}.unb64(p_new->{NewRun.parent}->>{Parent.location}),
+        coalesce((p_new->{NewRun.parent}->>{Parent.detached})::boolean, false),
+        coalesce((p_new->{NewRun.parent}->>{Parent.tied})::boolean, false),
         p_previous, p_previous_started_at, case when p_previous is not null then p_now end,
-        v_deadline, (p_new->>12)::bigint, p_debounced_until, '', 0, (p_new->>14)::boolean
+        v_deadline, (p_new->>{NewRun.max_suspend})::bigint, p_debounced_until, '', 0, (p_new->>{NewRun.discards})::boolean
     )
     returning id into run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (run, 0, 0, 0, 0);
-    insert into {t}.payloads (run, input, tags) values (run, {f}.unb64(p_new->>3), (p_new->10)::json);
+    insert into {t}.payloads (run, input, tags) values (run, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json);
     if v_key is not null and p_debounced_until is null then
         update {t}.signals set run = insert_run.run, key = null where key = v_key;
     end if;
@@ -45,7 +48,7 @@ begin
         q.room := q.room - 1;
         claimed := {f}.read_claimed(run);
     else
-        perform {f}.hint('ready', p_new->>0);
+        perform {f}.hint('ready', p_new->>{NewRun.run_id});
     end if;
 end $$;
 
@@ -58,16 +61,19 @@ begin
         run_id, definition, status, epoch, created_at, ended_at, generation, parent,
         parent_location, detached, tied, deadline_at, max_suspend, reason, undo_floor, discards
     ) values (
-        p_new->>0, {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint), 'failed', 0, p_now, p_now,
-        1, p_new->5->>0, {f}.unb64(p_new->5->>1), coalesce((p_new->5->>2)::boolean, false),
-        coalesce((p_new->5->>3)::boolean, false), (p_new->>11)::bigint, (p_new->>12)::bigint, '', 0,
-        (p_new->>14)::boolean
+        p_new->>{NewRun.run_id}, {f}.define(p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint,
+            (p_new->>{NewRun.priority})::bigint), 'failed', 0, p_now, p_now,
+        1, p_new->{NewRun.parent}->>{Parent.run_id}, {f}.unb64(p_new->{NewRun.parent}->>{Parent.location}),
+        coalesce((p_new->{NewRun.parent}->>{Parent.detached})::boolean, false),
+        coalesce((p_new->{NewRun.parent}->>{Parent.tied})::boolean, false), (p_new->>{NewRun.deadline_at})::bigint,
+            (p_new->>{NewRun.max_suspend})::bigint, '', 0,
+        (p_new->>{NewRun.discards})::boolean
     )
     returning id into v_run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (v_run, 0, 0, 0, 0);
     insert into {t}.payloads (run, input, failure, tags)
-    values (v_run, {f}.unb64(p_new->>3), p_failure, (p_new->10)::json);
-    perform {f}.hint('ended', p_new->>0);
+    values (v_run, {f}.unb64(p_new->>{NewRun.input}), p_failure, (p_new->{NewRun.tags})::json);
+    perform {f}.hint('ended', p_new->>{NewRun.run_id});
     return v_run;
 end $$;
 
@@ -83,7 +89,7 @@ begin
     update {t}.signals set run = p_run, key = null where key = p_key;
 end $$;
 
--- What a start answers: [run_id, is_new, same_input, is_duplicate_id, claimed, replaced].
+-- What a start answers is `Created`.
 create function {f}.create_one(p_now bigint, p_new jsonb, inout q {f}.quota, p_together text[], out created json)
 language plpgsql volatile as $$
 declare
@@ -92,55 +98,62 @@ declare
     v_replaced text;
     v_added record;
 begin
-    select p.input into v_input from {t}.runs as r join {t}.payloads as p on p.run = r.id where r.run_id = p_new->>0;
+    select p.input into v_input from {t}.runs as r join {t}.payloads as p on p.run = r.id
+        where r.run_id = p_new->>{NewRun.run_id};
     if found then
         created := json_build_array(
-            p_new->>0, (p_new->>8)::boolean, v_input = {f}.unb64(p_new->>3), not (p_new->>8)::boolean, null, null
+            p_new->>{NewRun.run_id}, (p_new->>{NewRun.own_id})::boolean, v_input = {f}.unb64(p_new->>{NewRun.input}),
+            not (p_new->>{NewRun.own_id})::boolean, null, null
         );
         return;
     end if;
-    if p_new->>4 is not null then
+    if p_new->>{NewRun.key} is not null then
         select r.id, r.run_id, r.status, p.input into v_met
         from {t}.runs as r join {t}.payloads as p on p.run = r.id
-        where r.id = {f}.find_active(p_new->>4);
-        if not found and (p_new->>7)::bigint > 0 and p_new->>13 <> 'replace' then
+        where r.id = {f}.find_active(p_new->>{NewRun.key});
+        if not found and (p_new->>{NewRun.dedup})::bigint > 0 and p_new->>{NewRun.on_conflict} <> 'replace' then
             select r.id, r.run_id, r.status, p.input into v_met
             from {t}.runs as r join {t}.payloads as p on p.run = r.id
-            where r.key = p_new->>4 and r.ended_at > p_now - (p_new->>7)::bigint and r.status <> 'continued'
+            where r.key = p_new->>{NewRun.key} and r.ended_at > p_now - (p_new->>{NewRun.dedup})::bigint
+                and r.status <> 'continued'
                 and r.replaced_by is null and r.debounced_until is null
             order by r.ended_at desc, r.id desc
             limit 1;
         end if;
-        if v_met.id is not null and (p_new->>13 = 'get' or v_met.run_id = any (p_together)) then
-            created := json_build_array(v_met.run_id, false, v_met.input = {f}.unb64(p_new->>3), false, null, null);
+        if v_met.id is not null and (p_new->>{NewRun.on_conflict} = 'get' or v_met.run_id = any (p_together)) then
+            created := json_build_array(v_met.run_id, false, v_met.input = {f}.unb64(p_new->>{NewRun.input}), false, null,
+                null);
             return;
         end if;
         if v_met.id is not null then
             -- What its worker is doing right now may change what it is.
             select status into v_met.status from {t}.runs where id = v_met.id for no key update;
-            if p_new->>13 <> 'replace' or v_met.status = 'compensation_failed' then
+            if p_new->>{NewRun.on_conflict} <> 'replace' or v_met.status = 'compensation_failed' then
                 raise exception using errcode = 'SW003', message = 'the key is taken',
-                    detail = json_build_array(p_new->>4, p_new->>13, v_met.run_id, v_met.status)::text;
+                    detail = json_build_array(p_new->>{NewRun.key}, p_new->>{NewRun.on_conflict}, v_met.run_id,
+                        v_met.status)::text;
             end if;
             if (select r.ended_at is null from {t}.runs as r where r.id = v_met.id) then
                 v_replaced := v_met.run_id;
-                perform {f}.cancel_family(p_now, v_met.id, true, 'replaced by run ' || (p_new->>0), p_new->15);
-                update {t}.runs set replaced_by = p_new->>0 where id = v_met.id;
+                perform {f}.cancel_family(p_now, v_met.id, true, 'replaced by run ' || (p_new->>{NewRun.run_id}),
+                    p_new->{NewRun.announce});
+                update {t}.runs set replaced_by = p_new->>{NewRun.run_id} where id = v_met.id;
             end if;
         end if;
     end if;
     select * into v_added from {f}.insert_run(p_now, p_new, q);
     q := v_added.q;
-    created := json_build_array(p_new->>0, true, true, false, v_added.claimed, v_replaced);
+    created := json_build_array(p_new->>{NewRun.run_id}, true, true, false, v_added.claimed, v_replaced);
 end $$;
 
 -- The time instead of a list: all of them are new, and claimed since then.
 -- The answer if one of the ids is taken, by a run that is there or by an earlier one of them: then none is started. Else null.
 create function {f}.refused_ids(p_runs jsonb) returns text language sql stable as $$
     with given as (
-        select new->>0 as run_id, (new->>8)::boolean as own_id, {f}.unb64(new->>3) as input, place,
-            first_value({f}.unb64(new->>3)) over (partition by new->>0 order by place) as first_input,
-            row_number() over (partition by new->>0 order by place) > 1 as is_second
+        select new->>{NewRun.run_id} as run_id, (new->>{NewRun.own_id})::boolean as own_id,
+            {f}.unb64(new->>{NewRun.input}) as input, place,
+            first_value({f}.unb64(new->>{NewRun.input})) over (partition by new->>{NewRun.run_id} order by place) as first_input,
+            row_number() over (partition by new->>{NewRun.run_id} order by place) > 1 as is_second
         from jsonb_array_elements(p_runs) with ordinality as x (new, place)
     ),
     judged as (
@@ -171,22 +184,23 @@ declare
     v_answer text;
 begin
     for v_key in
-        select distinct new->>4 from jsonb_array_elements(p_runs) as new where new->>4 is not null order by 1
+        select distinct new->>{NewRun.key} from jsonb_array_elements(p_runs) as new
+            where new->>{NewRun.key} is not null order by 1
     loop
         perform {f}.lock_key(v_key);
     end loop;
     v_now := {f}.begin_at(p_now, p_seen);
     if jsonb_array_length(p_runs) > 1 then
-        select array_agg(new->>0) into v_together from jsonb_array_elements(p_runs) as new;
-        if (select count(distinct new->>9) > 1 from jsonb_array_elements(p_runs) as new) then
+        select array_agg(new->>{NewRun.run_id}) into v_together from jsonb_array_elements(p_runs) as new;
+        if (select count(distinct new->>{NewRun.priority}) > 1 from jsonb_array_elements(p_runs) as new) then
             v_claimant := null;  -- those that come later may be more urgent: the next claim sorts them
         end if;
     else
-        v_together := array[p_runs->0->>0];
+        v_together := array[p_runs->0->>{NewRun.run_id}];
     end if;
     q := {f}.offer(v_now, v_claimant);
     if jsonb_array_length(p_runs) > 1 then
-        v_answer := {f}.create_together(v_now, p_runs, v_together, q);
+        v_answer := {f}.create_batch(v_now, p_runs, v_together, q);
         if v_answer is not null then
             return {f}.answer(v_now, v_answer);
         end if;
@@ -210,34 +224,35 @@ declare
     v_planned record;
     v_input bytea;
 begin
-    perform {f}.lock_key(p_new->>4);
+    perform {f}.lock_key(p_new->>{NewRun.key});
     v_now := {f}.begin_at(p_now, p_seen);
     select id, run_id, debounced_until into v_planned
     from {t}.runs
-    where key = p_new->>4 and debounced_until is not null and ended_at is null
+    where key = p_new->>{NewRun.key} and debounced_until is not null and ended_at is null
     for no key update;
     if not found then
         select p.input into v_input
-        from {t}.runs as r join {t}.payloads as p on p.run = r.id where r.run_id = p_new->>0;
+        from {t}.runs as r join {t}.payloads as p on p.run = r.id where r.run_id = p_new->>{NewRun.run_id};
         if found then
             return {f}.answer(
-                v_now, json_build_array(p_new->>0, false, v_input <> {f}.unb64(p_new->>3))::text
+                v_now, json_build_array(p_new->>{NewRun.run_id}, false, v_input <> {f}.unb64(p_new->>{NewRun.input}))::text
             );
         end if;
         perform {f}.insert_run(
-            v_now, jsonb_set(p_new, '{6}', to_jsonb(least(p_quiet, p_max_wait))), {f}.offer(v_now, null),
+            v_now, jsonb_set(p_new, '{{NewRun.delay}}', to_jsonb(least(p_quiet, p_max_wait))), {f}.offer(v_now, null),
             p_debounced_until => v_now + p_max_wait
         );
-        return {f}.answer(v_now, json_build_array(p_new->>0, true, false)::text);
+        return {f}.answer(v_now, json_build_array(p_new->>{NewRun.run_id}, true, false)::text);
     end if;
-    if v_planned.run_id <> p_new->>0 then
+    if v_planned.run_id <> p_new->>{NewRun.run_id} then
         return {f}.answer(v_now, json_build_array(v_planned.run_id, false, true)::text);
     end if;
     update {t}.runs
-    set definition = {f}.define(p_new->>1, (p_new->>2)::bigint, (p_new->>9)::bigint),
+    set definition = {f}.define(p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint,
+        (p_new->>{NewRun.priority})::bigint),
         wake_at = case when status <> 'paused' then least(v_now + p_quiet, v_planned.debounced_until) end
     where id = v_planned.id;
-    update {t}.payloads set input = {f}.unb64(p_new->>3) where run = v_planned.id;
+    update {t}.payloads set input = {f}.unb64(p_new->>{NewRun.input}) where run = v_planned.id;
     perform {f}.hint('ready', v_planned.run_id);
     return {f}.answer(v_now, json_build_array(v_planned.run_id, false, false)::text);
 end $$;

@@ -2,7 +2,7 @@
 -- what writes here in a transaction that sees whatever was committed before each statement: after the lock, all there is.
 
 -- The beginning of these transitions: nobody else is in the store, and nobody comes in before this has ended.
-create function {f}.begin_alone(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
+create function {f}.begin_exclusive(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
 begin
     perform pg_advisory_xact_lock(1398034259, hashtext('{t}'));
     perform set_config('stepwell.hints', '', true);
@@ -53,7 +53,7 @@ declare
 begin
     -- Once before the lock too: a store that is in use is not held up by who only asks.
     perform {f}.refuse_if_used({f}.look_at_clock(p_now, p_seen));
-    v_now := {f}.begin_alone(p_now, p_seen);
+    v_now := {f}.begin_exclusive(p_now, p_seen);
     select transfer_id, kind into v_known from {t}.seals;
     if found then
         if (v_known.transfer_id, v_known.kind) is distinct from (p_transfer_id, p_kind) then
@@ -68,7 +68,7 @@ begin
     -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`. `rescue` itself would pass by a
     -- run that somebody is writing to, and leave it to that one.
     perform {f}.lock_owned(array(select distinct owner from {t}.runs where owner is not null));
-    v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>0)::bigint;
+    v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>{Answer.now})::bigint;
     v_now := greatest(v_now, p_since);
     update {t}.meta set value = v_now where name = 'floor' and value < v_now;
     update {t}.meta set value = value + 1 where name = 'seals';
@@ -78,7 +78,7 @@ end $$;
 
 create function {f}.release(p_now bigint, p_seen bigint, p_transfer_id text) returns text language plpgsql volatile as $$
 declare
-    v_now bigint := {f}.begin_alone(p_now, p_seen);
+    v_now bigint := {f}.begin_exclusive(p_now, p_seen);
 begin
     update {t}.seals set kind = 'left' where transfer_id = p_transfer_id and kind <> 'arriving';
     if not found then
@@ -91,7 +91,7 @@ end $$;
 create function {f}.unseal(p_now bigint, p_seen bigint, p_transfer_id text, p_kind text, p_clears boolean) returns text
 language plpgsql volatile as $$
 declare
-    v_now bigint := {f}.begin_alone(p_now, p_seen);
+    v_now bigint := {f}.begin_exclusive(p_now, p_seen);
 begin
     if not exists (select 1 from {t}.seals) then
         return {f}.answer(v_now, 'null');
@@ -218,7 +218,7 @@ end $$;
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
 language plpgsql volatile as $$
 declare
-    v_now bigint := {f}.begin_alone(p_now, p_seen);
+    v_now bigint := {f}.begin_exclusive(p_now, p_seen);
     v_kind text;
     v_place bigint;
     v_items jsonb;
@@ -228,8 +228,8 @@ begin
         perform {f}.refuse_unsealed(p_transfer_id);
     end if;
     select min(place) into v_damaged
-    from jsonb_array_elements(p_parcel->0) with ordinality as x (one, place)
-    where encode(sha256({f}.unb64(one->>1)), 'hex') <> one->>0;
+    from jsonb_array_elements(p_parcel->{Parcel.blobs}) with ordinality as x (one, place)
+    where encode(sha256({f}.unb64(one->>{PackedBlob.content})), 'hex') <> one->>{PackedBlob.name};
     if v_damaged is not null then
         perform {f}.refuse_item('damaged', 'blobs', v_damaged - 1);
     end if;
@@ -239,12 +239,13 @@ begin
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
-    perform {f}.replace_holds(p_parcel->10, p_parcel->11);
-    update {t}.chain set number = (p_parcel->12->>0)::bigint, chain = p_parcel->12->>1;
-    update {t}.meta set value = 1 where name = 'encrypted' and (p_parcel->>13)::boolean;
+    perform {f}.replace_holds(p_parcel->{Parcel.holds}, p_parcel->{Parcel.hold_acts});
+    update {t}.chain set number = (p_parcel->{Parcel.head}->>{ChainHead.number})::bigint,
+        chain = p_parcel->{Parcel.head}->>{ChainHead.chain};
+    update {t}.meta set value = 1 where name = 'encrypted' and (p_parcel->>{Parcel.is_encrypted})::boolean;
     -- Also the numbers of what is gone are not given again.
-    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->8->>0)::bigint);
-    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->8->>1)::bigint);
+    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->{Parcel.given}->>{Given.receipts})::bigint);
+    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->{Parcel.given}->>{Given.owed})::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 

@@ -174,7 +174,8 @@ create function {f}.find_question(p_now bigint, p_seen bigint, p_signal_id text)
     )
 $$;
 
-create function {f}.list_kept(p_now bigint, p_seen bigint, p_limit bigint, p_topic text) returns text language plpgsql stable as $$
+create function {f}.list_kept(p_now bigint, p_seen bigint, p_limit bigint,
+    p_topic text) returns text language plpgsql stable as $$
 declare
     v_now bigint := {f}.look_at_clock(p_now, p_seen);
 begin

@@ -21,7 +21,7 @@ from stepwell.model.commits import (
     judge,
 )
 from stepwell.model.entries import Entry
-from stepwell.model.failures import key_taken
+from stepwell.model.failures import encode_failure, key_taken
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location, format_path
 from stepwell.model.outbox import Announce
@@ -278,5 +278,6 @@ def _start_child(
     if holder is None:
         return insert(tx, new, quota, claimant)
     path = "" if new.parent is None else format_path(new.parent.location, read_names(tx.connection, run))
-    announce_end(tx, insert_failed(tx, new, key_taken(new.key, holder[0], path)), announce)
+    failure = encode_failure(key_taken(new.key, holder=holder[0], path=path))
+    announce_end(tx, insert_failed(tx, new, failure), announce)
     return None

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from stepwell.errors import StoreError, TransactionError
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.base.transactions import Performed, Work
-from stepwell.stores.base.transactions import Transaction as AuthorsTransaction
 from stepwell.stores.sqlite.database import Disturbed, SqliteDatabase
 from stepwell.stores.sqlite.guards import GuardedTransaction
 from stepwell.stores.sqlite.texts import SQL

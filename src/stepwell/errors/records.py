@@ -1,0 +1,41 @@
+"""Failure records: what is kept of an exception. Errors carry them, so they are declared beside them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell.errors.runs import ChildFailed
+
+FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
+
+
+class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of an exception: its type's name, its words, and where it came from."""
+
+    type: str
+    message: str
+    qualified: str = ""  # module and name, looked up in a closed registry, never imported
+    code: str = ""
+    path: str = ""
+    why: str = ""
+    fix: str = ""
+    trace: str = ""
+    attempts: int = 0
+    data: Any = None  # of a planned failure: what was given with it, as plain JSON values
+    causes: dict[str, FailureRecord] = {}
+    run_id: str = ""  # of a child's failure: the child
+    status: str = ""
+    kind: FailureKind | Literal[""] = ""  # of a step's last failure: why there was no further attempt
+
+    @property
+    def summary(self) -> str:
+        """Type and message in one line."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    def concerns(self, path: str) -> bool:
+        """Whether this failure, or one that caused it, happened at a path or somewhere below it."""
+        # A child's own failure speaks of the child's paths.
+        causes = () if self.code == ChildFailed.code else self.causes.values()
+        return f"{self.path}/".startswith(f"{path}/") or any(cause.concerns(path) for cause in causes)

@@ -1,0 +1,149 @@
+"""The composites that the functions are given, by name: `{Commit.children}` in their text is the place of that field.
+
+Values travel as JSON arrays in the order of the model's fields, which is the cheapest form to write, to send and to
+read. Names become places once, when the text is read, so a name costs nothing in the database; a name that no
+composite has fails then, too. Besides single fields a text may ask for all of them:
+
+    {Entry.*}           the columns, which are called like the fields
+    {Entry.* from e}    their values, out of the JSON array `e`
+    {Entry.* to json}   the arguments of `json_build_array` that make such an array of a row
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from types import UnionType
+from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
+
+from stepwell.model.amendments import Amendment, Dropped, Fork
+from stepwell.model.commits import BeginRollback, Commit, End, Park, Pause
+from stepwell.model.entries import Attempt, Cursor, Entry, Progress
+from stepwell.model.events import NewEvent
+from stepwell.model.holds import Hold, HoldAct, WorkflowHold
+from stepwell.model.ledger import Act, ChainHead, Reservation
+from stepwell.model.live import Append, Published
+from stepwell.model.outbox import Announce, Emit, Owed, Settled, Unsent
+from stepwell.model.runs import Created, History, NewRun, Parent, Previous, Run
+from stepwell.model.signals import NewSignal, Redelivery, Refusal, Reply
+from stepwell.model.waits import Wait
+from stepwell.model.workers import Claimant, Fence, NewWorker
+from stepwell.stores.base.filters import Condition, Order
+from stepwell.stores.base.parcels import (
+    Given,
+    OpenWait,
+    PackedBlob,
+    PackedChunk,
+    PackedEvent,
+    PackedReceipt,
+    PackedReply,
+    PackedRun,
+    PackedSignal,
+    Parcel,
+)
+from stepwell.stores.base.views import Audit, RunFilter
+
+_MODELS: Final[tuple[Any, ...]] = (
+    *(Act, Amendment, Announce, Append, Attempt, Audit, ChainHead, Claimant, Commit, Condition, Created, Cursor),
+    *(Dropped, Emit, Entry, Fence, Fork, Given, History, Hold, HoldAct, NewEvent, NewRun, NewSignal, NewWorker),
+    *(OpenWait, Order, Owed, PackedBlob, PackedChunk, PackedEvent, PackedReceipt, PackedReply, PackedRun),
+    *(PackedSignal, Parcel, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
+    *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
+)
+_MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
+
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    **{model.__name__: model._fields for model in _MODELS},
+    # A move says first which one it is; see `calls.commit_out`.
+    "Move": ("kind",),
+    **{move.__name__: ("kind", *move._fields) for move in _MOVES},
+    "Child": (*NewRun._fields, "failure"),  # in a commit; see `calls.child_out`
+    # Pairs that the model has no name for.
+    "Trim": ("low", "high"),
+    "AttemptKey": ("location", "number"),
+    "Tag": ("name", "value"),
+    "Comparison": ("relation", "number"),
+    # What functions tell each other.
+    "Answer": ("now", "result", "hints"),
+    "Mail": ("delivered", "claimed"),
+    "Written": ("run_id", "revision"),
+    "StoredWait": ("location", "token", "due_at", "names", "facets", "since", "limit_at", "topic", "armed"),
+    "ChunkMark": ("run", "stream", "number"),
+    "RequestMark": ("scope", "key"),
+}
+
+_ROWS: Final[dict[str, Any]] = {
+    model.__name__: model for model in (Act, Attempt, Cursor, Entry, PackedEvent, Progress, Published, Reservation)
+}
+
+# A run is spread over several tables: what is not a column of its row in `runs` (r), by its name, is found so.
+_ELSEWHERE: Final = {
+    "workflow": "d.workflow",
+    "version": "d.version",
+    "priority": "d.priority",
+    "owner": "w.incarnation",
+    "revision": "h.revision",
+    "last_seq": "h.last_seq",
+    "stalls": "h.stalls",
+    "input": "{f}.b64(p.input)",
+    "output": "{f}.b64(p.output)",
+    "failure": "{f}.b64(p.failure)",
+    "tags": "p.tags",
+    "parent": "case when r.parent is not null"
+    " then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end",
+    "previous": "case when r.previous is not null"
+    " then json_build_array(r.previous, r.previous_started_at, r.previous_finished_at) end",
+}
+
+_FIELD: Final = re.compile(r"\{([A-Z]\w+)\.(\w+)\}")
+_ROW: Final = re.compile(r"\{([A-Z]\w+)\.\*(?: from (\w+)| (to) json)?\}")
+
+
+def resolve(text: str) -> str:
+    """The text of functions with places instead of names. Raises `KeyError` or `ValueError` for an unknown name."""
+    text = _ROW.sub(lambda found: ", ".join(_row(found[1], found[2], is_json=found[3] is not None)), text)
+    return _FIELD.sub(lambda found: str(_FIELDS[found[1]].index(found[2])), text)
+
+
+def _row(composite: str, source: str | None, *, is_json: bool) -> list[str]:
+    is_run = composite == Run.__name__
+    model = Run if is_run else _ROWS[composite]
+    hints = _hints(model)
+    if is_json:
+        return [_ELSEWHERE.get(name, f"r.{name}") if is_run else _to_json(name, hints[name]) for name in model._fields]
+    fields = [name for name in model._fields if not is_run or name not in _ELSEWHERE]
+    return fields if source is None else [_from_json(composite, name, hints[name], source) for name in fields]
+
+
+@cache
+def _hints(model: Any) -> dict[str, Any]:
+    return get_type_hints(model)
+
+
+def _to_json(name: str, hint: Any) -> str:
+    return f"{{f}}.b64({name})" if _plain(hint) is bytes else name
+
+
+def _from_json(composite: str, name: str, hint: Any, source: str) -> str:
+    text, value = f"{source}->>{{{composite}.{name}}}", f"{source}->{{{composite}.{name}}}"
+    kind = _plain(hint)
+    if kind is bytes:
+        return f"{{f}}.unb64({text})"
+    if kind is bool:
+        return f"({text})::boolean"
+    if kind is int:
+        return f"({text})::bigint"
+    if kind is str:
+        return text
+    return f"{{f}}.texts({value})" if kind == tuple[str, ...] else f"nullif({value}, 'null')::json"
+
+
+def _plain(hint: Any) -> Any:
+    """The type of a field as JSON knows it: bytes, bool, int, str, or a tuple of some kind."""
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    if get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, str)):
+        return str
+    return hint

@@ -1,0 +1,410 @@
+"""One connection each: a statement goes out, and its answer comes back without a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from stepwell.stores.postgres.calls import Call, Value
+from stepwell.stores.postgres.faults import read_only, translate
+from stepwell.stores.postgres.texts import render
+
+_FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+_PAUSE_CALLS = 100
+_IDLE = pq.TransactionStatus.IDLE
+# A server on the only core there is could not answer as long as we look.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_LOOKS_MAX, _NAP_MILLIS = (1_600, 0) if _CORES > 1 else (1, 2)  # two milliseconds, in either way
+_UNPREPARED = ("0A", "25", "26")  # classes of states
+_READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
+
+
+_SLICE_SECONDS = 0.1  # so often a thread that waits for the server looks whether it may go on waiting
+_CANCEL_SECONDS = 1.0
+_ANSWER_SECONDS_MAX = 60.0  # for a connection that was told nothing else
+
+
+class Silence:
+    """For how long the server may say nothing while a thread waits for its answer."""
+
+    def __init__(self, seconds: float = _ANSWER_SECONDS_MAX) -> None:
+        self._seconds = seconds
+        self._left = seconds
+        self._seconds_max = float("inf")
+
+    def begin(self, seconds: float | None = None) -> None:
+        """A question goes out."""
+        self._left = min(self._seconds if seconds is None else seconds, self._seconds_max)
+
+    def goes_on(self) -> None:
+        """Nothing came for another slice. Raises `psycopg.OperationalError` if that was the last one."""
+        self._left -= _SLICE_SECONDS
+        if self._left <= 0:
+            raise psycopg.OperationalError("the server did not answer in time")
+
+    def lasts(self, seconds: float) -> None:
+        """From the next question on."""
+        self._seconds = seconds
+
+    def shorten(self, seconds: float) -> None:
+        """From now on, also for what is being waited for; from another thread."""
+        self._seconds_max = min(self._seconds_max, seconds)
+        self._left = min(self._left, seconds)
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether whoever uses the connection is about to leave."""
+        return self._seconds_max != float("inf")
+
+
+class TimelyConnection(psycopg.Connection[Any]):
+    """A connection for threads, whose waits for the server are bounded."""
+
+    _silence: Silence | None = None
+
+    @property
+    def silence(self) -> Silence:
+        """How long it waits."""
+        if self._silence is None:
+            self._silence = Silence()
+        return self._silence
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        """Wait as the driver does, but not for ever. What is not answered in time is cancelled, if that is possible."""
+        kwargs.pop("interval", None)
+        try:
+            return super().wait(_timely(gen, self.silence), _SLICE_SECONDS, *args[1:], **kwargs)
+        except psycopg.OperationalError:
+            if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+                cancel(self, self.silence)
+            raise
+
+
+def _timely(gen: Generator[Any, Any, Any], silence: Silence) -> Generator[Any, Any, Any]:
+    """The driver's steps. It sends a zero when nothing came for a slice."""
+    silence.begin()
+    ready: Any = None
+    while True:
+        try:
+            wanted = gen.send(ready)
+        except StopIteration as ended:
+            return ended.value
+        ready = yield wanted
+        if not ready and ready is not None:
+            silence.goes_on()
+
+
+def cancel(connection: psycopg.Connection[Any], silence: Silence) -> None:
+    """Ask the server to stop working on what nobody waits for; best effort, over a connection of its own."""
+    if psycopg.capabilities.has_cancel_safe() and not silence.is_shortened:
+        with suppress(psycopg.Error, OSError):
+            connection.cancel_safe(timeout=_CANCEL_SECONDS)
+
+
+class Connection:
+    """A connection to the server, used by one caller at a time.
+
+    An answer that nobody waited for makes a connection unusable: it is thrown away, so that no caller ever gets the
+    answer to another one's question.
+    """
+
+    def __init__(self, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str) -> None:
+        self.driver = driver
+        self._pgconn = driver.pgconn
+        self._schema = schema
+        self._where = where
+        self._prepared: dict[str, bytes] = {}
+        self._waiting: asyncio.Future[None] | None = None
+        self._poll = select.poll()
+        self._until: float | None = None  # by the loop's clock
+        self.silence = driver.silence if isinstance(driver, TimelyConnection) else Silence()
+        self.is_late = False  # an answer did not come in time
+        self._pause = 0  # how many calls do not try to be brief, because one was not
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._socket = -1  # as it was attached: a connection that is lost does not know it any more
+        self.on_input: Callable[[], None] | None = None  # something came from the server
+        self.on_loss: Callable[[], None] = lambda: None
+        self.must_write = False  # one of several servers, of which one takes writes at a time
+        self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
+        self.is_broken = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the next call may use it."""
+        return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
+
+    def _check_server(self) -> None:
+        """Raise if the server has said that it takes no writes any more: another one does, and knows what this one does
+        not. Who only reads would never find out.
+        """
+        if self.must_write and any(self._pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self.is_broken = True
+            raise read_only(self._where)
+
+    # --- on the event loop ---
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hear of answers on this loop."""
+        self._loop, self._socket = loop, self._pgconn.socket
+        self._poll.register(self._socket, select.POLLIN)
+        loop.add_reader(self._socket, self._readable)
+
+    def detach(self) -> None:
+        """Hear of nothing more. Before the socket is closed: its number may be given to another one."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._loop = None
+
+    async def call(
+        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, patience: float | None = None
+    ) -> bytes:
+        """Call a function; its answer. A caller that is cancelled leaves a broken connection behind.
+
+        The answer to a brief call is waited for right here, awake, if answers come within two milliseconds: to go round
+        the event loop, which has nothing else to do for the store, and to be woken up cost more than what is waited
+        for. `patience` is how many seconds the answer may take.
+        """
+        is_done = False
+        self._be_patient(patience)
+        try:
+            if self.prepares and call.is_kept:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = await self._prepare(call)
+                self._pgconn.send_query_prepared(name, values, call.formats)
+            else:
+                self._pgconn.send_query_params(self._statement(call), values, None, call.formats)
+            if is_brief:
+                self._wait_here()
+            answer = _value(await self._results())
+            self._check_server()
+            is_done = True
+            return answer
+        except psycopg.Error as error:
+            is_done = self._pgconn.transaction_status == _IDLE and not _is_over(error)
+            raise translate(error, self._where) from error
+        finally:
+            if not is_done:
+                self.is_broken = True
+
+    async def execute(self, statement: str, *, patience: float | None = None) -> None:
+        """Run a statement without parameters or rows."""
+        is_done = False
+        self._be_patient(patience)
+        try:
+            self._pgconn.send_query(statement.encode())
+            await self._results()
+            self._check_server()
+            is_done = True
+        except psycopg.Error as error:
+            raise translate(error, self._where) from error
+        finally:
+            if not is_done:
+                self.is_broken = True
+
+    def _be_patient(self, patience: float | None) -> None:
+        self._until = None if patience is None or self._loop is None else self._loop.time() + patience
+
+    async def _prepare(self, call: Call[Any]) -> bytes:
+        name = self._prepared[call.name] = call.name.encode()
+        try:
+            self._pgconn.send_prepare(name, self._statement(call))
+            await self._results()
+        except BaseException:
+            del self._prepared[call.name]
+            raise
+        return name
+
+    def _wait_here(self) -> None:
+        """Look for the answer again and again, for a moment. Whoever else wants this core goes first."""
+        if self._pause > 0:
+            self._pause -= 1
+        elif self._pgconn.flush() == 0:
+            is_there = self._poll.poll
+            for _ in range(_LOOKS_MAX):
+                if is_there(_NAP_MILLIS):
+                    self._pgconn.consume_input()
+                    return
+                os.sched_yield()
+            self._pause = _PAUSE_CALLS
+
+    async def _results(self) -> pq.abc.PGresult:
+        pgconn = self._pgconn
+        if pgconn.flush():
+            await self._flush()
+        last: pq.abc.PGresult | None = None
+        while True:
+            while pgconn.is_busy():
+                await self._wait()
+            found = pgconn.get_result()
+            if found is None:
+                if last is None:
+                    raise psycopg.OperationalError("the server did not answer")
+                return _checked(last)
+            # A commit that fails is told behind the rows of what it would have committed: the first error counts.
+            if last is None or last.status in _FINE:
+                last = found
+
+    async def _wait(self) -> None:
+        if self._loop is None:
+            raise psycopg.OperationalError("the connection is closed")
+        self._waiting = self._loop.create_future()
+        try:
+            async with asyncio.timeout_at(self._until):
+                await self._waiting
+        except TimeoutError:
+            self.is_late = True
+            raise psycopg.OperationalError("the server did not answer in time") from None
+        finally:
+            self._waiting = None
+
+    async def _flush(self) -> None:
+        """Send what did not fit into the socket, taking in what the server says meanwhile."""
+        if self._loop is not None:
+            self._loop.add_writer(self._socket, self._wake)
+        try:
+            while self._pgconn.flush():
+                await self._wait()
+        finally:
+            if self._loop is not None:
+                self._loop.remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        try:
+            self._pgconn.consume_input()
+        except psycopg.Error as error:
+            self.is_broken = True
+            self.detach()
+            self.on_loss()
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_exception(error)
+            return
+        if self.on_input is not None:
+            self.on_input()
+        if self._waiting is None:
+            # Nobody asked: the server says goodbye, or a notice. A notice leaves the connection as it was.
+            if self._pgconn.status != pq.ConnStatus.OK:
+                self.is_broken = True
+                self.detach()
+                self.on_loss()
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # --- for callers that cannot wait ---
+
+    def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
+        """`call`, in the caller's own thread."""
+        pgconn = self._pgconn
+        try:
+            if not (self.prepares and call.is_kept):
+                pgconn.send_query_params(self._statement(call), values, None, call.formats)
+            else:
+                name = self._prepared.get(call.name)
+                if name is None:
+                    name = call.name.encode()
+                    pgconn.send_prepare(name, self._statement(call))
+                    self._results_now()
+                    self._prepared[call.name] = name
+                pgconn.send_query_prepared(name, values, call.formats)
+            answer = _value(self._results_now())
+            self._check_server()
+            return answer
+        except psycopg.Error as error:
+            self._note_broken(error)
+            raise translate(error, self._where) from error
+
+    def execute_now(self, text: str, *, patience: float | None = None) -> None:
+        """Run statements without parameters or rows, in the caller's own thread."""
+        try:
+            self._pgconn.send_query(text.encode())
+            self._results_now(patience)
+            self._check_server()
+        except psycopg.Error as error:
+            self._note_broken(error)
+            raise translate(error, self._where) from error
+
+    def _note_broken(self, error: psycopg.Error) -> None:
+        is_busy = self._pgconn.transaction_status in (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
+        self.is_broken |= is_busy or self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
+
+    def _results_now(self, patience: float | None = None) -> pq.abc.PGresult:
+        """`_results`, for a thread. It looks up now and then: a server that says nothing is not waited for for ever."""
+        pgconn, silence = self._pgconn, self.silence
+        poll = select.poll()
+        poll.register(pgconn.socket, select.POLLIN)
+        silence.begin(patience)
+        last: pq.abc.PGresult | None = None
+        try:
+            while pgconn.flush():
+                poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
+                self._wait_now(poll)
+            poll.modify(pgconn.socket, select.POLLIN)
+            while True:
+                while pgconn.is_busy():
+                    self._wait_now(poll)
+                found = pgconn.get_result()
+                if found is None:
+                    if last is None:
+                        raise psycopg.OperationalError("the server did not answer")
+                    return _checked(last)
+                if last is None or last.status in _FINE:
+                    last = found
+        except psycopg.OperationalError:
+            if self.is_late and isinstance(self.driver, psycopg.Connection):
+                cancel(self.driver, silence)
+            raise
+
+    def _wait_now(self, poll: select.poll) -> None:
+        ready = poll.poll(_SLICE_SECONDS * 1_000)
+        if not ready:
+            try:
+                self.silence.goes_on()
+            except psycopg.OperationalError:
+                self.is_late = True
+                raise
+        elif ready[0][1] & ~select.POLLOUT:
+            self._pgconn.consume_input()
+
+    def is_silent(self) -> bool:
+        """Whether the server has said nothing since the last answer; if it closed the connection, it did."""
+        return not select.select([self._pgconn.socket], [], [], 0)[0]
+
+    def finish(self) -> None:
+        """Close it, whatever it is doing."""
+        self.is_broken = True
+        self.detach()
+        self._pgconn.finish()
+
+    def _statement(self, call: Call[Any]) -> bytes:
+        text = call.text or f"select {{f}}.{call.name}({call.placeholders})"
+        return render(text, self._schema).encode()
+
+
+def _is_over(error: psycopg.Error) -> bool:
+    """Whether it is of no use to ask again here: the next connection may lead to the server that takes writes, and it
+    has no prepared statements that do not fit any more.
+    """
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or (error.sqlstate or "")[:2] in _UNPREPARED
+
+
+def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+    if result.status in _FINE:
+        return result
+    raise psycopg.errors.error_from_result(result)
+
+
+def _value(result: pq.abc.PGresult) -> bytes:
+    """The one value of the answer; nothing, if there is no row."""
+    return (result.get_value(0, 0) or b"") if _checked(result).ntuples else b""

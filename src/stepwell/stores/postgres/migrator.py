@@ -1,0 +1,174 @@
+"""Making the database ready: the schema, the tables, and this release's functions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from stepwell.errors import ForeignFileError, SchemaMissingError, StoreAccessError, StoreNotWritableError
+from stepwell.ids import random_bytes
+from stepwell.stores.base.migrations import Migrated
+from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.sessions import open_connection
+from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, functions_schema, quoted, render
+from stepwell.stores.postgres.urls import parse_address
+from stepwell.stores.sql.migrations import pending_migrations
+
+DriverConnection = psycopg.Connection[TupleRow]
+
+_LOCK = 1398034253  # among all advisory locks: migrations of stepwell
+_NEEDED = 160000
+_LOOK = """
+select to_regnamespace(%s) is not null, to_regclass(%s) is not null, to_regnamespace(%s) is not null,
+    (select count(*) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace where n.nspname = %s)
+"""
+
+
+class Found(NamedTuple):
+    """What is in the database now."""
+
+    version: int  # of the tables; 0: none yet
+    has_functions: bool
+    identity: int  # of the database, as long as it exists
+
+
+def look(connection: DriverConnection, schema: str, where: str) -> Found:
+    """Read what there is, and change nothing.
+
+    Raises `ForeignFileError` for tables that are not ours, `StoreNotWritableError` if the role may not look.
+    """
+    try:
+        return _look(connection, schema, where)
+    except psycopg.Error as error:
+        raise in_words(error, where) from error
+
+
+def check_ready(connection: DriverConnection, schema: str, where: str) -> Found:
+    """What there is, if it is all that this release needs. Raises `SchemaMissingError`; changes nothing."""
+    found = look(connection, schema, where)
+    missing = describe_missing(found, where)
+    if missing:
+        raise SchemaMissingError(
+            f"{where} {missing}",
+            where=f"schema {schema}",
+            why="looking changes nothing; a worker or a first start makes what is missing",
+            fix="stepwell migrate --db URL, with a role that may create schemas",
+        )
+    return found
+
+
+def describe_missing(found: Found, where: str) -> str:
+    """What this release needs and the database has not; empty if that is nothing. Raises `SchemaMismatchError`."""
+    pending = pending_migrations(MIGRATIONS, found.version, where=where)
+    if found.version == 0:
+        return "has no stepwell tables yet"
+    if pending:
+        return f"has schema {found.version}, and this stepwell needs {MIGRATIONS[-1].number}"
+    return "" if found.has_functions else "has not the functions of this release of stepwell"
+
+
+def is_newest(version: int) -> bool:
+    """Whether tables of this version are those of this release."""
+    return version == MIGRATIONS[-1].number
+
+
+def prepare(connection: DriverConnection, schema: str, where: str) -> Found:
+    """Create or migrate what is missing, once: whoever comes at the same moment waits for the first.
+
+    All or nothing. Raises what `look` does, `SchemaMismatchError`, and `StoreNotWritableError` for a role that may not.
+    """
+    found = look(connection, schema, where)
+    missing = describe_missing(found, where)
+    if not missing:
+        return found
+    try:
+        with connection.transaction():
+            # Whatever the default is: what another one has just committed must be seen here.
+            connection.execute("set transaction isolation level read committed")
+            connection.execute("select pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, schema))
+            _migrate(connection, schema, _look(connection, schema, where), where)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreNotWritableError(
+            f"{where} {missing}, and this role may not make what is missing",
+            where=f"schema {schema}",
+            why=f"PostgreSQL says: {error.diag.message_primary}",
+            fix="run `stepwell migrate` once with the role that owns the schema, or may create it; docs/postgres.md "
+            "has the grants for this one",
+        ) from None
+    except psycopg.Error as error:
+        raise in_words(error, where) from error
+    return look(connection, schema, where)
+
+
+def migrate(url: str, *, is_plan: bool) -> Migrated:
+    """`prepare` the database of a URL, or only say what that would do."""
+    address = parse_address(url)
+    with open_connection(address) as connection:
+        check_server(connection, address.where)
+        found = look(connection, address.schema, address.where)
+        describe_missing(found, address.where)  # raises for a newer one
+        if not is_plan:
+            prepare(connection, address.schema, address.where)
+    functions = "" if found.has_functions else functions_schema(address.schema)
+    return Migrated(address.where, found.version, MIGRATIONS[-1].number, functions)
+
+
+def check_server(connection: DriverConnection, where: str) -> None:
+    """Raise `StoreAccessError` for a server that is too old."""
+    if connection.info.server_version < _NEEDED:
+        raise StoreAccessError(
+            f"{where} is PostgreSQL {connection.info.server_version // 10_000}",
+            where=where,
+            why=f"stepwell needs PostgreSQL {_NEEDED // 10_000} or newer",
+            fix="upgrade the server, or use another one",
+        )
+
+
+def _look(connection: DriverConnection, schema: str, where: str) -> Found:
+    names = (quoted(schema), f"{quoted(schema)}.meta", quoted(functions_schema(schema)), schema)
+    row = connection.execute(_LOOK, names).fetchone()
+    assert row is not None
+    has_schema, has_meta, has_functions, objects = row
+    if not has_schema or (not has_meta and objects == 0):
+        return Found(0, False, 0)
+    if not has_meta:
+        raise _foreign(schema, where, "it has tables, and none of them is stepwell's")
+    try:
+        values: dict[Any, Any] = dict(
+            connection.execute(f"select name, value from {quoted(schema)}.meta".encode()).fetchall()
+        )
+        return Found(int(values["schema"]), bool(has_functions), int(values["identity"]))
+    except psycopg.errors.InsufficientPrivilege:
+        raise
+    except (psycopg.errors.ProgrammingError, KeyError, TypeError, ValueError) as error:
+        raise _foreign(schema, where, f"its table meta is another one ({type(error).__name__})") from None
+
+
+def _migrate(connection: DriverConnection, schema: str, found: Found, where: str) -> None:
+    if found.version == 0:
+        connection.execute(f"create schema if not exists {quoted(schema)}".encode())
+    for migration in pending_migrations(MIGRATIONS, found.version, where=where):
+        connection.execute(render(migration.text, schema).encode())
+    if found.version == 0:
+        identity = int.from_bytes(random_bytes(7), "big")
+        insert = f"insert into {quoted(schema)}.meta (name, value) values ('schema', 0), ('identity', %s)"
+        connection.execute(insert.encode(), (identity,))
+    if found.version < MIGRATIONS[-1].number:
+        connection.execute(
+            f"update {quoted(schema)}.meta set value = %s where name = 'schema'".encode(),
+            (MIGRATIONS[-1].number,),
+        )
+    if not found.has_functions:
+        connection.execute(f"create schema {quoted(functions_schema(schema))}".encode())
+        connection.execute(render(FUNCTIONS, schema).encode())
+
+
+def _foreign(schema: str, where: str, why: str) -> ForeignFileError:
+    return ForeignFileError(
+        f"schema {schema!r} of {where} is not stepwell's",
+        where=f"schema {schema}",
+        why=why,
+        fix="name another schema: add ?schema=NAME to the URL; nothing was changed",
+    )

@@ -1,0 +1,77 @@
+"""What a connection does with answers that are not what one hopes for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from stepwell.conformance.clock import ManualClock
+from stepwell.conformance.scene import new_run
+from stepwell.environment import Environment, SystemExecutor
+from stepwell.errors import StepwellError
+from stepwell.ids import SystemIds
+from stepwell.stores.postgres.store import PostgresStore
+from tests.servers.cleared import cleared_url
+
+# Fails when the transaction commits, after the rows of the statement are on their way to the client.
+_LATE = """
+create table public.late (n int);
+create function public.refuse_late() returns trigger language plpgsql as $$
+begin
+    raise exception 'too late' using errcode = '40001';
+end $$;
+create constraint trigger late after insert on stepwell.runs deferrable initially deferred
+for each row execute function public.refuse_late();
+"""
+
+
+@pytest.fixture
+def url() -> str:
+    return cleared_url()
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    clock = ManualClock()
+    store = PostgresStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), url, told=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: PostgresStore, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_LATE)
+        try:
+            with pytest.raises(StepwellError, match="in the way"):
+                await store.runs.create([new_run("r1")])
+        finally:
+            connection.execute("drop function public.refuse_late cascade")
+
+    assert await store.views.find("r1") is None
+    assert [created.is_new for created in await store.runs.create([new_run("r1")])] == [True]
+
+
+async def test_a_caller_that_is_cancelled_gets_nobody_another_ones_answer(store: PostgresStore) -> None:
+    for n in range(20):
+        asked = asyncio.ensure_future(store.runs.create([new_run(f"a{n}")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asked.cancel()
+        [created] = await store.runs.create([new_run(f"b{n}")])
+        assert created.run_id == f"b{n}"
+
+
+async def test_payloads_larger_than_a_socket_takes_at_once(store: PostgresStore) -> None:
+    large = bytes(range(256)) * 40_000
+
+    await store.runs.create([new_run("r1", input=large)])
+
+    run = await store.views.find("r1")
+    assert run is not None
+    assert run.input == large
