@@ -10,7 +10,7 @@ from stepwell.model.commits import Applied, Verdict
 from stepwell.model.failures import poisoned
 from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
-from stepwell.replay.turn import Turn
+from stepwell.replay.waits import Waits
 from stepwell.stores.memory import ends, rescues
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
@@ -116,7 +116,7 @@ def freed_under_our_feet() -> Patches:
 
 def held_without_timer() -> Patches:
     """A run that is kept until its longest wait is over has no timer for that."""
-    return [(Turn, "has_deadlines", property(lambda self: bool(self._deadlines)))]
+    return [(Waits, "has_deadlines", property(lambda self: bool(self.deadlines)))]
 
 
 FOUND_SWITCHES: dict[str, Callable[[], Patches]] = {

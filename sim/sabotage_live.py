@@ -10,7 +10,7 @@ from stepwell.codec.base import Place
 from stepwell.model.entries import Entry
 from stepwell.model.live import Append, ChunkKind, Published
 from stepwell.model.locations import Location
-from stepwell.replay.plain import PlainCode
+from stepwell.replay.plain_code import PlainCode
 from stepwell.replay.primitives import stream
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_streams import StreamWriter
@@ -22,7 +22,7 @@ Patches = list[tuple[Any, str, Any]]
 
 
 def plain_answer_lost() -> Patches:
-    """A plain function that lost its strand is not told the last answer when it is run again."""
+    """A plain function that lost its thread is not told the last answer when it is run again."""
     original = PlainCode._enter
 
     def enter(self: PlainCode) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.model.entries import Progress
-from stepwell.replay.bodies import Attempted, Body, Raised, Yielded
+from stepwell.replay.bodies import Attempted, Bodies, Body, Raised, Yielded
 from stepwell.replay.journal import Journal
-from stepwell.replay.turn import Turn
 from stepwell.stores.memory import commits
 from stepwell.worker.execution import Execution
 from stepwell.worker.links import AttemptLink
@@ -19,12 +18,12 @@ Patches = list[tuple[Any, str, Any]]
 
 def yield_counted_as_attempt() -> Patches:
     """A step that gives its slot back has failed."""
-    original = Turn.settle
+    original = Bodies.settle
 
-    def settle(self: Turn, body: Body, attempted: Attempted) -> None:
+    def settle(self: Bodies, body: Body, attempted: Attempted) -> None:
         original(self, body, Raised(RuntimeError("yielded")) if isinstance(attempted, Yielded) else attempted)
 
-    return [(Turn, "settle", settle)]
+    return [(Bodies, "settle", settle)]
 
 
 def progress_outside_the_fence() -> Patches:

@@ -8,7 +8,7 @@ from sim.checks.transactions import CREATE
 from sim.ledger import world_here
 from sim.programs import Node
 from stepwell.model.retries import Retry
-from stepwell.replay.definition import Step, step
+from stepwell.replay.steps import Step, step
 from stepwell.stores.base.transactions import Transaction
 
 RETRY = Retry(max_attempts=3, initial="50ms", max_delay="1s")

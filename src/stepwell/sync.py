@@ -26,8 +26,8 @@ from stepwell.environment import LoopThread
 from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.topics import Event
-from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Cancel, Request, Signal
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.transactions import Transaction
 from stepwell.stores.base.views import RunFilter

@@ -21,8 +21,8 @@ from stepwell.model.failures import FailureRecord, decode_failure, encode_failur
 from stepwell.model.runs import NewRun
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.replay.definition import Registry
 from stepwell.replay.journal import Pending
+from stepwell.replay.registry import Registry
 from stepwell.stores.memory.store import MemoryStore
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution

@@ -1,10 +1,10 @@
-"""Plain functions as workflow code: they stand still on a strand, and give it up whenever it is needed elsewhere.
+"""Plain functions as workflow code: each runs on a lockstep thread, and gives it up when another one needs it.
 
 To the turn, a plain function is one coroutine: it awaits the operations that the function asks for, one after the
-other. The function itself runs on a strand, which is a thread that runs only while the turn waits for it. While an
-operation is awaited the strand can be taken away at any time: `Suspend` unwinds the function, and when the answer is
-there the function is run again from its beginning, on any strand, and is told what it was told before. Nothing of
-that reaches the turn or the history, so a run that waits needs no thread, and any number of them share a few.
+other. The function itself runs on a lockstep thread, which runs only while the turn waits for it. While an operation is
+awaited the thread can be taken away at any time: `Suspend` unwinds the function, and when the answer is there the
+function is run again from its beginning, on any thread, and is told what it was told before. Nothing of that reaches
+the turn or the history, so a run that waits needs no thread, and any number of them share a few.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import asyncio
 import contextvars
 import copy
 import enum
-from collections.abc import Callable
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -21,11 +22,17 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
-from stepwell.environment import Strand
-from stepwell.errors import NonDeterministicError
+from stepwell.environment import LockstepThread
+from stepwell.errors import InvalidOptionError, NonDeterministicError
+from stepwell.replay.branches import mark_plain
+from stepwell.replay.context import Context
 from stepwell.replay.operations import Operation
+from stepwell.replay.primitives.receive import Message
+from stepwell.replay.signals import Signal
+from stepwell.replay.steps import Step, is_async
 from stepwell.replay.suspend import Suspend
 from stepwell.replay.turn import Turn
+from stepwell.replay.workflows import Workflow
 
 T = TypeVar("T")
 
@@ -45,9 +52,9 @@ class PlainCode:
 
     def __init__(self, turn: Turn, call: Callable[[PlainCode], Any]) -> None:
         self._turn = turn
-        self._strands = turn.strands
+        self._threads = turn.threads.pool
         self._call = call
-        self._strand: Strand | None = None
+        self._thread: LockstepThread | None = None
         self._told: list[Told] = []  # everything so far, with values as they were before the function had them
         self._at = 0  # how much of that this run of the function has heard
         self._asked: Operation[Any] | None = None
@@ -58,12 +65,12 @@ class PlainCode:
 
     @property
     def cost(self) -> int:
-        """How much the function has to be told again if it loses its strand."""
+        """How much the function has to be told again if it loses its thread."""
         return len(self._told)
 
     async def run(self) -> Any:
         """Run the function to its end: its value, or what it raised."""
-        self._turn.plain[self] = None
+        self._turn.threads.functions[self] = None
         try:
             self._enter()
             while self._ended is None:
@@ -74,25 +81,25 @@ class PlainCode:
                 except (Suspend, GeneratorExit):
                     raise
                 except BaseException as error:
-                    if isinstance(error, asyncio.CancelledError) and self._strand is None:
+                    if isinstance(error, asyncio.CancelledError) and self._thread is None:
                         raise  # unwound already: there is nobody left to hear of it
                     told = Told(self._asking, None, error)
                 self._tell(told)
         finally:
             self.leave()
-            del self._turn.plain[self]
+            del self._turn.threads.functions[self]
         if self._ended.error is not None:
             raise self._ended.error
         return self._ended.value
 
     def leave(self) -> None:
-        """Unwind the function, so that its `finally` blocks run, and give the strand back."""
-        strand = self._strand
-        if strand is None or strand.is_current:
+        """Unwind the function, so that its `finally` blocks run, and give the thread back."""
+        thread = self._thread
+        if thread is None or thread.is_current:
             return
         self._is_leaving = True
-        if not strand.is_lost:
-            strand.resume()
+        if not thread.is_lost:
+            thread.resume()
         self._ended = None
         self._give_back()
 
@@ -112,8 +119,8 @@ class PlainCode:
                 self._note(Told(what, None, error))
                 raise
             self._asked, self._asking = operation, what
-            assert self._strand is not None
-            self._strand.pause()
+            assert self._thread is not None
+            self._thread.pause()
             if self._is_leaving:
                 raise Suspend
         return cast("T", self._heard())
@@ -130,7 +137,7 @@ class PlainCode:
 
     def _recall(self, what: str) -> bool:
         """Whether the function was told this before; the answer is ready then."""
-        if self._strand is None or not self._strand.is_current:
+        if self._thread is None or not self._thread.is_current:
             raise NonDeterministicError(
                 f"ctx was used outside of the function that it belongs to ({what})",
                 why="a context belongs to one call of one function; used from another thread or from a branch, the "
@@ -173,16 +180,16 @@ class PlainCode:
     def _enter(self) -> None:
         """Run the function from its beginning until it asks for something new or ends."""
         self._at, self._is_leaving = 0, False
-        self._strand = self._strands.take(self)
-        self._strand.begin(partial(contextvars.copy_context().run, self._main))
+        self._thread = self._threads.take(self)
+        self._thread.begin(partial(contextvars.copy_context().run, self._main))
         self._paused()
 
     def _tell(self, told: Told) -> None:
         self._note(told)
-        if self._strand is None:
+        if self._thread is None:
             self._enter()
         else:
-            self._strand.resume()
+            self._thread.resume()
             self._paused()
 
     def _paused(self) -> None:
@@ -191,8 +198,8 @@ class PlainCode:
             self._give_back()
 
     def _give_back(self) -> None:
-        self._strand = None
-        self._strands.give_back(self)
+        self._thread = None
+        self._threads.give_back(self)
 
 
 def untouched(value: T) -> T:
@@ -203,6 +210,61 @@ def untouched(value: T) -> T:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001  a value's own code may refuse in any way
         return value
+
+
+# --- plain functions in the form that the kernel knows ---
+
+Surface = Callable[[Context, PlainCode], Any]  # makes the context that a plain function is given
+
+
+async def run_plain(
+    context: Context, fn: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]], surface: Surface
+) -> Any:
+    """Run a plain function as workflow code. It may be run again: it gets its arguments anew each time."""
+    code = PlainCode(context._scope.turn, lambda code: fn(surface(context, code), *arguments()))
+    return await code.run()
+
+
+def plain_branch(fn: Callable[..., T], surface: Surface) -> Callable[..., Awaitable[T]]:
+    """A plain function as the branch, body or item function that the primitives know."""
+    if is_async(fn) or not callable(fn):
+        raise InvalidOptionError(
+            f"{getattr(fn, '__qualname__', fn)!r} is not a plain function",
+            why="a `def` workflow runs plain functions, which take a SyncContext",
+            fix="write `def`, and `async def` for steps only",
+        )
+
+    @functools.wraps(fn)
+    async def branch(context: Context, *args: Any) -> T:
+        first, kept = [args], untouched(args)
+        ended: T = await run_plain(context, fn, lambda: first.pop() if first else untouched(kept), surface)
+        return ended
+
+    return mark_plain(branch)
+
+
+def plain_branches(
+    branches: Mapping[str, Callable[..., T]], surface: Surface
+) -> dict[str, Callable[..., Awaitable[T]]]:
+    """Plain functions by name, as the branches that the primitives know."""
+    return {name: plain_branch(branch, surface) for name, branch in branches.items()}
+
+
+def asked_for(verb: str, subject: Any) -> str:
+    """A call of a context in words. Run again, the function must make the same calls."""
+    return f"{verb} {_name_of(subject)}"
+
+
+def _name_of(subject: Any) -> str:
+    match subject:
+        case str():
+            return subject
+        case tuple():
+            return "|".join(map(_name_of, subject))
+        case Step() | Workflow() | Signal() | Message():
+            return subject.name
+        case _:
+            return str(getattr(subject, "__name__", type(subject).__name__))
 
 
 def _went_elsewhere(before: str, now: str) -> NonDeterministicError:
