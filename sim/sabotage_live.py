@@ -26,8 +26,8 @@ def plain_answer_lost() -> Patches:
     original = PlainCode._enter
 
     def enter(self: PlainCode) -> None:
-        if self._told:
-            self._told.pop()
+        if self._answers:
+            self._answers.pop()
         original(self)
 
     return [(PlainCode, "_enter", enter)]

@@ -322,14 +322,18 @@ def formatted(text: str) -> str:
     return text
 
 
+def is_fresh() -> bool:
+    """Whether the file is what its sources make of it now."""
+    return TARGET.exists() and TARGET.read_text(encoding="utf-8") == generate()
+
+
 def main(arguments: list[str]) -> int:
-    text = generate()
     if "--check" in arguments:
-        is_fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
-        if not is_fresh:
-            print(f"{TARGET.name} does not follow from replay/context.py: run `make docs`", file=sys.stderr)
-        return 0 if is_fresh else 1
-    TARGET.write_text(text, encoding="utf-8")
+        if is_fresh():
+            return 0
+        print(f"{TARGET.name} does not follow from replay/context.py: run `make docs`", file=sys.stderr)
+        return 1
+    TARGET.write_text(generate(), encoding="utf-8")
     return 0
 
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 _UNCHANGING: Final = (NoneType, str, int, float, bytes, date, time, timedelta, Decimal, UUID, enum.Enum)
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """What the function learnt from one call of its context."""
 
     asked: str
@@ -55,18 +55,18 @@ class PlainCode:
         self._threads = turn.threads.pool
         self._call = call
         self._thread: LockstepThread | None = None
-        self._told: list[Told] = []  # everything so far, with values as they were before the function had them
+        self._answers: list[Answer] = []  # everything so far, with values as they were before the function had them
         self._at = 0  # how much of that this run of the function has heard
         self._asked: Operation[Any] | None = None
         self._asking = ""
-        self._answer = Told("", None)
-        self._ended: Told | None = None
+        self._next_answer = Answer("", None)
+        self._ended: Answer | None = None
         self._is_leaving = False
 
     @property
     def cost(self) -> int:
         """How much the function has to be told again if it loses its thread."""
-        return len(self._told)
+        return len(self._answers)
 
     async def run(self) -> Any:
         """Run the function to its end: its value, or what it raised."""
@@ -77,14 +77,14 @@ class PlainCode:
                 assert self._asked is not None
                 operation, self._asked = self._asked, None
                 try:
-                    told = Told(self._asking, await operation)
+                    answer = Answer(self._asking, await operation)
                 except (Suspend, GeneratorExit):
                     raise
                 except BaseException as error:
                     if isinstance(error, asyncio.CancelledError) and self._thread is None:
                         raise  # unwound already: there is nobody left to hear of it
-                    told = Told(self._asking, None, error)
-                self._tell(told)
+                    answer = Answer(self._asking, None, error)
+                self._tell(answer)
         finally:
             self.leave()
             del self._turn.threads.functions[self]
@@ -108,7 +108,7 @@ class PlainCode:
     @property
     def is_catching_up(self) -> bool:
         """Whether the function is being told what it was told before."""
-        return self._at < len(self._told)
+        return self._at < len(self._answers)
 
     def ask(self, what: str, begin: Callable[[], Operation[T]]) -> T:
         """Have the turn await an operation, and wait for what comes of it."""
@@ -116,7 +116,7 @@ class PlainCode:
             try:
                 operation = begin()
             except BaseException as error:
-                self._note(Told(what, None, error))
+                self._note(Answer(what, None, error))
                 raise
             self._asked, self._asking = operation, what
             assert self._thread is not None
@@ -129,9 +129,9 @@ class PlainCode:
         """Something that is there at once, and the same when the function is run again."""
         if not self._recall(what):
             try:
-                self._note(Told(what, read()))
+                self._note(Answer(what, read()))
             except BaseException as error:
-                self._note(Told(what, None, error))
+                self._note(Answer(what, None, error))
                 raise
         return cast("T", self._heard())
 
@@ -148,31 +148,31 @@ class PlainCode:
             raise Suspend
         if not self.is_catching_up:
             return False
-        told = self._told[self._at]
-        if told.asked != what:
-            raise self._turn.diverge(_went_elsewhere(told.asked, what))
+        answer = self._answers[self._at]
+        if answer.asked != what:
+            raise self._turn.diverge(_went_elsewhere(answer.asked, what))
         self._at += 1
-        self._answer = told._replace(value=untouched(told.value))
+        self._next_answer = answer._replace(value=untouched(answer.value))
         return True
 
     def _heard(self) -> Any:
-        answer, self._answer = self._answer, Told("", None)
+        answer, self._next_answer = self._next_answer, Answer("", None)
         if answer.error is not None:
             raise answer.error
         return answer.value
 
-    def _note(self, told: Told) -> None:
-        self._told.append(told._replace(value=untouched(told.value)))
+    def _note(self, answer: Answer) -> None:
+        self._answers.append(answer._replace(value=untouched(answer.value)))
         self._at += 1
-        self._answer = told
+        self._next_answer = answer
 
     def _main(self) -> None:
         try:
-            ended = Told("", self._call(self))
+            ended = Answer("", self._call(self))
         except BaseException as error:  # noqa: BLE001  whatever the function raises is its outcome
-            ended = Told("", None, error)
+            ended = Answer("", None, error)
         if self.is_catching_up and not self._is_leaving:
-            ended = Told("", None, self._turn.diverge(_went_elsewhere(self._told[self._at].asked, "its end")))
+            ended = Answer("", None, self._turn.diverge(_went_elsewhere(self._answers[self._at].asked, "its end")))
         self._ended = ended
 
     # --- inside the turn ---
@@ -184,8 +184,8 @@ class PlainCode:
         self._thread.begin(partial(contextvars.copy_context().run, self._main))
         self._paused()
 
-    def _tell(self, told: Told) -> None:
-        self._note(told)
+    def _tell(self, answer: Answer) -> None:
+        self._note(answer)
         if self._thread is None:
             self._enter()
         else:

@@ -39,6 +39,8 @@ from stepwell.replay.waits import Arrival, Waits
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
 
+_UNDOING = RunStatus.COMPENSATING
+
 
 class Turn:
     """The running code of one workflow, between the world's events."""
@@ -86,7 +88,7 @@ class Turn:
         self.loop = loop = TurnLoop()  # type: ignore[abstract]
         self.bodies = Bodies(loop)
         # A rollback takes the time that it takes.
-        self.waits = Waits(loop, journal.waits.values(), None if self.is_undoing else run.max_suspend)
+        self.waits = Waits(loop, journal.waits.values(), None if run.status is _UNDOING else run.max_suspend)
         self.mailbox = Mailbox(inbox)
         self.order = ReplayOrder(loop, journal, run.loose)
         self.threads = CodeThreads(threads)
@@ -150,8 +152,10 @@ class Turn:
 
     def take_waits(self) -> tuple[Wait, ...] | None:
         """All waits if they differ from the stored ones; they count as stored from now on."""
-        # Code that has gone astray does not know where the run stands.
-        return None if self.is_astray else self.waits.take_changed()
+        waits = self.waits
+        if self.is_astray or (not waits.armed and not waits.stored):
+            return None  # code that has gone astray does not know where the run stands
+        return waits.take_changed()
 
     def close(self) -> None:
         """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
@@ -159,14 +163,17 @@ class Turn:
             return
         self.is_closed = True
         self.unawaited.clear()
-        interrupts = [_interrupt(future) for future in self._awaited() if not future.done()]
+        bodies, order = self.bodies, self.order
+        is_waiting = self.waits.armed or bodies.asked or bodies.in_flight or bodies.yielded or order.queue or order.held
+        interrupts = [_interrupt(future) for future in self._awaited() if not future.done()] if is_waiting else ()
         if self.loop.ready:
             self.loop.run_until_idle()
         root = self._root
         if root is not None and not root.done():
             root.cancel()
             self.loop.run_until_idle()
-        self.threads.close()
+        if self.threads.own is not None:
+            self.threads.own.close()
         if root is not None and root.done() and not root.cancelled():
             root.exception()  # heard: asyncio need not report it
         # The frames that an exception came through refer to this turn, which would have to be found by the collector.
@@ -203,7 +210,7 @@ class Turn:
     @property
     def is_undoing(self) -> bool:
         """Whether this turn undoes what the run did."""
-        return self.run.status is RunStatus.COMPENSATING
+        return self.run.status is _UNDOING
 
     @property
     def waits_for_time_only(self) -> bool:

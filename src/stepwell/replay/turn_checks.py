@@ -52,10 +52,10 @@ def find_loss(turn: Turn) -> ReplayError | None:
 def _find_left(turn: Turn) -> ReplayError | None:
     """What the code has left when it returned."""
     path, bodies = turn.journal.names.text, turn.bodies
-    lost = [operation.location for operation in turn.unawaited.values()]
-    lost += [body.location for body in bodies.open]
-    lost += [*turn.waits.armed, *bodies.yielded.values()]
-    if lost:
+    if turn.unawaited or bodies.asked or bodies.in_flight or bodies.yielded or turn.waits.armed:
+        lost = [operation.location for operation in turn.unawaited.values()]
+        lost += [body.location for body in bodies.open]
+        lost += [*turn.waits.armed, *bodies.yielded.values()]
         return divergence.unawaited([path(location) for location in lost])
     if turn.journal.unvisited > 0:
         missing, _ = turn.journal.unpassed(turn.run.loose)

@@ -141,8 +141,6 @@ class Waits:
 
     def take_changed(self) -> tuple[Wait, ...] | None:
         """All waits if they differ from the stored ones; they count as stored from now on."""
-        if not self.armed and not self.stored:
-            return None
         waits = tuple(armed.wait for armed in self.armed.values())
         stored = frozenset(waits)
         if stored == self.stored:

@@ -28,7 +28,7 @@ from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded, TimedOut, Yielded
 from stepwell.replay.compensations import UndoFailed, describe_call
-from stepwell.replay.copies import Passed, is_fixed
+from stepwell.replay.copies import PassedArguments, is_fixed
 from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded_values import decode_recorded, stopped
@@ -154,7 +154,7 @@ async def perform(
     The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
-    passed = None if is_fixed(args, kwargs) else Passed(args, kwargs, turn.codec)
+    passed = None if is_fixed(args, kwargs) else PassedArguments(args, kwargs, turn.codec)
     past, number, counted = turn.journal.attempts.get(location), 0, 0
     first_at = scope.time if past or location in turn.journal.progress else turn.now
     undo = None
