@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sim.loop import SimLoop
 from stepwell.clock import Instant
-from stepwell.environment import Answers, Environment, Strands
+from stepwell.environment import Answers, Environment, LockstepThreads
 from stepwell.ids import format_uuid7
 from stepwell.replay.bodies import Body
 
@@ -80,7 +80,7 @@ class SimExecutor:
         self._loop = loop
         self._rng = rng
         self.answers = Answers()
-        self.strands = Strands(3)  # few, so that code often has to give one up and be run again
+        self.lockstep_threads = LockstepThreads(3)  # few, so that code often has to give one up and be run again
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a coroutine in the process of the caller."""
@@ -113,7 +113,7 @@ class SimExecutor:
 
     def close(self) -> None:
         """Let go of threads."""
-        self.strands.close()
+        self.lockstep_threads.close()
 
 
 def make_environment(

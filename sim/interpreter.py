@@ -16,12 +16,13 @@ from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
 from stepwell.model.locations import gate_name
 from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
-from stepwell.replay.definition import Step, Workflow, step, workflow
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.receive import Message
 from stepwell.replay.primitives.topic import topic
 from stepwell.replay.primitives.wait_any import done, signal, timer
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.steps import Step, step
+from stepwell.replay.workflows import Workflow, workflow
 
 ATTEMPTS_MAX = 3
 RETRY = Retry(max_attempts=ATTEMPTS_MAX, initial="50ms", max_delay="1s")

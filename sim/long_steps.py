@@ -8,8 +8,8 @@ from typing import Any
 from sim.ledger import world_here
 from sim.programs import Node
 from stepwell.model.retries import Retry
-from stepwell.replay.definition import Step, step
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.steps import Step, step
 
 RETRY = Retry(max_attempts=3, initial="50ms", max_delay="1s")
 

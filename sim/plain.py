@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
-from stepwell.replay.definition import Workflow
 from stepwell.replay.sync_context import SyncContext, SyncStream
+from stepwell.replay.workflows import Workflow
 
 # What is no operation: it is read, or it raises.
 _AT_ONCE = frozenset(

@@ -9,7 +9,7 @@ from sim.ledger import world_here
 from sim.programs import Node
 from stepwell.model.retries import Retry
 from stepwell.model.transactions import Transaction
-from stepwell.replay.definition import Step, step
+from stepwell.replay.steps import Step, step
 
 RETRY = Retry(max_attempts=3, initial="50ms", max_delay="1s")
 

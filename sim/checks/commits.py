@@ -15,7 +15,7 @@ from stepwell.model.failures import decode_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 
 if TYPE_CHECKING:
     from sim.checker import Checker

@@ -15,7 +15,7 @@ from stepwell.model.events import KeptEvent, NewEvent, Publication, Published, i
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 
 if TYPE_CHECKING:
     from sim.checker import Checker

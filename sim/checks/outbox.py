@@ -14,7 +14,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.outbox import ANNOUNCED, ended_event_id
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 from stepwell.sinks.base import EmittedEvent
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ def check_replay(world: World, detail: Detail) -> None:
         if turn.problem is not None:
             checker.violate("I9", run.run_id, f"{run.status}, and its replay diverges: {turn.problem.title}")
         elif run.status is not RunStatus.CANCELLED and why_late(run) is None:
-            if turn.bodies:
-                checker.violate("I9", run.run_id, f"{run.status}, and its replay runs {turn.bodies[0].info.path}")
+            if turn.bodies.asked:
+                checker.violate("I9", run.run_id, f"{run.status}, and its replay runs {turn.bodies.asked[0].info.path}")
             elif not turn.is_ended:
                 checker.violate("I9", run.run_id, f"{run.status}, and its replay waits")
             else:

@@ -17,7 +17,7 @@ from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivered, Delivery, NewSignal, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 
 if TYPE_CHECKING:
     from sim.checker import Checker

@@ -17,7 +17,7 @@ from stepwell.replay import context
 from stepwell.replay.branches import Branches
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives import child, loop, once
-from stepwell.replay.turn import Turn
+from stepwell.replay.waits import Waits
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
@@ -49,16 +49,8 @@ def no_local_deadline() -> Patches:
 
 def early_timer() -> Patches:
     """Timers fire a little early."""
-    original = Turn._deadline_next
-
-    def deadline_next(self: Turn) -> bool:
-        now, self.now = self.now, Instant(self.now + 30_000)
-        try:
-            return original(self)
-        finally:
-            self.now = now
-
-    return [(Turn, "_deadline_next", deadline_next)]
+    original = Waits.pass_deadline
+    return [(Waits, "pass_deadline", lambda self, now: original(self, Instant(now + 30_000)))]
 
 
 def compensation_not_in_commit() -> Patches:
@@ -106,15 +98,15 @@ def race_loser_commits() -> Patches:
 
 def child_started_twice() -> Patches:
     """A replay starts the child again, with another id."""
-    original = Turn.stored_wait
+    original = Journal.find_wait
 
-    def stored_wait(self: Turn, location: Any, kind: WaitKind) -> Any:
+    def find_wait(self: Journal, location: Any, kind: WaitKind) -> Any:
         return None if kind is WaitKind.CHILD else original(self, location, kind)
 
     def derived(parent: Any, label: str) -> str:
         return str(uuid.UUID(int=draw_here()))
 
-    return [(Turn, "stored_wait", stored_wait), (child, "derived_run_id", derived)]
+    return [(Journal, "find_wait", find_wait), (child, "derived_run_id", derived)]
 
 
 def undo_first_in_first_out() -> Patches:
@@ -125,12 +117,12 @@ def undo_first_in_first_out() -> Patches:
 
 def sleep_begins_again() -> Patches:
     """A replay computes a sleep's deadline anew."""
-    original = Turn.stored_wait
+    original = Journal.find_wait
 
-    def stored_wait(self: Turn, location: Any, kind: WaitKind) -> Any:
+    def find_wait(self: Journal, location: Any, kind: WaitKind) -> Any:
         return None if kind is WaitKind.TIMER else original(self, location, kind)
 
-    return [(Turn, "stored_wait", stored_wait)]
+    return [(Journal, "find_wait", find_wait)]
 
 
 def no_barrier() -> Patches:

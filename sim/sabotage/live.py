@@ -11,7 +11,7 @@ from stepwell.codec.base import Place
 from stepwell.model.entries import Entry
 from stepwell.model.live import Append, ChunkKind
 from stepwell.model.locations import Location
-from stepwell.replay.plain import PlainCode
+from stepwell.replay.plain_code import PlainCode
 from stepwell.replay.primitives import stream
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_streams import StreamWriter
@@ -20,12 +20,12 @@ from stepwell.stores.sqlite.transitions import live
 
 
 def plain_answer_lost() -> Patches:
-    """A plain function that lost its strand is not told the last answer when it is run again."""
+    """A plain function that lost its thread is not told the last answer when it is run again."""
     original = PlainCode._enter
 
     def enter(self: PlainCode) -> None:
-        if self._told:
-            self._told.pop()
+        if self._answers:
+            self._answers.pop()
         original(self)
 
     return [(PlainCode, "_enter", enter)]

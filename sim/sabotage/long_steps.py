@@ -8,9 +8,8 @@ from typing import Any
 from sim.sabotage.patches import Patches, switches
 from sim.sabotage.stores import stands
 from stepwell.model.entries import Progress
-from stepwell.replay.bodies import Attempted, Body, Raised, Yielded
+from stepwell.replay.bodies import Attempted, Bodies, Body, Raised, Yielded
 from stepwell.replay.journal import Journal
-from stepwell.replay.turn import Turn
 from stepwell.stores.sqlite.transitions import commits
 from stepwell.worker.execution import Execution
 from stepwell.worker.links import AttemptLink
@@ -18,12 +17,12 @@ from stepwell.worker.links import AttemptLink
 
 def yield_counted_as_attempt() -> Patches:
     """A step that gives its slot back has failed."""
-    original = Turn.settle
+    original = Bodies.settle
 
-    def settle(self: Turn, body: Body, attempted: Attempted) -> None:
+    def settle(self: Bodies, body: Body, attempted: Attempted) -> None:
         original(self, body, Raised(RuntimeError("yielded")) if isinstance(attempted, Yielded) else attempted)
 
-    return [(Turn, "settle", settle)]
+    return [(Bodies, "settle", settle)]
 
 
 def progress_outside_the_fence() -> Patches:

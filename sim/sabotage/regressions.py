@@ -10,7 +10,7 @@ from stepwell.model.commits import Applied, Verdict
 from stepwell.model.failures import poisoned
 from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
-from stepwell.replay.turn import Turn
+from stepwell.replay.waits import Waits
 from stepwell.stores.sqlite.transitions import moves, rescues
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
@@ -114,7 +114,7 @@ def freed_under_our_feet() -> Patches:
 
 def held_without_timer() -> Patches:
     """A run that is kept until its longest wait is over has no timer for that."""
-    return [(Turn, "has_deadlines", property(lambda self: bool(self._deadlines)))]
+    return [(Waits, "has_deadlines", property(lambda self: bool(self.deadlines)))]
 
 
 FOUND_SWITCHES = switches(unbegun_body_awaited, cursor_lost_at_failure, held_without_timer, late_bodies_begin)

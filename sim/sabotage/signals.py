@@ -25,7 +25,7 @@ def look_takes_too_much() -> Patches:
     def passed(self: Observations, scope: Any, entry: Any, *, is_new: bool) -> None:
         original(self, scope, entry, is_new=is_new)
         if is_new:
-            self._consume(signal for signal in self._turn.pending_signals if signal.ask_id is None)
+            self._consume(signal for signal in tuple(self._mailbox.signals) if signal.ask_id is None)
 
     return [(Observations, "passed", passed)]
 
@@ -35,8 +35,8 @@ def look_sees_what_is_gone() -> Patches:
 
     def consume(self: Observations, signals: Any) -> None:
         for signal in tuple(signals):
-            if signal.number not in self._turn.journal.pending.rest.consumed:
-                self._turn.journal.consume(signal.number)
+            if signal.number not in self._journal.pending.extras.consumed:
+                self._journal.consume(signal.number)
 
     return [(Observations, "_consume", consume)]
 
@@ -49,7 +49,7 @@ def look_made_again() -> Patches:
         found, messages = original(scope, show, signals)
         if scope.turn.is_replaying:
             names = tuple(one if isinstance(one, str) else one.name for one in signals)
-            return bool(scope.turn.look(names, scope.location)), messages[:0]
+            return bool(scope.turn.mailbox.look(names, scope.location)), messages[:0]
         return found, messages
 
     return [(observe, "_look", look)]

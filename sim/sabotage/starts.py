@@ -52,7 +52,7 @@ def limit_of_wait_extended() -> Patches:
     async def wait(self: Turn, location: Any, *args: Any) -> Any:
         stored = self.journal.waits.get(location)
         if stored is not None and stored.limit_at is not None:
-            limit = self._limit(stored.due_at)
+            limit = self.waits.limit(self.now, stored.due_at)
             self.journal.waits[location] = stored._replace(limit_at=limit)
         return await original(self, location, *args)
 

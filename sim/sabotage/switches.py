@@ -66,6 +66,7 @@ def _switch(name: str) -> Switch:
 
 EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 
+_CRASHES = ("crash_before", "crash_after")
 # What goes wrong with these needs a fault at one certain moment, which random programs hardly meet: golden programs are
 # swept for it instead, with a crash at every store call, or with workers that stand still after every handle.
 _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
@@ -74,7 +75,6 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
 }
-_CRASHES = ("crash_before", "crash_after")
 
 
 def store_of(name: str) -> str:

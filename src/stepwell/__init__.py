@@ -69,19 +69,21 @@ if TYPE_CHECKING:
     from stepwell.model.topics import Event
     from stepwell.model.transactions import Transaction
     from stepwell.replay.budgets import Budget
-    from stepwell.replay.context import Context, Tried
-    from stepwell.replay.definition import Step, Workflow, step, workflow
+    from stepwell.replay.context import Context
     from stepwell.replay.operations import ChildOperation, Operation, Outcome
     from stepwell.replay.primitives.loop import Break, Continue
     from stepwell.replay.primitives.observe import Absent
     from stepwell.replay.primitives.race import Winner
     from stepwell.replay.primitives.receive import Message
     from stepwell.replay.primitives.sleep import Slept
+    from stepwell.replay.primitives.step import Tried
     from stepwell.replay.primitives.topic import topic
     from stepwell.replay.primitives.wait_any import Arrived, done, signal, timer
     from stepwell.replay.signals import Cancel, Request, Signal
     from stepwell.replay.step_context import StepContext
+    from stepwell.replay.steps import Step, step
     from stepwell.replay.sync_context import SyncContext
+    from stepwell.replay.workflows import Workflow, workflow
     from stepwell.sinks.base import EmittedEvent, Sink
     from stepwell.sinks.handlers import handler
     from stepwell.sinks.signatures import verify_signature
@@ -265,8 +267,10 @@ _HOMES = {
     "stepwell.errors.records": ["FailureRecord"],
     "stepwell.model.retries": ["Retry"],
     "stepwell.replay.budgets": ["Budget"],
-    "stepwell.replay.context": ["Context", "Tried"],
-    "stepwell.replay.definition": ["Step", "Workflow", "step", "workflow"],
+    "stepwell.replay.context": ["Context"],
+    "stepwell.replay.primitives.step": ["Tried"],
+    "stepwell.replay.steps": ["Step", "step"],
+    "stepwell.replay.workflows": ["Workflow", "workflow"],
     "stepwell.replay.primitives.loop": ["Break", "Continue"],
     "stepwell.replay.primitives.race": ["Winner"],
     "stepwell.replay.primitives.observe": ["Absent"],

@@ -70,12 +70,12 @@ class Home:
             )
 
 
-def is_on_strand() -> bool:
-    """Whether the caller's thread is a strand: it runs the code of a plain workflow."""
-    return getattr(_HERE, "is_strand", False)
+def is_on_lockstep_thread() -> bool:
+    """Whether the caller's thread is a lockstep thread: it runs the code of a plain workflow."""
+    return getattr(_HERE, "is_lockstep", False)
 
 
-class Strand:
+class LockstepThread:
     """A thread that runs only while its owner waits for it: of the two, one runs at any moment, never both.
 
     So what they do together is as deterministic as a call, and needs no locks.
@@ -120,7 +120,7 @@ class Strand:
         self._go.release()
 
     def _serve(self) -> None:
-        _HERE.is_strand = True
+        _HERE.is_lockstep = True
         while True:
             self._go.acquire()
             if self._call is None:
@@ -131,41 +131,41 @@ class Strand:
 
 
 class Holder(Protocol):
-    """Code that stands still on a strand, and can give it up at any time."""
+    """Code that stands still on a lockstep thread, and can give it up at any time."""
 
     @property
     def cost(self) -> int:
-        """How much work it is to come here again on another strand."""
+        """How much work it is to come here again on another thread."""
         ...
 
     def leave(self) -> None:
-        """Give the strand back at once."""
+        """Give the thread back at once."""
         ...
 
 
-class Strands:
-    """A bounded number of strands. When all are held, the holder that loses least gives its own up."""
+class LockstepThreads:
+    """A bounded number of lockstep threads. When all are held, the holder that loses least gives its own up."""
 
-    def __init__(self, strands_max: int = 8) -> None:
-        self._strands_max = strands_max
-        self._idle: list[Strand] = []
-        self._held: dict[Holder, Strand] = {}
+    def __init__(self, threads_max: int = 8) -> None:
+        self._threads_max = threads_max
+        self._idle: list[LockstepThread] = []
+        self._held: dict[Holder, LockstepThread] = {}
 
-    def take(self, holder: Holder) -> Strand:
-        """A strand for this holder."""
-        if not self._idle and len(self._held) >= self._strands_max:
+    def take(self, holder: Holder) -> LockstepThread:
+        """A lockstep thread for this holder."""
+        if not self._idle and len(self._held) >= self._threads_max:
             min(self._held, key=lambda held: held.cost).leave()
-        strand = self._held[holder] = self._idle.pop() if self._idle else Strand()
-        return strand
+        thread = self._held[holder] = self._idle.pop() if self._idle else LockstepThread()
+        return thread
 
     def give_back(self, holder: Holder) -> None:
         """The holder's call has ended."""
-        strand = self._held.pop(holder)
-        if not strand.is_lost:
-            self._idle.append(strand)
+        thread = self._held.pop(holder)
+        if not thread.is_lost:
+            self._idle.append(thread)
 
     def close(self) -> None:
-        """Take every strand back, and let their threads end."""
+        """Take every thread back, and end it."""
         for holder in tuple(self._held):
             holder.leave()
         while self._idle:
@@ -199,7 +199,7 @@ class Answers:
 class Executor(Protocol):
     """Starts concurrent work: coroutines on the loop, blocking calls beside it."""
 
-    strands: Strands
+    lockstep_threads: LockstepThreads
     answers: Answers
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -233,7 +233,7 @@ class SystemExecutor:
         self._running = 0  # of them, not ended
         self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
-        self.strands = Strands()
+        self.lockstep_threads = LockstepThreads()
         self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -275,7 +275,7 @@ class SystemExecutor:
             self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
 
     def close(self) -> None:
-        self.strands.close()
+        self.lockstep_threads.close()
         self.answers.close()
         self.answers = Answers()  # who opens it again begins anew
         if self._rest is not None:
@@ -373,7 +373,7 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for its result in the caller's thread."""
-        if is_on_strand():
+        if is_on_lockstep_thread():
             work.close()
             raise NonDeterministicError(
                 "a blocking engine was called in the code of a workflow",

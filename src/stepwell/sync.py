@@ -27,8 +27,8 @@ from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
-from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Cancel, Request, Signal
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
 from stepwell.wiring import Engine

@@ -21,7 +21,8 @@ from stepwell.environment import Environment, Home, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.ids import RunId
 from stepwell.model.runs import NewRun
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
 from stepwell.clock import Duration
 from stepwell.conformance.clock import ManualClock
-from stepwell.environment import Answers, Environment, Holder, Strand, Strands
+from stepwell.environment import Answers, Environment, Holder, LockstepThread, LockstepThreads
 from stepwell.ids import format_uuid7
 from stepwell.stores.base.store import Store
 from tests.cases.virtual_loop import PROCESS, Process, VirtualLoop, resume
@@ -41,7 +41,7 @@ class InlineExecutor:
         self._context = context
         self._live: set[asyncio.Task[Any]] = set()
         self.is_dead = False
-        self.strands: Strands = MortalStrands(4)
+        self.lockstep_threads: LockstepThreads = MortalThreads(4)
         self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -71,21 +71,21 @@ class InlineExecutor:
         return future
 
     def close(self) -> None:
-        self.strands.close()
+        self.lockstep_threads.close()
 
     def end(self) -> None:
         """The process is no more: whatever is left of its tasks gets no thread."""
         self.is_dead = True
-        self.strands.close()
-        self.strands.is_dead = True  # type: ignore[attr-defined]
+        self.lockstep_threads.close()
+        self.lockstep_threads.is_dead = True  # type: ignore[attr-defined]
 
 
-class MortalStrands(Strands):
-    """Strands that end with their process."""
+class MortalThreads(LockstepThreads):
+    """LockstepThreads that end with their process."""
 
     is_dead = False
 
-    def take(self, holder: Holder) -> Strand:
+    def take(self, holder: Holder) -> LockstepThread:
         if self.is_dead:
             raise asyncio.CancelledError
         return super().take(holder)

@@ -18,7 +18,7 @@ from stepwell.check.dry import Divergence
 from stepwell.check.inflight import Broken, Checked, Code, check_store
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES

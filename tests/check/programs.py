@@ -24,7 +24,7 @@ from stepwell import (
     timer,
     workflow,
 )
-from stepwell.replay import definition
+from stepwell.replay import steps
 from tests.cases.ledger import Ledger
 
 TYPES: list[tuple[Any, Any]] = [(int, 7), (str, "seven"), (list[int], [7]), (dict[str, int], {"n": 7}), (bool, True)]
@@ -292,7 +292,7 @@ def forget_functions() -> None:
     for name in _DEFINED:
         del globals()[name]
     _DEFINED.clear()
-    for known in (definition._STEPS, definition._COMPENSATIONS):
+    for known in (steps._STEPS, steps._COMPENSATIONS):
         for name in [name for name in known if name.startswith(f"{__name__}:")]:
             del known[name]
 

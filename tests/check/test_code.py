@@ -12,7 +12,7 @@ from stepwell.check.code import check_code, check_source
 from stepwell.check.findings import Finding
 from stepwell.check.rules import RULES
 from stepwell.check.sources import read_source
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 HEAD = """
 import asyncio, random, time, uuid

@@ -42,8 +42,8 @@ def test_a_check_that_overlooks_something_is_caught(monkeypatch: pytest.MonkeyPa
     """The campaign can fail: a rehearsal that does not look at one half of the record is found out."""
     honest = rehearsals.perform
 
-    def overlook(workflow, run, history, codec, strands=None):
-        return honest(workflow, run, history._replace(**{blind: ()}), codec, strands)
+    def overlook(workflow, run, history, codec, threads=None):
+        return honest(workflow, run, history._replace(**{blind: ()}), codec, threads)
 
     monkeypatch.setattr("stepwell.check.dry.perform", overlook)
     assert run_campaign(400, 1, is_patient=False).wrong != []
@@ -53,9 +53,9 @@ def test_a_worker_that_overlooks_something_is_caught(monkeypatch: pytest.MonkeyP
     """And so is an engine that goes on with what it should have parked."""
 
     def go_on(turn: Turn) -> bool:
-        turn._is_passing = turn._is_rehearsal and turn._is_passing
+        turn.order.is_passing = turn.order.is_rehearsal and turn.order.is_passing
         return True
 
     honest = Turn._has_passed
-    monkeypatch.setattr(Turn, "_has_passed", lambda turn: honest(turn) if turn._is_rehearsal else go_on(turn))
+    monkeypatch.setattr(Turn, "_has_passed", lambda turn: honest(turn) if turn.order.is_rehearsal else go_on(turn))
     assert run_campaign(400, 1, is_patient=False).wrong != []

@@ -10,7 +10,7 @@ from stepwell import Context, Event, workflow
 from stepwell.check import inflight
 from stepwell.check.inflight import Checked, Code, check_store
 from stepwell.clock import Instant
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 

@@ -15,7 +15,7 @@ from stepwell import Engine
 from stepwell.check.rules import RULES
 from stepwell.cli.commands.explain import _errors
 from stepwell.cli.loading import load_workflows
-from stepwell.replay import definition
+from stepwell.replay import steps
 from tests.edges.conftest import APP, Cli, Shop
 
 SHOP = """
@@ -125,7 +125,7 @@ def test_warnings_alone_are_problems_only_if_strict(cli: Cli, tmp_path: Path) ->
 def test_what_could_not_be_undone_is_a_warning(
     cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definition, "_COMPENSATIONS", {})  # as in a new process
+    monkeypatch.setattr(steps, "_COMPENSATIONS", {})  # as in a new process
     app = write(tmp_path, "orders_shorter")
     line = "await ctx.step(step(reserve, compensate=release))"
     Path(app).write_text(Path(app).read_text().replace(line, 'ctx.removed("reserve", "step")'))
@@ -138,7 +138,7 @@ def test_what_could_not_be_undone_is_a_warning(
 def test_a_compensation_with_another_name_is_found_at_its_place(
     cli: Cli, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definition, "_COMPENSATIONS", {})  # as in a new process
+    monkeypatch.setattr(steps, "_COMPENSATIONS", {})  # as in a new process
     app = write(tmp_path, "orders_moved")
     Path(app).write_text(Path(app).read_text().replace("release", "give_back"))
     said = cli("check", app, "--db", url, "-o", "json")

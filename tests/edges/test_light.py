@@ -19,7 +19,8 @@ from tests.servers.cleared import cleared_url
 HEAVY = (
     "stepwell.wiring",
     "stepwell.engine.facade",
-    "stepwell.replay.definition",
+    "stepwell.replay.steps",
+    "stepwell.replay.workflows",
     "stepwell.replay.turn",
     "stepwell.sinks",
     "stepwell.worker",

@@ -23,7 +23,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.environment import Strands, system_environment
+from stepwell.environment import LockstepThreads, system_environment
 from stepwell.errors import InvalidOptionError, NonDeterministicError
 from stepwell.replay.suspend import Suspend
 
@@ -47,9 +47,9 @@ def triple(number: int) -> int:
     return number * 3
 
 
-def few_strands(strands_max: int) -> Any:
+def few_threads(threads_max: int) -> Any:
     environment = system_environment()
-    environment.executor.strands = Strands(strands_max)
+    environment.executor.lockstep_threads = LockstepThreads(threads_max)
     return environment
 
 
@@ -80,8 +80,8 @@ async def test_a_thousand_waiting_runs_need_few_threads(body: Any):
         assert threading.active_count() - before <= 10
 
 
-@pytest.mark.parametrize("strands_max", [1, 2, 50])
-async def test_any_number_of_strands_gives_the_same_result(strands_max: int):
+@pytest.mark.parametrize("threads_max", [1, 2, 50])
+async def test_any_number_of_threads_gives_the_same_result(threads_max: int):
     def item(ctx: SyncContext, number: int) -> list[Any]:
         drawn = [ctx.random(), ctx.random()]
         ctx.sleep("pause", "20ms")
@@ -94,7 +94,7 @@ async def test_any_number_of_strands_gives_the_same_result(strands_max: int):
         joined = ctx.join("both", {"a": lambda c: c.map("inner", item, range(5)), "b": lambda c: c.step(double, 4)})
         return [joined["a"], joined["b"], ctx.map("outer", item, range(20), limit=7), started == ctx.started_at]
 
-    async with Engine("memory:", workflows=[flow], environment=few_strands(strands_max)) as engine:
+    async with Engine("memory:", workflows=[flow], environment=few_threads(threads_max)) as engine:
         runs = [await engine.start(flow) for _ in range(5)]
 
         results = [await run.result("60s") for run in runs]
@@ -113,7 +113,7 @@ async def test_what_the_function_changes_in_a_value_is_not_there_when_it_is_told
         ctx.receive("go")
         return [given.items, basket.items]
 
-    async with Engine("memory:", workflows=[flow], environment=few_strands(1)) as engine:
+    async with Engine("memory:", workflows=[flow], environment=few_threads(1)) as engine:
         run = await engine.start(flow, Basket(["given"]))
         await asyncio.sleep(0.1)
         await run.signal("go")
@@ -131,7 +131,7 @@ async def test_the_items_of_a_map_are_not_changed_by_an_unwound_call():
     def flow(ctx: SyncContext) -> list[list[str]]:
         return ctx.map("all", item, [Basket(), Basket(), Basket()])
 
-    async with Engine("memory:", workflows=[flow], environment=few_strands(1)) as engine:
+    async with Engine("memory:", workflows=[flow], environment=few_threads(1)) as engine:
         assert await (await engine.start(flow)).result("60s") == [["once"]] * 3
 
 
@@ -341,5 +341,5 @@ async def test_errors_of_operations_are_raised_in_the_function():
         ctx.sleep("t", "10ms")
         return found
 
-    async with Engine("memory:", workflows=[flow], environment=few_strands(1)) as engine:
+    async with Engine("memory:", workflows=[flow], environment=few_threads(1)) as engine:
         assert await (await engine.start(flow)).result("60s") == ["a", "refused"]

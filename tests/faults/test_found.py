@@ -22,8 +22,8 @@ from stepwell.model.failures import decode_failure, encode_failure
 from stepwell.model.runs import NewRun
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.replay.definition import Registry
 from stepwell.replay.journal import Pending
+from stepwell.replay.registry import Registry
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
 from stepwell.worker.worker import Worker

@@ -77,7 +77,7 @@ async def test_a_perpetual_loop_keeps_little_in_memory(harness: Harness, ledger:
     async def body(ctx: Context, turn: int) -> Continue[int] | Break[int]:
         await ctx.step("work", ledger.body("work"))
         journal = ctx._scope.turn.journal
-        sizes.append(len(journal.visited) + len(journal.entries) + len(ctx._scope.turn._deadlines))
+        sizes.append(len(journal.visited) + len(journal.entries) + len(ctx._scope.turn.waits.deadlines))
         return Continue(turn + 1) if turn < 2_000 else Break(turn)
 
     @workflow

@@ -157,7 +157,7 @@ async def test_a_rollback_must_find_its_compensations(monkeypatch: pytest.Monkey
 
     assert _rehearse(doomed, run, history) is None
     assert _rehearse(doomed_no_more, run, history) is None
-    monkeypatch.setattr("stepwell.replay.calls.find_compensation", lambda name: None)
+    monkeypatch.setattr("stepwell.replay.compensations.find_compensation", lambda name: None)
     for status in (RunStatus.COMPENSATION_FAILED, RunStatus.COMPENSATING, RunStatus.CANCELLING):
         assert _rehearse(doomed, run._replace(status=status), history) is None
         found = _rehearse(doomed_no_more, run._replace(status=status), history)

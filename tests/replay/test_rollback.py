@@ -248,7 +248,7 @@ async def test_a_caught_failure_undoes_nothing(harness: Harness, ledger: Ledger)
 async def test_a_compensation_that_only_the_running_code_defines_is_found_by_another_worker(
     harness: Harness, ledger: Ledger
 ):
-    from stepwell.replay import definition
+    from stepwell.replay import steps
 
     def build() -> Any:
         @workflow(name="flow")
@@ -267,7 +267,7 @@ async def test_a_compensation_that_only_the_running_code_defines_is_found_by_ano
     run = await worker.start("flow")
     await harness.drain()
     worker.crash()
-    assert not [name for name in definition._COMPENSATIONS if name.endswith("undo_local")]
+    assert not [name for name in steps._COMPENSATIONS if name.endswith("undo_local")]
     worker = await harness.worker(build())
     await worker.do(worker.engine.cancel(run.run_id))
     await harness.drain()

@@ -13,7 +13,8 @@ from stepwell.codec.base import Codec, Place
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import StepwellError
-from stepwell.replay.definition import Step, Workflow
+from stepwell.replay.steps import Step
+from stepwell.replay.workflows import Workflow
 
 
 def find_unstorable(

@@ -11,8 +11,8 @@ from typing import Any
 
 from stepwell.errors import HistoryDivergedError, ReplayError
 from stepwell.model.states import EntryKind
-from stepwell.replay.definition import Workflow
 from stepwell.replay.divergence import KINDS_OF_WAITS, last_name
+from stepwell.replay.workflows import Workflow
 
 _ASKS = re.compile(r"it asks for ([^,]+)")
 _WAITS = re.compile(r"it waits for a \w+ at ([^,]+)")

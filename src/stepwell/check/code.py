@@ -13,7 +13,7 @@ from stepwell.check.operations import find_unawaited, find_unbounded, find_witho
 from stepwell.check.outside import find_outside
 from stepwell.check.sources import Scope, Source, find_scopes, read_source
 from stepwell.check.unordered import find_unordered
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 _FINDERS: Final[tuple[Callable[[Scope], Iterator[Finding]], ...]] = (
     find_unawaited,

@@ -9,12 +9,12 @@ from stepwell.check.histories import Recording
 from stepwell.codec.base import Codec
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import OFFLOADED_BYTES_MAX
-from stepwell.environment import Strands
+from stepwell.environment import LockstepThreads
 from stepwell.errors import HistoryDivergedError, ReplayError
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL
-from stepwell.replay.definition import Workflow
 from stepwell.replay.rehearsals import Rehearsal, describe_break, perform
+from stepwell.replay.workflows import Workflow
 
 # What a file holds inline may have been kept apart by the store that it comes from.
 FILES_CODEC: Final = JsonCodec().limited_to(OFFLOADED_BYTES_MAX)
@@ -65,15 +65,19 @@ class Divergence(NamedTuple):
 
 
 def replay(
-    workflow: Workflow[Any, Any], recording: Recording, *, codec: Codec | None = None, strands: Strands | None = None
+    workflow: Workflow[Any, Any],
+    recording: Recording,
+    *,
+    codec: Codec | None = None,
+    threads: LockstepThreads | None = None,
 ) -> Fits | Divergence:
     """Replay a recording against a workflow, as a worker that claims the run would, up to what is new.
 
     Of a run that has ended, all that its code did is replayed; it must pass the same places, and may go on to new ones.
-    `codec` is needed for what is encrypted. `strands` lets many replays of plain functions share their threads.
+    `codec` is needed for what is encrypted. `threads` lets many replays of plain functions share their threads.
     """
     try:
-        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, strands, recording.inbox)
+        rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, threads, recording.inbox)
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
         rehearsal = Rehearsal(describe_break(error))
     if rehearsal.problem is None:

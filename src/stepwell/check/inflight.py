@@ -12,12 +12,12 @@ from stepwell.check.exporting import export_run, export_runs, with_inbox
 from stepwell.check.histories import Recording
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
-from stepwell.environment import Strands
+from stepwell.environment import LockstepThreads
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, TERMINAL
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter
 
@@ -31,7 +31,7 @@ class Code(NamedTuple):
 
     registry: Registry
     codec: Codec | None = None
-    strands: Strands | None = None
+    threads: LockstepThreads | None = None
 
 
 class Broken(NamedTuple):
@@ -109,12 +109,12 @@ class _Found:
 
     def add(self, name: str, recording: Recording, *, is_sure: bool = False) -> bool:
         """Replay one. False if it does not fit and was not read for sure: then it counts as nothing yet."""
-        registry, codec, strands = self._code
+        registry, codec, threads = self._code
         workflow = registry.find(recording.run.definition)
         if workflow is None:
             self._unserved[recording.run.definition] += 1
             return True
-        outcome = dry.replay(workflow, recording, codec=codec, strands=strands)
+        outcome = dry.replay(workflow, recording, codec=codec, threads=threads)
         if not isinstance(outcome, Divergence):
             self._fit += 1
             if outcome.unable:

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.check.histories import Recording
 from stepwell.model.locations import format_path
 from stepwell.model.runs import History
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 
 Rewrite = Callable[[bytes], bytes]
 

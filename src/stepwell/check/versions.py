@@ -15,7 +15,7 @@ from stepwell.model.locations import format_path, shown_gate
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, EntryKind, RunStatus
 from stepwell.model.workers import Worker
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 from stepwell.replay.rehearsals import perform
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter, Tally
@@ -118,7 +118,7 @@ def _pins_of(recording: Recording, code: Code | None) -> tuple[list[tuple[str, i
     if code is None or workflow is None:
         return recorded, False
     try:
-        rehearsal = perform(workflow, recording.run, recording.history, code.codec or FILES_CODEC, code.strands)
+        rehearsal = perform(workflow, recording.run, recording.history, code.codec or FILES_CODEC, code.threads)
     except Exception:  # noqa: BLE001  a run that this code does not fit is told by what it recorded
         return recorded, False
     return (list(rehearsal.pins), True) if rehearsal.problem is None else (recorded, False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepwell.cli.acts import Act
     from stepwell.engine.bulks import BulkItem
     from stepwell.engine.views import RunView
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
 _SAMPLE = 5
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepwell.engine.views import RunView
     from stepwell.environment import Environment
     from stepwell.ids import RunId
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
     from stepwell.stores.base.store import Store
     from stepwell.stores.base.views import RunFilter
     from stepwell.wiring import Engine

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.errors import InvalidInputError, RequestError
 
 if TYPE_CHECKING:
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
 _ITEM = re.compile(r"([^=]+?)(:?=)(.*)", re.DOTALL)
 _FORM = "write name=text, name:=json, @file.json, or - for standard input"

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.errors import InvalidOptionError, NotFoundError, StepwellError
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 
 def load_workflows(name: str) -> list[Workflow[Any, Any]]:

@@ -20,7 +20,7 @@ from stepwell.cli.texts import clean
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade
     from stepwell.engine.repair_plans import RepairPlan
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
     Repair = Callable[[Facade, str, bool], Awaitable[RepairPlan]]
 

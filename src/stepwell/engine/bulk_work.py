@@ -11,7 +11,8 @@ from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, Bul
 from stepwell.engine.filters import parse_filter
 from stepwell.errors import RequestError
 from stepwell.replay.context import Context
-from stepwell.replay.definition import Workflow, step, workflow
+from stepwell.replay.steps import step
+from stepwell.replay.workflows import Workflow, workflow
 
 if TYPE_CHECKING:
     from stepwell.engine.facade import Facade

@@ -30,7 +30,7 @@ from stepwell.model.runs import History, Ranges, Run
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 from stepwell.replay.primitives.child import child_label
 from stepwell.stores.base.views import Detail
 

@@ -14,7 +14,7 @@ from stepwell.ids import EventId, RunId, derived_run_id
 from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import NewRun, check_text, normal_key
 from stepwell.model.topics import Event, topic_of
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 EVENT_ID_MAX = 500
 _RETAIN_MAX = span("36500d")

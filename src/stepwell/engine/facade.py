@@ -56,8 +56,9 @@ from stepwell.model.transactions import Transaction
 from stepwell.model.workers import Claimant
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
-from stepwell.replay.definition import Registry, Workflow
-from stepwell.replay.loop import refuse_in_workflow
+from stepwell.replay.event_loop import refuse_in_workflow
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter, StepProgress

@@ -11,7 +11,7 @@ from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, is_former, named, prefixes
 from stepwell.model.runs import NewRun
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 
 
 def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: str, reason: str) -> Fork:

@@ -9,7 +9,7 @@ from stepwell.errors import UnknownWorkflowError
 from stepwell.model.holds import workflow_of
 from stepwell.nearest import nearest
 from stepwell.redaction import redact
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 
 
 class HoldVerbs(LiveReads):

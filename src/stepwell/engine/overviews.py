@@ -14,7 +14,8 @@ from stepwell.engine.views import plain
 from stepwell.engine.watching import Watching
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 

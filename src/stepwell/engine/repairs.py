@@ -27,7 +27,8 @@ from stepwell.model.outbox import Announce
 from stepwell.model.runs import Run, normal_key
 from stepwell.model.states import ENDS_FOR_GOOD, RunStatus
 from stepwell.redaction import redact
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
 

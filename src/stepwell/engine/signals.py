@@ -18,9 +18,10 @@ from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Claimed, Created, NewRun, Run, check_text, normal_key
 from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.replay.definition import Registry, Workflow
 from stepwell.replay.primitives.reply import reply_row
+from stepwell.replay.registry import Registry
 from stepwell.replay.signals import Cancel, Request, Signal, encode_payload, name_of
+from stepwell.replay.workflows import Workflow
 from stepwell.stores.base.store import Store
 
 if TYPE_CHECKING:

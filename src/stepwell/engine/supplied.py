@@ -16,10 +16,11 @@ from stepwell.model.runs import Run
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.headers import pack
 from stepwell.replay.observations import used_by
-from stepwell.replay.packing import pack
+from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import Asked, Rehearsal, perform, what_is_asked
+from stepwell.replay.workflows import Workflow
 
 NO_RESULT: Final = object()
 

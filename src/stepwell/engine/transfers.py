@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stepwell.codec.base import Codec
-from stepwell.environment import Strands
+from stepwell.environment import LockstepThreads
 from stepwell.errors import StepwellError, StoreUnavailableError, TransferError, UnknownWorkflowError
 from stepwell.ids import RunId
 from stepwell.model.live import Chunk
 from stepwell.model.runs import History, Run
 from stepwell.model.states import ACTIVE, RunStatus
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import describe_break, rehearse
 from stepwell.stores.base.parcels import Item, name_of
 from stepwell.stores.base.store import Store
@@ -50,7 +50,7 @@ class Code(NamedTuple):
 
     registry: Registry
     codec: Codec
-    strands: Strands | None = None
+    threads: LockstepThreads | None = None
 
 
 class Stopped(NamedTuple):
@@ -261,7 +261,7 @@ def _rehearse(code: Code, run: Run, history: History) -> StepwellError | None:
         known = ", ".join(code.registry.definitions)
         return UnknownWorkflowError("workflow", run.definition, fix=f"name the module that has it; known: {known}")
     try:
-        return rehearse(workflow, run, history, code.codec, code.strands)
+        return rehearse(workflow, run, history, code.codec, code.threads)
     except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
         return describe_break(error)
 

@@ -17,7 +17,7 @@ from stepwell.model.locations import ROOT, Location, Names, carried_from, format
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
 from stepwell.stores.base.views import Detail, HeldSignal, StepProgress, UnreadSignal
 

@@ -20,8 +20,8 @@ from stepwell.http.roles import Permission
 from stepwell.ids import RunId, SystemIds
 from stepwell.model.ledger import Reservation
 from stepwell.nearest import nearest
-from stepwell.replay.definition import Workflow
 from stepwell.replay.signals import Signal
+from stepwell.replay.workflows import Workflow
 
 Text = Annotated[str, Meta(max_length=1_024)]
 KeyText = Annotated[str, Meta(min_length=1, max_length=200)]

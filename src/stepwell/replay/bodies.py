@@ -1,27 +1,21 @@
-"""Work that a workflow asks for and that happens outside of it: step bodies, and what came of them."""
+"""Step bodies: the work that a workflow asks for and that happens outside of it, and what came of it."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 from stepwell.clock import Instant, Span
 from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, event_row
-from stepwell.errors import InvalidOptionError
 from stepwell.ids import EventId
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.locations import Location, Names
 from stepwell.model.outbox import check_event_name, derived_event_id
 from stepwell.model.runs import Run
 from stepwell.replay.budgets import Budget
+from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.step_context import Link, StepContext
 from stepwell.replay.step_streams import Outlet, StreamWriter
 
@@ -130,104 +124,87 @@ class Recorded:
 Attempted = Succeeded | Raised | TimedOut | Yielded | Recorded
 
 
-# --- bodies in a process of their own --------------------------------------------------------
+class Bodies:
+    """The bodies of a turn, from the code's request until the code has heard what came of each."""
 
-Isolation = Literal["process"]
-Size = str | int
+    __slots__ = ("_loop", "asked", "in_flight", "settled", "transactions", "unwanted", "yielded")
 
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B\s*")
-_POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_SIZE_MIN: Final = 1_000_000
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
+    def __init__(self, loop: TurnLoop) -> None:
+        self._loop = loop
+        self.asked: list[Body] = []  # and not taken yet
+        self.transactions: list[Body] = []  # asked for, to be run inside the commit of their result
+        self.in_flight: set[Body] = set()
+        self.settled: list[tuple[Body, Attempted]] = []  # ended, and the code has not heard of it yet
+        self.unwanted: list[Body] = []  # taken, and the code no longer waits for them
+        self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
 
+    # --- for the driver ---
 
-class Isolated(functools.partial[Any]):
-    """A function that runs in a process of its own when it is a step's body; called directly, it is that function.
+    def take(self) -> list[Body]:
+        """The bodies asked for since the last call; the caller runs them and settles each."""
+        bodies, self.asked = self.asked, []
+        self.in_flight.update(bodies)
+        return bodies
 
-    `module` and `file` say where another process finds it. They are taken from the function itself, in this process.
-    """
+    def settle(self, body: Body, attempted: Attempted) -> None:
+        """A body has ended; the code hears of it when the turn advances."""
+        self.in_flight.discard(body)
+        if isinstance(attempted, Recorded):
+            # It is recorded before all that is not: the code must see it before them.
+            self.settled.insert(0, (body, attempted))
+        elif not body.is_unwanted:
+            self.settled.append((body, attempted))
 
-    module: str
-    file: str
-    memory_max: int | None
-    env: tuple[str, ...]
+    def resume_yielded(self) -> None:
+        """Other runs have had their turn, or cannot be given one: steps that gave their slot back continue."""
+        yielded, self.yielded = self.yielded, {}
+        for future in yielded:
+            if not future.done():
+                future.set_result(None)
 
+    @property
+    def are_idle(self) -> bool:
+        """Whether none is asked for, in flight or settled: nothing but waiting is left."""
+        return not (self.asked or self.in_flight or self.settled)
 
-def isolated(
-    fn: Callable[..., Any], isolate: str | None, memory_max: Size | None, env: tuple[str, ...] = ()
-) -> Callable[..., Any]:
-    """The body that a step with these options has. Raises `InvalidOptionError` for one that cannot be isolated."""
-    fn = fn.func if isinstance(fn, Isolated) else fn
-    name = getattr(fn, "__qualname__", repr(fn))
-    if isolate is None and memory_max is None and not env:
-        return fn
-    if isolate != "process":
-        alone = "env" if memory_max is None else "memory_max"
-        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has {alone} alone"
-        why = "" if isolate else "a body has memory and variables of its own only in a process of its own"
-        raise InvalidOptionError(title, where=name, why=why, fix='write isolate="process"')
-    bytes_max = None if memory_max is None else _bytes_of(memory_max, name)
-    reason = _why_not(fn, name)
-    if reason is not None:
-        raise InvalidOptionError(
-            f"step {name!r} cannot run in a process of its own",
-            where=name,
-            why=reason,
-            fix="use a function at the top of a module, and hand over by arguments what it needs",
-        )
-    body = Isolated(fn)
-    functools.update_wrapper(body, fn)
-    home = inspect.unwrap(fn).__globals__
-    body.module = _spec_name(home) if fn.__module__ == "__main__" else fn.__module__
-    body.file = str(Path(home["__file__"]).resolve()) if home.get("__file__") else ""
-    body.memory_max = bytes_max
-    body.env = _checked_env(env, name)
-    return body
+    # --- for the turn ---
 
+    def hand_over(self) -> bool:
+        """Tell the code what came of the next settled body; whether there was one."""
+        while self.settled:
+            body, attempted = self.settled.pop(0)
+            if not body.settled.done():
+                body.settled.set_result(attempted)
+                return True
+        return False
 
-def _why_not(fn: Callable[..., Any], name: str) -> str | None:
-    """Why another process could not find this function; None if it can."""
-    if os.name != "posix":
-        return "process groups and their signals are needed, and this system has none"
-    if not inspect.isfunction(fn):
-        return f"it is a {type(fn).__name__}: only a plain function is the same in every process"
-    if "<lambda>" in name or "<locals>" in name:
-        return "a lambda or a function inside a function exists in this process only: its module has no name for it"
-    home = inspect.unwrap(fn).__globals__
-    if (fn.__module__, _spec_name(home)) == ("__main__", "__main__") and not Path(home.get("__file__", "")).is_file():
-        return "it was typed in, and there is no file that another process could read it from"
-    return None
+    @property
+    def open(self) -> tuple[Body, ...]:
+        """The bodies that the code waits for."""
+        return (*self.asked, *self.in_flight)
 
+    # --- for primitives ---
 
-def _spec_name(home: dict[str, Any]) -> str:
-    """The name of the module that `python -m` started; `__main__` for a script."""
-    return str(getattr(home.get("__spec__"), "name", "__main__"))
+    def ask_in_transaction(self, body: Body, record: Callable[[Any, Instant], tuple[Entry, Any]]) -> None:
+        """Ask for a body that runs inside the commit of its result, which `record` makes."""
+        body.record = record
+        self.transactions.append(body)
+        self.in_flight.add(body)
 
+    def abandon(self, body: Body) -> None:
+        """The code no longer waits for this body."""
+        body.is_unwanted = True
+        if body in self.in_flight:
+            self.in_flight.discard(body)
+            self.unwanted.append(body)
+        elif body in self.asked:
+            self.asked.remove(body)
 
-def _checked_env(env: tuple[Any, ...], name: str) -> tuple[str, ...]:
-    for each in env:
-        if not isinstance(each, str) or not _VARIABLE.fullmatch(each):
-            raise InvalidOptionError(
-                f"env of step {name!r} has {each!r}",
-                where=name,
-                why="it has names of environment variables; a * at the end stands for any rest",
-                fix='write for example env=["DATABASE_URL", "AWS_*"]',
-            )
-    return env
-
-
-def _bytes_of(size: Size, name: str) -> int:
-    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
-    if match is not None:
-        number, unit, binary = match.groups()
-        count = int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
-    else:
-        count = size if isinstance(size, int) and not isinstance(size, bool) else 0
-    if count < _SIZE_MIN:
-        raise InvalidOptionError(
-            f"memory_max of step {name!r} is {size!r}",
-            where=name,
-            why="it is a size of at least 1 MB",
-            fix='write for example memory_max="512MB", or a number of bytes',
-        )
-    return count
+    async def yield_slot(self, location: Location) -> None:
+        """Wait until other runs have had their turn."""
+        future: asyncio.Future[None] = self._loop.own_future()
+        self.yielded[future] = location
+        try:
+            await future
+        finally:
+            self.yielded.pop(future, None)

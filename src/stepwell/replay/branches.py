@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import HistoryDivergedError, InvalidOptionError, ReplayError
@@ -14,11 +14,13 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import is_closing, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.model.states import EntryStatus
-from stepwell.replay.captures import WATCHED, Body, Watch, watch_of
-from stepwell.replay.recorded import decode_value, settle_value
+from stepwell.replay.captured_variables import WATCHED, BodyKind, VariableWatch, watch_of
+from stepwell.replay.recorded_values import decode_value, settle_value
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew, Suspend
 from stepwell.replay.turn import Turn
+
+B = TypeVar("B", bound=Callable[..., Any])
 
 Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
 
@@ -140,10 +142,10 @@ class Guard:
 
     __slots__ = ("_kind", "_operation", "_path", "_turn", "_watch")
 
-    def __init__(self, watch: Watch, turn: Turn, location: Location, kind: Body, operation: str) -> None:
+    def __init__(self, watch: VariableWatch, turn: Turn, location: Location, kind: BodyKind, operation: str) -> None:
         self._watch = watch
         self._turn = turn
-        self._kind: Body = kind
+        self._kind: BodyKind = kind
         self._operation = operation
         self._path = turn.journal.names.text(location)
 
@@ -176,14 +178,14 @@ class Guard:
 
 
 def guard_of(
-    scope: Scope, location: Location, kind: Body, operation: str, bodies: Iterable[Callable[..., Any]]
+    scope: Scope, location: Location, kind: BodyKind, operation: str, bodies: Iterable[Callable[..., Any]]
 ) -> Guard | None:
     """A guard over what the bodies capture; None if they capture nothing."""
     watch = watch_of(bodies, scope.turn.code)
     return None if watch is None else Guard(watch, scope.turn, location, kind, operation)
 
 
-def mark_plain(branch: Branch) -> Branch:
+def mark_plain(branch: B) -> B:
     """Mark a plain function in the form of a branch."""
     branch._stepwell_is_plain = True  # type: ignore[attr-defined]
     return branch

@@ -5,22 +5,18 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
-from stepwell.errors import Failure, InvalidOptionError, StepFailed
-from stepwell.errors.records import FailureKind, FailureRecord
+from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
-from stepwell.model.failures import is_rollback, kind_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
-from stepwell.replay.awaiting import Awaiting
+from stepwell.model.waits import Since
 from stepwell.replay.branches import check_branches, check_choice
-from stepwell.replay.carrying import check_findable
-from stepwell.replay.definition import Step, Workflow, step_of
+from stepwell.replay.carried_undos import check_findable
 from stepwell.replay.operations import ChildOperation, Operation
 from stepwell.replay.primitives.checkpoint import run_checkpoint
 from stepwell.replay.primitives.child import (
@@ -36,21 +32,31 @@ from stepwell.replay.primitives.emit import run_emit, what_is_emitted
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
+from stepwell.replay.primitives.observe import Observed
 from stepwell.replay.primitives.once import run_once
+from stepwell.replay.primitives.publish import State, publish_state
 from stepwell.replay.primitives.race import FIRST, First, Winner, run_race
+from stepwell.replay.primitives.receive import NO_DEFAULT, Message, check_default, due_of, run_receive, run_receive_many
 from stepwell.replay.primitives.removed import declare_removed
 from stepwell.replay.primitives.sleep import Slept, run_sleep
-from stepwell.replay.primitives.step import run_step
+from stepwell.replay.primitives.step import Tried, run_step, run_tried
+from stepwell.replay.primitives.stream import Stream
+from stepwell.replay.primitives.topic import run_topic
+from stepwell.replay.primitives.topic import topic as topic_awaited
 from stepwell.replay.primitives.version import pin_version
-from stepwell.replay.receiving import Receiving
-from stepwell.replay.showing import Showing
+from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
+from stepwell.replay.scopes import Scope
+from stepwell.replay.signals import Signal, wanted
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.steps import Step, named_step
 from stepwell.replay.suspend import ContinueAsNew
+from stepwell.replay.workflows import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
+D = TypeVar("D")
 In = TypeVar("In")
 Out = TypeVar("Out")
 E = TypeVar("E", bound=Event)
@@ -59,22 +65,6 @@ Compensations = Literal["keep", "drop"]
 
 _LOG = logging.getLogger("stepwell.workflow")
 _STEP = EntryKind.STEP
-
-
-@dataclass(frozen=True, slots=True)
-class Tried(Generic[R]):
-    """How a step ended: `ok` with a `value`, or with the recorded `error`.
-
-    `kind` is "ok", or why there was no further attempt: "critical" is an error that is not retried, "timeout" a body
-    that ran longer than its limit, "exhausted" says that all attempts were used up, "failure" is a planned `Failure`,
-    and "unknown" the outcome of an at-most-once step whose worker died.
-    """
-
-    ok: bool
-    value: R | None
-    attempts: int
-    error: FailureRecord | None
-    kind: Literal["ok"] | FailureKind = "ok"
 
 
 class Previous:
@@ -86,7 +76,7 @@ class Previous:
         self.finished_at = finished_at
 
 
-class Context(Receiving, Awaiting, Showing):
+class Context:
     """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
     nothing.
 
@@ -95,7 +85,10 @@ class Context(Receiving, Awaiting, Showing):
     option of the step.
     """
 
-    __slots__ = ()
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
 
     # --- who and when ---
 
@@ -199,7 +192,7 @@ class Context(Receiving, Awaiting, Showing):
 
         All keywords belong to the function. Raises `StepFailed` when it failed for good.
         """
-        step, name, args = _split(fn, args)
+        step, name, args = named_step(fn, args)
         scope = self._scope
         location, entry = scope.place(name, _STEP, repeat=step.options_.repeat)
         return Operation(scope.turn, location, partial(run_step, scope, location, entry, step, args, kwargs))
@@ -218,19 +211,8 @@ class Context(Receiving, Awaiting, Showing):
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Tried[Any]]:
         """As `step`, but a final failure is a value. A `Rollback`, suspension and cancellation are not caught by it."""
-        inner: Operation[Any] = self.step(fn, *args, **kwargs)
-        scope = self._scope
-
-        async def run() -> Tried[Any]:
-            try:
-                value = await inner
-            except StepFailed as error:
-                if is_rollback(error.failure):
-                    raise
-                return Tried(False, None, error.attempts, error.failure, kind_of(error.failure))
-            return Tried(True, value, scope.turn.journal.entries[inner.location].attempts, None)
-
-        return Operation(scope.turn, inner.location, run)
+        scope, inner = self._scope, self.step(fn, *args, **kwargs)
+        return Operation(scope.turn, inner.location, lambda: run_tried(scope, inner))
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> Operation[R]:
         """A local value that is kept: `ref = await ctx.once("ref", make_reference)`.
@@ -260,6 +242,173 @@ class Context(Receiving, Awaiting, Showing):
 
     # --- messages ---
 
+    @overload
+    def receive(
+        self,
+        signal: Signal[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[T]]: ...
+    @overload
+    def receive(
+        self,
+        signal: Signal[T],
+        /,
+        *,
+        default: D,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[T] | D]: ...
+    @overload
+    def receive(
+        self,
+        first: Signal[T],
+        second: Signal[S],
+        /,
+        *,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[T] | Message[S]]: ...
+    @overload
+    def receive(
+        self,
+        *signals: str | Signal[Any],
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[Any]]: ...
+    @overload
+    def receive(
+        self,
+        *signals: str | Signal[Any],
+        default: D,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Message[Any] | D]: ...
+    def receive(
+        self,
+        *signals: str | Signal[Any],
+        default: Any = NO_DEFAULT,
+        timeout: Duration | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Any]:
+        """Take the oldest pending signal of these, or of any: names, or a `Signal[...]` for a typed payload.
+
+        At the deadline (`timeout` from the first visit, or `until`) it gives `default`, or raises `WaitTimeout`. Its
+        own name on the path is `name`, or the signals' names.
+        """
+        takes, due, scope = wanted(signals), due_of(timeout, until), self._scope
+        check_default(default, due)
+        location, entry = scope.place(name or "|".join(takes.names) or "receive", EntryKind.RECEIVE, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_receive(scope, location, entry, takes, due, default))
+
+    @overload
+    def receive_many(
+        self,
+        signal: Signal[T],
+        /,
+        *,
+        count: int = 100,
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[list[Message[T]]]: ...
+    @overload
+    def receive_many(
+        self,
+        *signals: str | Signal[Any],
+        count: int = 100,
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[list[Message[Any]]]: ...
+    def receive_many(
+        self,
+        *signals: str | Signal[Any],
+        count: int = 100,
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[list[Message[Any]]]:
+        """Take pending signals as soon as there is one, at most `count`; an empty list at the deadline."""
+        if count < 1:
+            raise InvalidOptionError(f"count is {count}", fix="ask for at least one signal")
+        takes, due, scope = wanted(signals), due_of(timeout, None), self._scope
+        path = name or "|".join(takes.names) or "receive_many"
+        location, entry = scope.place(path, EntryKind.RECEIVE_MANY, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_receive_many(scope, location, entry, takes, count, due))
+
+    @property
+    def signals(self) -> Observed:
+        """The mailbox, to look at without taking anything: `latest`, `all`, `has`."""
+        return Observed(self._scope)
+
+    @overload
+    def topic(
+        self,
+        topic: type[E],
+        *,
+        where: Mapping[str, Any] | None = None,
+        since: Since = "wait",
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[E]: ...
+    @overload
+    def topic(
+        self,
+        topic: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        since: Since = "wait",
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Any]: ...
+    def topic(
+        self,
+        topic: type[Event] | str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        since: Since = "wait",
+        timeout: Duration | None = None,
+        name: str | None = None,
+        repeat: bool = False,
+    ) -> Operation[Any]:
+        """Wait for an event of a topic: `shipped = await ctx.topic(Shipped, where={"order": order.id})`.
+
+        It takes one published after the wait was stored; `since="start"` or `"all"` also the oldest that the topic
+        keeps (from this run's start on, or any) and that this run has not had. Raises `WaitTimeout` at the deadline.
+        """
+        awaited = topic_awaited(topic, where=where, since=since)
+        within = None if timeout is None else span(timeout, what="timeout")
+        scope = self._scope
+        location, entry = scope.place(name or awaited.topic, EntryKind.TOPIC, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_topic(scope, location, entry, awaited, within))
+
+    def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
+        """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
+
+        What comes first is recorded; what would have come later stays where it is, for whoever asks for it next.
+        """
+        check_awaited(awaited)
+        scope = self._scope
+        location, entry = scope.place(name, EntryKind.WAIT_ANY, repeat=repeat)
+        return Operation(scope.turn, location, lambda: run_wait_any(scope, location, entry, awaited))
+
     def emit(
         self, event: str | Event, payload: Any = None, *, name: str | None = None, repeat: bool = False
     ) -> Operation[EventId]:
@@ -273,6 +422,21 @@ class Context(Receiving, Awaiting, Showing):
         scope = self._scope
         location, entry = scope.place(name or called, EntryKind.EMIT, repeat=repeat)
         return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, called, given))
+
+    # --- to clients, while it runs ---
+
+    def publish_state(self, value: Any) -> None:
+        """Show a value to clients, who read it with `engine.state(run)`. It replaces the one before."""
+        publish_state(self._scope, "", value)
+
+    @property
+    def state(self) -> State:
+        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.state(run, "progress")`."""
+        return State(self._scope)
+
+    def stream(self, name: str) -> Stream:
+        """A durable output that clients read by offset: `await ctx.stream("log").append(line)`."""
+        return Stream(self._scope, name)
 
     # --- parallel ---
 
@@ -369,10 +533,10 @@ class Context(Receiving, Awaiting, Showing):
         repeat: bool = False,
         **options: Unpack[StartOptions],
     ) -> ChildOperation[Any]:
-        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete; `outcome()` does not.
+        """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
-        A cancel of this run reaches the child. If this run fails while the child is active, the child is left alone,
-        or cancelled (with compensation) with `on_parent_close="cancel"`.
+        Its failure is a value of `outcome()`. A cancel of this run reaches the child. If this run fails while the
+        child is active, it is left alone, or cancelled (with compensation) with `on_parent_close="cancel"`.
         """
         scope, how = self._scope, ChildStart(**options)
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
@@ -477,19 +641,6 @@ class Context(Receiving, Awaiting, Showing):
     def removed(self, name: str, kind: str) -> None:
         """Declare that an operation of this name and kind ("step", "sleep", …) was removed from the code."""
         declare_removed(self._scope, name, kind)
-
-
-def _split(fn: Any, args: tuple[Any, ...]) -> tuple[Step[..., Any], str, tuple[Any, ...]]:
-    if isinstance(fn, Step):
-        return fn, fn.options_.name, args
-    if isinstance(fn, str):
-        if not args or not callable(args[0]):
-            raise InvalidOptionError(f"step {fn!r} has no function", fix=f'ctx.step("{fn}", function, *args)')
-        return step_of(args[0]), fn, args[1:]
-    if not callable(fn):
-        raise InvalidOptionError(f"{fn!r} is not callable", fix="give a function")
-    step = step_of(fn)
-    return step, step.options_.name, args
 
 
 class _Silent(logging.LoggerAdapter[logging.Logger]):

@@ -41,7 +41,7 @@ def is_fixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return not kwargs or all(type(value) in FIXED for value in kwargs.values())
 
 
-class Passed:
+class PassedArguments:
     """The arguments of one call, as the code passed them. Every attempt takes a copy of its own."""
 
     __slots__ = ("_args", "_codec", "_kwargs", "_opaque")

@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
-from stepwell.environment import Strands
+from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import CONTINUED, derived_run_id
@@ -19,18 +19,19 @@ from stepwell.model.failures import decode_failure, encode_failure, is_rollback,
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
-from stepwell.replay.calls import UndoFailed, is_bound
-from stepwell.replay.carrying import Carrier, check_findable
+from stepwell.replay.carried_undos import Carrier, check_findable
+from stepwell.replay.compensations import UndoFailed, is_bound
 from stepwell.replay.context import Context
-from stepwell.replay.definition import Workflow
 from stepwell.replay.journal import Journal
+from stepwell.replay.plain_code import run_plain
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
-from stepwell.replay.recorded import stopped
+from stepwell.replay.recorded_values import stopped
 from stepwell.replay.rollback import left_to_undo, unwind
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
-from stepwell.replay.sync_context import run_plain
+from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
+from stepwell.replay.workflows import Workflow
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -41,10 +42,10 @@ def begin_forward(
     journal: Journal,
     inbox: Inbox,
     codec: Codec,
-    strands: Strands | None = None,
+    threads: LockstepThreads | None = None,
 ) -> Turn:
     """A turn that runs the workflow's function from its beginning, over what is recorded."""
-    turn = Turn(run, journal, inbox, codec, Context, strands)
+    turn = Turn(run, journal, inbox, codec, Context, threads)
     turn.code = workflow.fn
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
 
@@ -60,7 +61,7 @@ def begin_forward(
     async def main() -> Any:
         context = Context(scope)
         if workflow.is_plain:
-            return await run_plain(context, workflow.fn, arguments)
+            return await run_plain(context, workflow.fn, arguments, SyncContext)
         return await workflow.fn(context, *arguments())
 
     turn.begin(main())
@@ -74,7 +75,7 @@ def begin_rollback(
     inbox: Inbox,
     codec: Codec,
     now: Instant,
-    strands: Strands | None = None,
+    threads: LockstepThreads | None = None,
 ) -> Turn:
     """A turn that undoes what is left to undo.
 
@@ -82,18 +83,20 @@ def begin_rollback(
     is replayed up to where it stopped; no body runs in that.
     """
     if workflow is not None and not all(is_bound(journal, entry) for entry in left_to_undo(journal, run.undo_floor)):
-        _bind(workflow, run, journal, codec, strands)
+        _bind(workflow, run, journal, codec, threads)
     journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
-    turn = Turn(run, journal, inbox, codec, Context, strands)
+    turn = Turn(run, journal, inbox, codec, Context, threads)
     turn.now = now
     turn.begin(unwind(turn))
     return turn
 
 
-def _bind(workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None) -> None:
+def _bind(
+    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, threads: LockstepThreads | None
+) -> None:
     """Replay the forward code, and learn which steps it passes at the places of the record."""
     forward = journal.forward()
-    replay = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), forward, Inbox(), codec, strands)
+    replay = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), forward, Inbox(), codec, threads)
     try:
         replay.rehearse(run.started_at or run.created_at)
     except Exception:  # noqa: BLE001  it may be anything that the code's values do

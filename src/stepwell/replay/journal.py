@@ -17,13 +17,13 @@ from stepwell.model.locations import Location, Names, carried_from, is_below, is
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
-from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 
 if TYPE_CHECKING:
-    from stepwell.replay.definition import Step
+    from stepwell.replay.steps import Step
 
 _GATE = EntryKind.VERSION
 
@@ -32,8 +32,8 @@ _NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
 
 
 @dataclass(slots=True)
-class Rest:
-    """What few commits carry."""
+class PendingExtras:
+    """What few commits carry beside entries."""
 
     attempts: list[Attempt] = field(default_factory=list)
     cursors: dict[Location, Cursor] = field(default_factory=dict)
@@ -53,27 +53,27 @@ class Rest:
 
 
 class Pending:
-    """What the next commit will carry. Nearly always that is entries alone, so the rest is made when it is needed."""
+    """What the next commit will carry: nearly always entries alone, so the extras are made when they are needed."""
 
-    __slots__ = ("_rest", "entries", "is_urgent", "receipts")
+    __slots__ = ("_extras", "entries", "is_urgent", "receipts")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.is_urgent = False  # something that must be durable before the next effect
         self.receipts = 0  # how many of the entries are receipts that a replay would make again
-        self._rest: Rest | None = None
+        self._extras: PendingExtras | None = None
 
     @property
-    def rest(self) -> Rest:
+    def extras(self) -> PendingExtras:
         """What is not entries, to be added to."""
-        if self._rest is None:
-            self._rest = Rest()
-        return self._rest
+        if self._extras is None:
+            self._extras = PendingExtras()
+        return self._extras
 
     @property
-    def rest_if_any(self) -> Rest | None:
+    def extras_if_any(self) -> PendingExtras | None:
         """What is not entries, if there was ever any."""
-        return self._rest
+        return self._extras
 
 
 class Journal:
@@ -125,6 +125,17 @@ class Journal:
         if entry is not None and entry.kind is not _GATE:
             self.unvisited -= 1
         return entry
+
+    def reach_wait(self, location: Location) -> Wait | None:
+        """The stored wait of a place, if any; the code has come there again."""
+        self.ahead.discard(location)
+        self.awaited.discard(location)
+        return self.waits.get(location)
+
+    def find_wait(self, location: Location, kind: WaitKind) -> Wait | None:
+        """The wait that was stored here before, with its deadline."""
+        stored = self.waits.get(location)
+        return stored if stored is not None and stored.kind is kind else None
 
     def skip_below(self, scope: Location) -> None:
         """Everything below a finished operation counts as visited: it is not run again."""
@@ -273,44 +284,44 @@ class Journal:
     def record_attempt(self, attempt: Attempt) -> None:
         """Append a failed attempt, or the beginning of one, which the outcome replaces."""
         known = self.attempts.setdefault(attempt.location, [])
-        rest = self.pending.rest
+        extras = self.pending.extras
         if known and known[-1].number == attempt.number:
             before = known.pop()
-            rest.attempts = [one for one in rest.attempts if one is not before]
+            extras.attempts = [one for one in extras.attempts if one is not before]
         known.append(attempt)
-        rest.attempts.append(attempt)
+        extras.attempts.append(attempt)
         self.pending.is_urgent = True
 
     def _end_attempt(self, location: Location) -> None:
         """A step is done: that its last attempt began says nothing more."""
         known = self.attempts.get(location)
         if known and known[-1].is_beginning:
-            begun, rest = known.pop(), self.pending.rest
-            rest.attempts = [one for one in rest.attempts if one is not begun]
-            rest.ended_attempts.append((location, begun.number))
+            begun, extras = known.pop(), self.pending.extras
+            extras.attempts = [one for one in extras.attempts if one is not begun]
+            extras.ended_attempts.append((location, begun.number))
 
     def keep_progress(self, progress: Progress) -> None:
         """A body has come further. It is durable with the next commit, which is due now."""
         self.progress[progress.location] = progress
-        self.pending.rest.progress[progress.location] = progress
+        self.pending.extras.progress[progress.location] = progress
         self.pending.is_urgent = True
 
     def end_progress(self, location: Location) -> None:
         """A step is done, or no longer needed: how far its body had come is forgotten."""
         if self.progress.pop(location, None) is not None:
-            self.pending.rest.progress.pop(location, None)
-            self.pending.rest.ended_progress.append(location)
+            self.pending.extras.progress.pop(location, None)
+            self.pending.extras.ended_progress.append(location)
 
     def move_cursor(self, cursor: Cursor) -> None:
         """A loop has come further. Not urgent: without it, recorded iterations are replayed."""
         self.cursors[cursor.location] = cursor
-        self.pending.rest.cursors[cursor.location] = cursor
+        self.pending.extras.cursors[cursor.location] = cursor
 
     def end_cursor(self, location: Location) -> None:
         """A loop is over."""
         self.cursors.pop(location, None)
-        self.pending.rest.cursors.pop(location, None)
-        self.pending.rest.ended_cursors.append(location)
+        self.pending.extras.cursors.pop(location, None)
+        self.pending.extras.ended_cursors.append(location)
 
     def trim(self, first: Location, end: Location) -> None:
         """Forget a range of keys; what can still be undone stays."""
@@ -322,7 +333,7 @@ class Journal:
             del self.visited[location]
         for location in [found for found in self.bound if first <= found < end and found not in self.entries]:
             del self.bound[location]
-        for table in (self.attempts, self.cursors, self.waits, self.pending.rest.cursors):
+        for table in (self.attempts, self.cursors, self.waits, self.pending.extras.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]
         for location in [found for found in self.progress if first <= found < end]:
@@ -331,7 +342,7 @@ class Journal:
             del self.replies[location]
         self.awaited.intersection_update(self.waits)
         # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
-        self.pending.rest.trims.append((first, end))
+        self.pending.extras.trims.append((first, end))
         self.pending.is_urgent = True
 
     def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
@@ -361,45 +372,45 @@ class Journal:
 
     def consume(self, number: int) -> None:
         """A signal was used; it is consumed in the commit that carries its use."""
-        self.pending.rest.consumed.append(number)
+        self.pending.extras.consumed.append(number)
 
     def refuse(self, number: int, reason: str) -> None:
         """A signal does not fit; it is set aside with the next commit."""
-        self.pending.rest.refused.append(Refusal(number, reason))
+        self.pending.extras.refused.append(Refusal(number, reason))
 
     def reply(self, reply: Reply) -> None:
         """Somebody who asked is answered with the next commit."""
-        self.pending.rest.replies.append(reply)
+        self.pending.extras.replies.append(reply)
 
     def receive_event(self, number: int) -> None:
         """An event was used, perhaps by several waits; it leaves the inbox in the commit that carries its use."""
-        self.pending.rest.received[number] = None
+        self.pending.extras.received[number] = None
 
     def start_child(self, child: NewRun) -> None:
         """A child begins with the next commit."""
-        self.pending.rest.children.append(child)
+        self.pending.extras.children.append(child)
         self.pending.is_urgent = True
 
     def cancel_child(self, location: Location) -> None:
         """Nobody waits any more for the child of a place: it never begins, or is cancelled with the next commit."""
-        rest = self.pending.rest
-        begun = [child for child in rest.children if child.parent is None or child.parent.location != location]
-        if len(begun) < len(rest.children):
-            rest.children = begun
+        extras = self.pending.extras
+        begun = [child for child in extras.children if child.parent is None or child.parent.location != location]
+        if len(begun) < len(extras.children):
+            extras.children = begun
         else:
             self.trim(*subtree(location))
 
     def emit(self, emit: Emit) -> None:
         """An event is published with the commit that carries the entry recorded beside it."""
-        self.pending.rest.emits.append(emit)
+        self.pending.extras.emits.append(emit)
 
     def publish(self, name: str, value: bytes) -> None:
         """Show a value with the next commit. Not urgent: it makes no commit of its own."""
-        self.pending.rest.published[name] = Published(name, self.position, value)
+        self.pending.extras.published[name] = Published(name, self.position, value)
 
     def append(self, append: Append) -> None:
         """Append to a stream with the next commit."""
-        self.pending.rest.appends.append(append)
+        self.pending.extras.appends.append(append)
         self.pending.is_urgent = True
 
     def undo_stack(self, floor: int) -> list[Entry]:
@@ -418,8 +429,8 @@ class Journal:
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:
         """Everything that is not committed yet, as one commit."""
         pending, self.pending = self.pending, Pending()
-        names, entries, rest = self.names.take_new(), tuple(pending.entries), pending.rest_if_any
-        if rest is None:
+        names, entries, extras = self.names.take_new(), tuple(pending.entries), pending.extras_if_any
+        if extras is None:
             return Commit(self.run_id, fence, number, names, entries, (), (), (), (), (), (), waits, move)
         return Commit(
             self.run_id,
@@ -427,22 +438,22 @@ class Journal:
             number,
             names,
             entries,
-            tuple(rest.attempts),
-            tuple(rest.cursors.values()),
-            tuple(rest.ended_cursors),
-            tuple(rest.trims),
-            tuple(rest.consumed),
-            tuple(rest.children),
+            tuple(extras.attempts),
+            tuple(extras.cursors.values()),
+            tuple(extras.ended_cursors),
+            tuple(extras.trims),
+            tuple(extras.consumed),
+            tuple(extras.children),
             waits,
             move,
-            tuple(rest.refused),
-            tuple(rest.replies),
-            tuple(rest.received),
-            tuple(rest.emits),
+            tuple(extras.refused),
+            tuple(extras.replies),
+            tuple(extras.received),
+            tuple(extras.emits),
             None,
-            tuple(rest.published.values()),
-            tuple(rest.appends),
-            tuple(rest.progress.values()),
-            tuple(rest.ended_progress),
-            tuple(rest.ended_attempts),
+            tuple(extras.published.values()),
+            tuple(extras.appends),
+            tuple(extras.progress.values()),
+            tuple(extras.ended_progress),
+            tuple(extras.ended_attempts),
         )

@@ -18,10 +18,11 @@ from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_below, scope_of
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.packing import unpack
+from stepwell.replay.headers import unpack
 
 if TYPE_CHECKING:
-    from stepwell.replay.turn import Turn
+    from stepwell.replay.journal import Journal
+    from stepwell.replay.mailbox import Mailbox
 
 _K = EntryKind
 _COMPLETES = frozenset({_K.STEP, _K.ONCE, _K.CHILD, _K.SPAWN, _K.JOIN, _K.RACE, _K.MAP, _K.LOOP})
@@ -53,8 +54,9 @@ def used_by(supplied: Entry, entries: Iterable[Entry]) -> set[int]:
 class Observations:
     """The looks of one turn, by the scope that took them."""
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, mailbox: Mailbox, journal: Journal) -> None:
+        self._mailbox = mailbox
+        self._journal = journal
         self._seen: dict[Location, _Seen] = {}
         self._claims: dict[int, Location] = {}  # signal number -> the scope that has seen it
 
@@ -64,7 +66,7 @@ class Observations:
             return
         seen = self._seen.setdefault(scope, _Seen())
         seen.names.update(signals.values())
-        pending = {signal.number for signal in self._turn.pending_signals}
+        pending = {signal.number for signal in self._mailbox.signals}
         self._claims.update((number, scope) for number in signals if number in pending)
 
     def may_see(self, signal: Signal, at: Location) -> bool:
@@ -79,7 +81,7 @@ class Observations:
             if seen is not None and is_new:
                 self._consume(
                     signal
-                    for signal in self._turn.pending_signals
+                    for signal in self._mailbox.signals
                     if signal.name in seen.names and signal.ask_id is None and self.may_see(signal, scope)
                 )
             self._claims = {number: at for number, at in self._claims.items() if at != scope}
@@ -105,5 +107,5 @@ class Observations:
     def _consume(self, signals: Iterable[Signal]) -> None:
         for signal in tuple(signals):
             self._claims.pop(signal.number, None)
-            self._turn.drop_signal(signal)
-            self._turn.journal.consume(signal.number)
+            self._mailbox.drop_signal(signal)
+            self._journal.consume(signal.number)

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec
 from stepwell.codec.signatures import hints_of
-from stepwell.environment import Strands
+from stepwell.environment import LockstepThreads
 from stepwell.errors import ReplayError
 from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location, shown_gate
 from stepwell.model.runs import History, Inbox, Run
 from stepwell.model.states import ENDS_FOR_GOOD, TERMINAL, EntryKind, RunStatus
-from stepwell.replay.calls import UndoFailed, read_call
-from stepwell.replay.definition import Workflow
+from stepwell.replay.compensations import UndoFailed, read_call
 from stepwell.replay.driver import begin_forward, begin_rollback
+from stepwell.replay.headers import unpack
 from stepwell.replay.journal import Journal
-from stepwell.replay.packing import unpack
 from stepwell.replay.rollback import left_to_undo
 from stepwell.replay.turn import Turn
+from stepwell.replay.workflows import Workflow
 
 # Before every deadline: a rehearsal lets no timer fire.
 _THEN = Instant(0)
@@ -48,26 +48,26 @@ class Asked(NamedTuple):
 
 
 def what_is_asked(
-    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, strands: Strands | None = None
+    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, threads: LockstepThreads | None = None
 ) -> list[Asked]:
     """The steps that a run would do next, if it goes on forwards."""
-    turn = begin_forward(workflow, run, Journal(run.run_id, history, run.last_seq), NOTHING_CAME, codec, strands)
+    turn = begin_forward(workflow, run, Journal(run.run_id, history, run.last_seq), NOTHING_CAME, codec, threads)
     try:
         turn.rehearse(_THEN)
         names = turn.journal.names
         return [
             Asked(body.location, names.text(body.location), hints_of(body.fn).returns, names.texts)
-            for body in (*turn.bodies, *turn.transactions)
+            for body in (*turn.bodies.asked, *turn.bodies.transactions)
         ]
     finally:
         turn.close()
 
 
 def rehearse(
-    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, strands: Strands | None = None
+    workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, threads: LockstepThreads | None = None
 ) -> ReplayError | None:
     """What would keep a run that has not ended from going on with this code; None if nothing does."""
-    return None if run.status in TERMINAL else perform(workflow, run, history, codec, strands).problem
+    return None if run.status in TERMINAL else perform(workflow, run, history, codec, threads).problem
 
 
 def perform(
@@ -75,7 +75,7 @@ def perform(
     run: Run,
     history: History,
     codec: Codec,
-    strands: Strands | None = None,
+    threads: LockstepThreads | None = None,
     inbox: Inbox = NOTHING_CAME,
 ) -> Rehearsal:
     """Replay what is recorded of a run, as the next claim of it would, up to where it asks for something new. What has
@@ -88,16 +88,16 @@ def perform(
     if run.status in ENDS_FOR_GOOD:
         history = history._replace(entries=tuple(entry._replace(undo=None) for entry in history.entries))
     journal = Journal(run.run_id, history, run.last_seq)
-    turn = _begin(workflow, run, journal, codec, strands, inbox)
+    turn = _begin(workflow, run, journal, codec, threads, inbox)
     if turn is None:
         return Rehearsal(None, is_ended=True)
     try:
         turn.rehearse(_THEN)
         text = turn.journal.names.text
-        asks = tuple(text(body.location) for body in (*turn.bodies, *turn.transactions))
+        asks = tuple(text(body.location) for body in (*turn.bodies.asked, *turn.bodies.transactions))
         unable = _find_unable(turn, run.undo_floor if _undoes(run) else 0)
         problem = turn.problem or (unable[0] if unable and _undoes(run) else None)
-        waits = tuple(text(wait.location) for wait in turn.waits)
+        waits = tuple(text(wait.location) for wait in turn.waits.all)
         return Rehearsal(problem, asks, waits, turn.is_ended, unable, _pins(turn))
     finally:
         turn.close()
@@ -108,20 +108,25 @@ def _undoes(run: Run) -> bool:
 
 
 def _begin(
-    workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, strands: Strands | None, inbox: Inbox
+    workflow: Workflow[Any, Any],
+    run: Run,
+    journal: Journal,
+    codec: Codec,
+    threads: LockstepThreads | None,
+    inbox: Inbox,
 ) -> Turn | None:
     if run.status in TERMINAL:
         _leave_out_undoing(journal)
         run = run._replace(status=RunStatus.RUNNING)
     if not _undoes(run):
-        return begin_forward(workflow, run, journal, inbox, codec, strands)
+        return begin_forward(workflow, run, journal, inbox, codec, threads)
     if run.status is RunStatus.CANCELLING:
         # The forward code goes no further, and what it waited for does not matter.
         run, journal.waits = run._replace(undo_floor=0), {}
     if not left_to_undo(journal, run.undo_floor):
         return None
     undoing = run._replace(status=RunStatus.COMPENSATING)
-    return begin_rollback(workflow, undoing, journal, inbox, codec, _THEN, strands)
+    return begin_rollback(workflow, undoing, journal, inbox, codec, _THEN, threads)
 
 
 def _leave_out_undoing(journal: Journal) -> None:

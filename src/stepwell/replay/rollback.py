@@ -7,12 +7,13 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.calls import UndoFailed, read_call, signature_of
-from stepwell.replay.definition import step_of, takes
+from stepwell.replay.compensations import UndoFailed, read_call, signature_of
 from stepwell.replay.journal import Journal
+from stepwell.replay.plain_code import plain_branch
 from stepwell.replay.primitives.step import perform
 from stepwell.replay.scopes import Scope
-from stepwell.replay.sync_context import plain_branch
+from stepwell.replay.steps import step_of, takes
+from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
 
 NOTHING = b"jnull"
@@ -42,18 +43,20 @@ async def _undo(scope: Scope, entry: Entry) -> None:
     is_plain = takes(signature, "SyncContext")
     if not is_plain and not takes(signature, "Context"):
         entry, _ = await perform(scope, location, EntryKind.UNDO, step_of(compensation), given, {})
-        scope.saw(entry)
+        scope.note_result(entry)
         return
     _record_beginning(scope)
     first_at, inner = scope.time, scope.below(location)
     try:
-        run = plain_branch(compensation) if is_plain else compensation
+        run = plain_branch(compensation, SyncContext) if is_plain else compensation
         await run(turn.context(inner), *given)
     except ReplayError:
         raise
     except Exception as error:
         raise UndoFailed(record_failure(error, path=turn.journal.names.text(location))) from error
-    scope.saw(turn.journal.record(location, EntryKind.UNDO, EntryStatus.DONE, NOTHING, turn.now, turn.now - first_at))
+    scope.note_result(
+        turn.journal.record(location, EntryKind.UNDO, EntryStatus.DONE, NOTHING, turn.now, turn.now - first_at)
+    )
     inner.ended()
 
 
@@ -61,4 +64,4 @@ def _record_beginning(scope: Scope) -> None:
     """Record when the rollback came to its first compensation that has a context: a replay sees that time again."""
     journal, beginning = scope.turn.journal, undo(ROOT)
     if beginning not in journal.entries:
-        scope.saw(journal.record(beginning, EntryKind.UNDO, EntryStatus.DONE, NOTHING, scope.turn.now))
+        scope.note_result(journal.record(beginning, EntryKind.UNDO, EntryStatus.DONE, NOTHING, scope.turn.now))

@@ -112,18 +112,18 @@ class Scope:
                 raise turn.diverge(divergence.wait_changed(journal.names.text(location), wait.kind.value, kind))
         return entry
 
-    def saw(self, entry: Entry, *, uses_signals: bool = True) -> None:
+    def note_result(self, entry: Entry, *, uses_signals: bool = True) -> None:
         """A result reaches the code: its time becomes the scope's, and it has used the signals that were seen here."""
         if entry.at > self.time:
             self.time = entry.at
-        observations = self.turn.observations
+        observations = self.turn.mailbox.observations
         if observations is not None and uses_signals:
             observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
 
     def ended(self) -> None:
         """The code of this scope has come to its normal end: what it has not answered is owed by the code around it."""
-        if self.turn.observations is not None:
-            self.turn.observations.left(self.location)
+        if self.turn.mailbox.observations is not None:
+            self.turn.mailbox.observations.left(self.location)
         if self.turn.owed and self.parent is not None:
             for asked in self.turn.owed:
                 asked.pass_to(self.parent.location, within=self.location)
@@ -132,8 +132,8 @@ class Scope:
         """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused. Not
         if that is recorded: then they were told.
         """
-        if self.turn.observations is not None:
-            self.turn.observations.left(self.location)
+        if self.turn.mailbox.observations is not None:
+            self.turn.mailbox.observations.left(self.location)
         if self.turn.owed and not self.turn.is_closed:
             for asked in tuple(self.turn.owed):
                 asked.give_up(within=self.location, is_told=is_recorded)

@@ -79,7 +79,7 @@ class Cancel:
 Unread = Literal["dead_letter", "discard"]
 
 
-class Mailbox(NamedTuple):
+class MailboxRules(NamedTuple):
     """What a workflow says about the mailboxes of its runs."""
 
     unread: Unread = "dead_letter"
@@ -97,12 +97,12 @@ class Mailbox(NamedTuple):
         return signal if isinstance(signal, Signal) else self.declared[name]
 
 
-def mailbox_of(workflow: str | None, unread: Unread, signals: Iterable[str | Signal[Any]] | None) -> Mailbox:
+def mailbox_rules(workflow: str | None, unread: Unread, signals: Iterable[str | Signal[Any]] | None) -> MailboxRules:
     """What `@workflow(unread=…, signals=…)` means. Raises `InvalidOptionError` for what means nothing."""
     if unread not in get_args(Unread):
         at = f" of workflow {workflow!r}" if workflow else ""
         raise InvalidOptionError(f"unread{at} is {unread!r}", fix='"dead_letter" or "discard"')
-    return Mailbox(unread, None if signals is None else {name_of(signal): signal for signal in signals})
+    return MailboxRules(unread, None if signals is None else {name_of(signal): signal for signal in signals})
 
 
 class Wanted(NamedTuple):

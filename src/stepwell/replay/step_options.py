@@ -11,8 +11,8 @@ from stepwell.clock import Duration, Span, span
 from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import check_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
-from stepwell.replay.bodies import Isolated, Isolation, Size
 from stepwell.replay.budgets import Budget, budget_of
+from stepwell.replay.isolation import Isolated, Isolation, Size
 from stepwell.replay.revival import know_types
 
 Durability = Literal["normal", "deferred"]

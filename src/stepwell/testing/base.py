@@ -16,7 +16,7 @@ from stepwell.engine.views import SignalView
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.topics import Event
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 from stepwell.testing import scripts
 from stepwell.testing.contexts import UnitContext, unit_context
 from stepwell.testing.crashes import Crashes, When

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 
 @functools.lru_cache(maxsize=1024)

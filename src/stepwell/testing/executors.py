@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 from stepwell.clock import Clock, Instant
-from stepwell.environment import Answers, Holder, Strand, Strands
+from stepwell.environment import Answers, Holder, LockstepThread, LockstepThreads
 from stepwell.ids import format_uuid7
 from stepwell.replay.step_context import StepContext
 from stepwell.testing.loop import LANE, Lane, VirtualLoop
@@ -51,12 +51,12 @@ class CountedIds:
         return format_uuid7(self._clock.now() // 1_000, next(self._count))
 
 
-class MortalStrands(Strands):
-    """Strands that end with their process."""
+class MortalThreads(LockstepThreads):
+    """LockstepThreads that end with their process."""
 
     is_dead = False
 
-    def take(self, holder: Holder) -> Strand:
+    def take(self, holder: Holder) -> LockstepThread:
         if self.is_dead:
             raise asyncio.CancelledError
         return super().take(holder)
@@ -96,7 +96,7 @@ class LaneExecutor:
         self._loop = loop
         self._lane = lane
         self._threads = threads
-        self.strands: Strands = MortalStrands()
+        self.lockstep_threads: LockstepThreads = MortalThreads()
         self.answers = Answers()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -125,13 +125,13 @@ class LaneExecutor:
         return future
 
     def close(self) -> None:
-        self.strands.close()
+        self.lockstep_threads.close()
 
     def end(self) -> None:
         """The process is no more: whatever is left of its tasks gets no thread, and its threads no answer."""
         self.answers.close()
-        assert isinstance(self.strands, MortalStrands)
-        self.strands.is_dead = True
+        assert isinstance(self.lockstep_threads, MortalThreads)
+        self.lockstep_threads.is_dead = True
 
 
 def _needs_loop(call: Callable[[], Any]) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from stepwell.environment import Executor
 from stepwell.errors import InvalidOptionError
-from stepwell.replay.bodies import Body, Isolated
-from stepwell.replay.definition import Step
+from stepwell.replay.bodies import Body
+from stepwell.replay.isolation import Isolated
+from stepwell.replay.steps import Step
 
 Target = str | Callable[..., Any]
 Effect = Callable[..., Any]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from stepwell.engine.starts import StartOptions
 from stepwell.model.topics import Event
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 from stepwell.testing.base import KitBase, KitOptions
 from stepwell.testing.clock import KitClock
 from stepwell.testing.runs import KitRun

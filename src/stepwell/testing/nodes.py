@@ -13,7 +13,7 @@ from stepwell.environment import Environment
 from stepwell.errors import DuplicateNameError
 from stepwell.ids import Ids, RunId
 from stepwell.model.workers import NewWorker
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.store import Store
 from stepwell.testing.executors import LaneExecutor, SkewedClock, Threads

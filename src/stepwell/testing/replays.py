@@ -7,13 +7,13 @@ from typing import Any
 from stepwell.check.dry import Divergence, replay
 from stepwell.check.histories import find
 from stepwell.codec.base import Codec
-from stepwell.environment import Strands
-from stepwell.replay.definition import Workflow
+from stepwell.environment import LockstepThreads
+from stepwell.replay.workflows import Workflow
 
 
 def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | None) -> int:
     """How many recorded runs of a workflow fit it. Raises `AssertionError` for those that do not, and for none."""
-    strands = Strands()
+    threads = LockstepThreads()
     others: set[str] = set()
     count, broken = 0, []
     try:
@@ -22,11 +22,11 @@ def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | No
                 others.add(recording.run.definition)
                 continue
             count += 1
-            outcome = replay(workflow, recording, codec=codec, strands=strands)
+            outcome = replay(workflow, recording, codec=codec, threads=threads)
             if isinstance(outcome, Divergence):
                 broken.append(f"{file}: run {recording.run.run_id}\n{outcome.words}")
     finally:
-        strands.close()
+        threads.close()
     if broken:
         raise AssertionError(
             "\n\n".join([f"{len(broken)} of {count} recorded runs do not go on with this code", *broken])

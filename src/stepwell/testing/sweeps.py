@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from stepwell.engine.views import run_view
 from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.replay.bodies import Body
-from stepwell.replay.definition import Workflow
 from stepwell.replay.step_context import StepContext
+from stepwell.replay.workflows import Workflow
 from stepwell.testing.errors import CrashFound, Diverged, Stuck
 from stepwell.testing.faults import matches
 from stepwell.testing.nodes import Node

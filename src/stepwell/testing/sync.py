@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from stepwell.engine.starts import StartOptions
 from stepwell.model.topics import Event
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 from stepwell.testing.base import KitBase, KitOptions, as_sequence, effects_of
 from stepwell.testing.clock import SyncClock
 from stepwell.testing.runs import SyncRun

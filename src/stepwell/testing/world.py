@@ -22,7 +22,8 @@ from stepwell.model.outbox import Emit
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.replay.bodies import Body
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
 from stepwell.testing.databases import Database

@@ -13,7 +13,8 @@ from stepwell.clock import SECOND
 from stepwell.environment import Executor
 from stepwell.logs import DOING
 from stepwell.model.failures import is_closing, sound, words_of
-from stepwell.replay.bodies import Attempted, Body, Isolated, Raised, Succeeded, TimedOut, Yielded
+from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut, Yielded
+from stepwell.replay.isolation import Isolated
 from stepwell.replay.suspend import StepYield
 from stepwell.worker.isolation.parent import run_isolated
 

@@ -69,10 +69,7 @@ class Execution(Transacting):
         self._late = None
         self._inbox, self._came = claimed.inbox, None
         if self._turn is not None:
-            self._turn.run = claimed.run
-            self._turn.epoch = claimed.run.epoch
-            self._turn.receive(claimed.inbox)
-            self._turn.go_on()
+            self._turn.resume(claimed.run, claimed.inbox)
         self.begin()
 
     @contained
@@ -83,7 +80,7 @@ class Execution(Transacting):
         if self._turn is None or self._is_stopping:
             self._came = inbox  # the forward code gets nothing any more; a compensation may
             return
-        self._turn.receive(inbox)
+        self._turn.mailbox.receive(inbox)
         self.pump()
 
     @contained
@@ -152,22 +149,22 @@ class Execution(Transacting):
         if late is not None:
             self._stop_late(late)
             return
-        if turn.yielded and (self._running or self._held or not turn.is_idle):
+        if turn.bodies.yielded and (self._running or self._held or not turn.bodies.are_idle):
             # The slot cannot be given back while another body of the run needs it.
-            turn.go_on()
+            turn.bodies.resume_yielded()
             self._advance(turn)
         if turn.problem is None and not turn.is_ended:
-            overdue = None if self.run.max_suspend is None else turn.overdue
+            overdue = None if self.run.max_suspend is None else turn.waits.find_overdue(turn.now)
             if overdue is not None:
                 self._stop_late(waited_too_long(overdue, self._journal.names.text(overdue.location)))
                 return
-            if turn.bodies:
+            if turn.bodies.asked:
                 barrier = self._number + int(self._journal.pending.is_urgent)
-                for body in turn.take_bodies():
+                for body in turn.bodies.take():
                     self._held.append((barrier, body))
-            if turn.transactions:
-                self._due += turn.transactions
-                turn.transactions.clear()
+            if turn.bodies.transactions:
+                self._due += turn.bodies.transactions
+                turn.bodies.transactions.clear()
         if self._sent is None:
             self._commit_or_start()
 
@@ -179,12 +176,12 @@ class Execution(Transacting):
         except BaseException as error:  # noqa: BLE001  a defect stops this run and no other
             _LOG.exception("run %s stopped by a defect", self.run.run_id)
             turn.diverge(_defect(error))
-        if turn.unwanted:
-            for body in turn.unwanted:
+        if turn.bodies.unwanted:
+            for body in turn.bodies.unwanted:
                 task = self._running.get(body)
                 if task is not None:
                     self._cancel(body, task)
-            turn.unwanted.clear()
+            turn.bodies.unwanted.clear()
             self._held = [(barrier, body) for barrier, body in self._held if not body.is_unwanted]
 
     def _commit_or_start(self) -> None:
@@ -201,11 +198,11 @@ class Execution(Transacting):
         move = self._next_move(turn)
         if self._due and move is None and self._begin_transaction(turn):
             pass  # it takes along what there is to commit
-        elif move is not None or self._journal.pending.is_urgent or turn.has_new_waits:
+        elif move is not None or self._journal.pending.is_urgent or turn.waits.has_new:
             self._submit(move, turn.take_waits())
         if self._held:
             self._start_bodies()
-        if self._timer is not None or turn.has_deadlines or self.run.deadline_at is not None:
+        if self._timer is not None or turn.waits.has_deadlines or self.run.deadline_at is not None:
             self._set_timer()
 
     def _next_move(self, turn: Turn) -> Move | None:
@@ -225,10 +222,10 @@ class Execution(Transacting):
                 self._retract(body)
             self._held = [held for held in self._held if held[1].is_announced]
             return None if self._held else Release()
-        if self._held or not turn.is_idle:
+        if self._held or not turn.bodies.are_idle:
             return None
-        deadline = turn.next_deadline
-        if turn.yielded:
+        deadline = turn.waits.next_deadline
+        if turn.bodies.yielded:
             now = self._host.now()
             return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
         return None if self._is_due_soon(turn, deadline) else Park(deadline)
@@ -377,8 +374,8 @@ class Execution(Transacting):
                 self._commit_or_start()
             case Park():
                 self._give_up(move)
-                if self._turn is not None and self._turn.plain:
-                    self._turn.rest()
+                if self._turn is not None and self._turn.threads.functions:
+                    self._turn.threads.release()
                 self._host.parked(self, applied.revision, is_awake=applied.is_awake)
             case BeginRollback():
                 self._begin_rollback(move)
@@ -492,7 +489,7 @@ class Execution(Transacting):
             if was_running is None or self._is_over or turn is None:
                 return
             if attempted is not None:
-                turn.settle(body, attempted)
+                turn.bodies.settle(body, attempted)
             elif body.is_stopping:
                 self._retract(body)
             if self._transacting is not None:
@@ -565,22 +562,22 @@ class Execution(Transacting):
         if self._left is None:
             return self._inbox if self._came is None else self._came
         if self._came is not None:
-            self._left.receive(self._came)
-        return self._left.mail
+            self._left.mailbox.receive(self._came)
+        return self._left.mailbox.inbox
 
     def _new_turn(self, inbox: Inbox) -> Turn:
         host = self._host
-        strands = host.environment.executor.strands
+        threads = host.environment.executor.lockstep_threads
         if self.run.status is RunStatus.COMPENSATING:
-            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), strands)
-        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, strands)
+            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), threads)
+        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, threads)
 
     # --- time ---
 
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""
         self._stop_timer()
-        deadline = self._turn.next_deadline if self._turn is not None else None
+        deadline = self._turn.waits.next_deadline if self._turn is not None else None
         end = self.run.deadline_at
         if end is not None and self.run.status is not RunStatus.COMPENSATING:
             deadline = end if deadline is None else min(deadline, end)

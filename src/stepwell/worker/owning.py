@@ -21,9 +21,9 @@ from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 from stepwell.replay.bodies import Attempted, Body
-from stepwell.replay.definition import Workflow
 from stepwell.replay.journal import Journal, Pending
 from stepwell.replay.turn import Turn
+from stepwell.replay.workflows import Workflow
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.transactions import TransactionStore
 from stepwell.worker.committer import Committer
@@ -205,7 +205,7 @@ class Owning:
         return deadline is not None and self.run.status is not RunStatus.COMPENSATING and deadline <= self._host.now()
 
     def _deadline_exceeded(self) -> FailureRecord:
-        waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits
+        waits = [*self._journal.waits.values()] if self._turn is None else self._turn.waits.all
         path = self._journal.names.text(waits[0].location) if waits else ""
         assert self.run.deadline_at is not None
         return deadline_exceeded(self.run.deadline_at, path)

@@ -24,7 +24,7 @@ from stepwell.ids import RunId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import rehearse
 from stepwell.stores.base.damage import UNREADABLE
 from stepwell.stores.base.store import Store
@@ -107,7 +107,9 @@ class Reviver:
         assert workflow is not None
         try:
             [history] = await self._store.runs.load([run.run_id])
-            problem = rehearse(workflow, run, history, self._host.codec, self._host.environment.executor.strands)
+            problem = rehearse(
+                workflow, run, history, self._host.codec, self._host.environment.executor.lockstep_threads
+            )
         except StoreError as error:
             if not isinstance(error, CorruptRecordError):
                 raise

@@ -22,7 +22,7 @@ from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.runs import Claimed, History, Run
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.replay.definition import Registry
+from stepwell.replay.registry import Registry
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.damage import corrupt
 from stepwell.stores.base.faults import is_final

@@ -15,7 +15,7 @@ from stepwell import Failure, Fatal, RetryAfter, Rollback, StepContext, step
 from stepwell.codec.signatures import hints_of
 from stepwell.errors import InvalidOptionError, RecordedError, UnserialisableError
 from stepwell.model.failures import record_failure
-from stepwell.replay.bodies import Isolated
+from stepwell.replay.isolation import Isolated
 from stepwell.replay.step_options import qualified_name
 from stepwell.worker.isolation.failures import crashed, describe, describe_output, rebuild
 from stepwell.worker.isolation.frames import Failed, Order, Returned, frame_of, parse_answer

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepwell.check.inflight import Checked
     from stepwell.check.reports import Report
     from stepwell.clock import Instant
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
 _STAGE = "replaying"
 
@@ -94,15 +94,15 @@ def _check_database(
     from stepwell.cli.client import Client, ask
     from stepwell.codec.json_codec import JsonCodec
     from stepwell.codec.offload import Offloaded
-    from stepwell.environment import Strands
+    from stepwell.environment import LockstepThreads
     from stepwell.model.states import ACTIVE
-    from stepwell.replay.definition import Registry
+    from stepwell.replay.registry import Registry
 
     async def look(client: Client) -> Checked:
         total = sum(one.runs for one in await client.views.tally_runs() if one.status in ACTIVE)
-        strands = Strands()
+        threads = LockstepThreads()
         try:
-            code = Code(Registry(workflows), Offloaded(JsonCodec(), client.store.blobs), strands)
+            code = Code(Registry(workflows), Offloaded(JsonCodec(), client.store.blobs), threads)
             with Bars(out) as bars:
                 checked = await check_store(
                     client.store, code, since=since, tell=lambda done: bars.tell(_STAGE, done, max(done, total))
@@ -110,7 +110,7 @@ def _check_database(
                 bars.tell(_STAGE, checked.total, checked.total)
             return checked
         finally:
-            strands.close()
+            threads.close()
 
     return ask(settings, look)
 
@@ -118,17 +118,17 @@ def _check_database(
 def _check_files(out: Output, pattern: str, workflows: list[Workflow[Any, Any]]) -> Checked:
     from stepwell.check.histories import find
     from stepwell.check.inflight import Code, check_recordings
-    from stepwell.environment import Strands
-    from stepwell.replay.definition import Registry
+    from stepwell.environment import LockstepThreads
+    from stepwell.replay.registry import Registry
 
-    recordings, strands = list(find(pattern)), Strands()
+    recordings, threads = list(find(pattern)), LockstepThreads()
     try:
         with Bars(out) as bars:
-            code = Code(Registry(workflows), strands=strands)
+            code = Code(Registry(workflows), threads=threads)
             tell = lambda done: bars.tell("histories", done, len(recordings))  # noqa: E731  a name for one argument
             return check_recordings(recordings, code, tell=tell)
     finally:
-        strands.close()
+        threads.close()
 
 
 def _instant(since: str | None) -> Instant | None:

@@ -63,7 +63,7 @@ def _check_redacted(app: str, original: Recording, redacted: Recording) -> None:
     from stepwell.check.dry import Divergence, replay
     from stepwell.cli.loading import load_workflows
     from stepwell.errors import HistoryFileError
-    from stepwell.replay.definition import Registry
+    from stepwell.replay.registry import Registry
 
     workflow = Registry(load_workflows(app)).find(original.run.definition)
     if workflow is None or isinstance(replay(workflow, original), Divergence):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stepwell.engine.transfers import Moved, Side
     from stepwell.environment import Environment
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
     from stepwell.stores.base.store import Store
 
 
@@ -69,7 +69,7 @@ async def _move(
 ) -> Moved:
     from stepwell.engine.transfers import Code, Move
     from stepwell.environment import system_environment
-    from stepwell.replay.definition import Registry
+    from stepwell.replay.registry import Registry
 
     environment = system_environment()
     source = await _open(src, environment)
@@ -78,8 +78,8 @@ async def _move(
         try:
             code = None
             if workflows is not None:
-                strands = environment.executor.strands
-                code = Code(Registry(workflows), _codec(destination.store), strands)
+                threads = environment.executor.lockstep_threads
+                code = Code(Registry(workflows), _codec(destination.store), threads)
             new_id = environment.ids.uuid()
             running = Move(source, destination, new_id=new_id, code=code, tell=bars.tell)
             return await running.run(keep_source_open=keep_source_open)

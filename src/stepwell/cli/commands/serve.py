@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepwell.http import Application, Authenticator, Hook, Tokens
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
 _TOKENS = "stepwell.tokens"
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")

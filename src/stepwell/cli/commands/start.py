@@ -17,7 +17,7 @@ from stepwell.cli.texts import clean
 if TYPE_CHECKING:
     from stepwell.engine.handles import Handle
     from stepwell.engine.views import RunView
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
 
 
 class Begun(NamedTuple):
@@ -99,7 +99,7 @@ async def _start(
     client: Client, known: list[Workflow[Any, Any]] | None, name: str, value: Any, options: dict[str, Any]
 ) -> Handle[Any]:
     if known is not None:
-        from stepwell.replay.definition import Registry
+        from stepwell.replay.registry import Registry
 
         workflow = Registry(known).newest(name)
         return await client.engine.start(workflow, check_input(workflow, value), **options)

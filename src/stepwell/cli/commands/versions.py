@@ -90,7 +90,7 @@ async def _read(
         from stepwell.cli.loading import load_workflows
         from stepwell.codec.json_codec import JsonCodec
         from stepwell.codec.offload import Offloaded
-        from stepwell.replay.definition import Registry
+        from stepwell.replay.registry import Registry
 
         code = Code(Registry(load_workflows(app)), Offloaded(JsonCodec(), client.store.blobs))
     total = sum(

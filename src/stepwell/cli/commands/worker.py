@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepwell.config import WorkerSettings
     from stepwell.logs import LogFormat
-    from stepwell.replay.definition import Workflow
+    from stepwell.replay.workflows import Workflow
     from stepwell.wiring import Engine
     from stepwell.worker.observing import Observer
 

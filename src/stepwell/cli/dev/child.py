@@ -22,7 +22,7 @@ from stepwell.clock import Span
 from stepwell.config import WorkerSettings
 from stepwell.environment import start_watcher
 from stepwell.replay.bodies import Body
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 from stepwell.wiring import Engine
 
 GRACE_SECONDS: Final = 10.0  # for running steps, when the worker is stopped

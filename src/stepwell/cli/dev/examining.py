@@ -21,8 +21,9 @@ from stepwell.cli.errors import describe
 from stepwell.cli.loading import load_workflows
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
-from stepwell.environment import Strands
-from stepwell.replay.definition import Registry, Workflow
+from stepwell.environment import LockstepThreads
+from stepwell.replay.registry import Registry
+from stepwell.replay.workflows import Workflow
 
 
 def examine(app: str, url: str) -> dict[str, Any]:
@@ -34,12 +35,12 @@ def examine(app: str, url: str) -> dict[str, Any]:
 
 async def _replay(workflows: list[Workflow[Any, Any]], url: str) -> Checked:
     environment = environment_of(url)
-    store, strands = open_store(url, environment, may_create=False), Strands()
+    store, threads = open_store(url, environment, may_create=False), LockstepThreads()
     await store.open()
     try:
-        return await check_store(store, Code(Registry(workflows), Offloaded(JsonCodec(), store.blobs), strands))
+        return await check_store(store, Code(Registry(workflows), Offloaded(JsonCodec(), store.blobs), threads))
     finally:
-        strands.close()
+        threads.close()
         await store.close()
         environment.executor.close()
 

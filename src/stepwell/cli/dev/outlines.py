@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stepwell.check.naming import name_of
 from stepwell.check.sources import OPERATIONS, Scope, find_scopes, read_source, walk_own
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 # Workflow → its operations as they stand in the text, each with its kind and name.
 Outline = dict[str, list[tuple[str, str]]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stepwell.codec.signatures import MISSING
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 _VALUES: Final[dict[Any, str]] = {str: "=ann", int: ":=42", float: ":=4.2", bool: ":=true"}
 

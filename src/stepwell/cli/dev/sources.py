@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from stepwell.cli.loading import load_workflows
-from stepwell.replay.definition import Workflow
+from stepwell.replay.workflows import Workflow
 
 
 class Module(NamedTuple):

@@ -14,11 +14,11 @@ async def run_checkpoint(scope: Scope, location: Location, entry: Entry | None) 
     """Mark the place; `Rollback(to=name)` undoes only what came after it."""
     turn = scope.turn
     if entry is None:
-        await turn.after_replay()
+        await turn.order.reach_end()
         entry = turn.journal.record(location, EntryKind.CHECKPOINT, EntryStatus.DONE, b"jnull", turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
 
 
 def checkpoint_floor(journal: Journal, name: str) -> int:

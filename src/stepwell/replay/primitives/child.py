@@ -14,14 +14,14 @@ from stepwell.model.failures import decode_failure, encode_failure, record_failu
 from stepwell.model.locations import Location
 from stepwell.model.runs import TRACE_TAG, ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.replay.definition import Workflow
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import SPAWNED_MAX
 from stepwell.replay.operations import Outcome
-from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import decode_value, rebind_value, stopped
+from stepwell.replay.recorded_values import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 from stepwell.replay.turn import Turn
+from stepwell.replay.workflows import Workflow
 
 OnParentClose = Literal["leave", "cancel"]
 
@@ -62,8 +62,8 @@ async def run_child(
             raise
         entry = _record(scope, location, outcome, turn.now - started_at)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         raise revive(decode_failure(entry.value))
     _, output = unpack(entry.value)
@@ -81,7 +81,7 @@ async def await_child(
             f"the child {path} has been awaited", where=path, fix="its result is known: leave it out"
         )
     _check_free(scope, location)
-    if turn.stored_wait(location, WaitKind.CHILD) is None:
+    if turn.journal.find_wait(location, WaitKind.CHILD) is None:
         turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
     outcome = await turn.wait(location, WaitKind.CHILD, None)
     assert isinstance(outcome, ChildOutcome)
@@ -112,7 +112,7 @@ def find_spawned(scope: Scope, run_id: RunId) -> Location | None:
 
 def _check_free(scope: Scope, location: Location) -> None:
     path = scope.turn.journal.names.text(location)
-    if scope.turn.is_waiting_at(location):
+    if location in scope.turn.waits.armed:
         raise InvalidOptionError(
             f"the child {path} is awaited already", where=path, fix="wait for a child in one place at a time"
         )
@@ -160,13 +160,13 @@ async def run_spawn(
     """Start a run that nobody waits for; its id."""
     turn = scope.turn
     if entry is None:
-        await turn.after_replay()
+        await turn.order.reach_end()
         new = new_child(scope, location, child, input, options, detached=True)
         turn.journal.start_child(new)
         entry = turn.journal.record(location, EntryKind.SPAWN, EntryStatus.DONE, pack([new.run_id], b""), turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     (run_id,), _ = unpack(entry.value)
     return RunId(run_id)
 

@@ -13,10 +13,10 @@ from stepwell.model.outbox import Emit, check_event_name, derived_event_id
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.topics import Event, topic_of
 from stepwell.replay.bodies import Body, emit_place
-from stepwell.replay.definition import Step
-from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import stopped
+from stepwell.replay.headers import pack, unpack
+from stepwell.replay.recorded_values import stopped
 from stepwell.replay.scopes import Scope
+from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 
 
@@ -44,13 +44,13 @@ async def run_emit(scope: Scope, location: Location, entry: Entry | None, name: 
         event_id = derived_event_id(turn.run.run_id, turn.journal.names.key(location))
         # Before anything else: it must fail at the same point of the code when it is replayed.
         stored = _encode(turn, path, event_id, payload)
-        await turn.after_replay()
+        await turn.order.reach_end()
         turn.journal.emit(Emit(event_id, name, path, stored, turn.now))
         header = pack([name, event_id], b"")
         entry = turn.journal.record(location, EntryKind.EMIT, EntryStatus.DONE, header, turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     return EventId(unpack(entry.value)[0][1])
 
 

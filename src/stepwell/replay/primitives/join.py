@@ -21,8 +21,8 @@ from stepwell.replay.branches import (
     guard_of,
     is_plain,
 )
-from stepwell.replay.captures import Body
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.captured_variables import BodyKind
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
@@ -55,11 +55,11 @@ async def run_join(
         with turn.journal.repeating(entry):
             _, failures = await _gather(scope, location, branches, on_error, is_kept=True, is_recorded=True)
         check_repeated(turn, entry, bool(failures))
-        await turn.in_order(entry)
+        await turn.order.reach(entry)
     else:
         turn.journal.skip_below(location)
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         raise revive(decode_failure(entry.value))
     return _results(scope, location, entry, branches)
@@ -74,7 +74,7 @@ async def _gather(
     is_kept: bool,
     is_recorded: bool = False,
 ) -> tuple[dict[str, bytes], dict[str, FailureRecord]]:
-    kind: Body = "fail_fast" if on_error == "fail_fast" else "plain"
+    kind: BodyKind = "fail_fast" if on_error == "fail_fast" else "plain"
     guard = None if is_kept else guard_of(scope, location, kind, "join", branches.values())
     with guard or nullcontext():
         ended = await _run(Branches(scope, location, branches, guard, is_recorded=is_recorded), len(branches), on_error)

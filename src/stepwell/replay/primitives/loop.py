@@ -12,8 +12,8 @@ from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, iteration, iterations
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, guard_of
-from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import decode_recorded, decode_value, settle_value
+from stepwell.replay.headers import pack, unpack
+from stepwell.replay.recorded_values import decode_recorded, decode_value, settle_value
 from stepwell.replay.scopes import Scope
 
 S = TypeVar("S")
@@ -59,8 +59,8 @@ async def run_loop(
         entry = await _iterate(scope, location, body, state, options)
     else:
         turn.journal.skip_below(location)
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     return decode_recorded(turn, entry, _break_hint(body))
 
 

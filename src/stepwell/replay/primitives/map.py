@@ -14,10 +14,10 @@ from stepwell.model.failures import decode_failure, encode_failure, record_failu
 from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, check_repeated, guard_of, is_failure, is_plain
-from stepwell.replay.captures import Body
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.captured_variables import BodyKind
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.primitives.join import OnError
-from stepwell.replay.recorded import decode_recorded, settle_value
+from stepwell.replay.recorded_values import decode_recorded, settle_value
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
@@ -67,11 +67,11 @@ async def run_map(
         with journal.repeating(entry):
             failed = await _guard_items(scope, location, function, items, limit, on_error, is_kept=True)
         check_repeated(turn, entry, bool(failed))
-        await turn.in_order(entry)
+        await turn.order.reach(entry)
     else:
         journal.skip_below(location)
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         raise revive(decode_failure(entry.value))
     (count,), _ = unpack(entry.value)
@@ -90,7 +90,7 @@ async def _guard_items(
     is_kept: bool,
 ) -> list[tuple[int, Entry]]:
     """Run every item. Those of a map that is not `is_kept` are not run again on a replay, and must change nothing."""
-    kind: Body = "fail_fast" if on_error == "fail_fast" else "plain"
+    kind: BodyKind = "fail_fast" if on_error == "fail_fast" else "plain"
     guard = None if is_kept else guard_of(scope, location, kind, "map", (function,))
     runner = _Items(function, items, guard, is_kept, location in scope.turn.journal.repeated)
     with guard or nullcontext():
@@ -153,20 +153,20 @@ async def _run_item(inner: Scope, runner: _Items, item: Any) -> Entry:
         decode_recorded(turn, entry, hints_of(runner.function).returns)
     if entry is not None and not runner.is_kept:
         journal.skip_below(location)
-        await turn.in_order(entry)
+        await turn.order.reach(entry)
         return entry
     if entry is not None:
         with journal.repeating(entry):
             _, status = await _outcome_of(inner, runner.function, item)
         check_repeated(turn, entry, status is EntryStatus.FAILED)
-        await turn.in_order(entry)
+        await turn.order.reach(entry)
     else:
         started_at = inner.time
         stored, status = await _outcome_of(inner, runner.function, item)
         inner.check_open()
         if runner.guard is not None:
             runner.guard.check_now()
-        await turn.after_replay()
+        await turn.order.reach_end()
         entry = journal.record(location, EntryKind.ITEM, status, stored, turn.now, turn.now - started_at)
     if status is EntryStatus.DONE:
         inner.ended()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.observations import Observations
-from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.receive import Message, copy_messages, fits, read_messages
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Signal, wanted
@@ -77,14 +77,14 @@ def _look(scope: Scope, show: _Show, signals: tuple[str | Signal[Any], ...]) -> 
         f"{show} {takes.names[0] if takes.names else 'signals'}", EntryKind.OBSERVE, repeat=True
     )
     if entry is None:
-        pending = turn.look(takes.names, scope.location)
+        pending = turn.mailbox.look(takes.names, scope.location)
         seen = [signal for signal in pending if fits(scope, location, signal, takes)]
         shown = {"latest": seen[-1:], "all": seen, "has": []}[show]
         value = pack([[signal.number, signal.name] for signal in seen], copy_messages(scope, location, shown))
         entry = turn.journal.record(location, EntryKind.OBSERVE, EntryStatus.DONE, value, turn.now)
-    scope.saw(entry)
+    scope.note_result(entry)
     found, value = unpack(entry.value)
-    if turn.observations is None:
-        turn.observations = Observations(turn)
-    turn.observations.note(scope.location, {number: name for number, name in found})
+    if turn.mailbox.observations is None:
+        turn.mailbox.observations = Observations(turn.mailbox, turn.journal)
+    turn.mailbox.observations.note(scope.location, {number: name for number, name in found})
     return bool(found), read_messages(scope, location, value, takes)

@@ -9,7 +9,7 @@ from stepwell.codec.signatures import hints_of
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.recorded import decode_recorded, settle_value
+from stepwell.replay.recorded_values import decode_recorded, settle_value
 from stepwell.replay.scopes import Scope
 
 
@@ -18,7 +18,7 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
     turn = scope.turn
     hint = hints_of(producer).returns
     if entry is None:
-        await turn.after_replay()
+        await turn.order.reach_end()
         turn.loop.is_recording = True
         try:
             value = producer()
@@ -27,6 +27,6 @@ async def run_once(scope: Scope, location: Location, entry: Entry | None, produc
         stored, _ = settle_value(turn, value, hint, lambda: turn.place(location, "the value"))
         entry = turn.journal.record(location, EntryKind.ONCE, EntryStatus.DONE, stored, turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     return decode_recorded(turn, entry, hint)

@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.codec.base import ANY, Place, Row
 from stepwell.ids import RunId
 from stepwell.model.live import check_shown_name
-from stepwell.replay.recorded import settle_value
+from stepwell.replay.recorded_values import settle_value
 from stepwell.replay.scopes import Scope
 
 

@@ -13,7 +13,7 @@ from stepwell.model.failures import decode_failure, encode_failure, record_failu
 from stepwell.model.locations import Location, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Branch, Branches, Finished, Guard, decode_branch, guard_of
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
 
@@ -50,8 +50,8 @@ async def run_race(
             )
     else:
         turn.journal.skip_below(location)
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         raise revive(decode_failure(entry.value))
     (name,), stored = unpack(entry.value)

@@ -17,10 +17,10 @@ from stepwell.model.runs import Run
 from stepwell.model.signals import Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.redaction import redact
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.operations import Operation
-from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.reply import Asked, check_answered, refusal
-from stepwell.replay.recorded import decode_value, stopped
+from stepwell.replay.recorded_values import decode_value, stopped
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Wanted
 from stepwell.replay.turn import Turn
@@ -104,8 +104,8 @@ async def run_receive(
             failure = encode_failure(record_failure(WaitTimeout(turn.journal.names.text(location))))
             entry = turn.journal.record(location, EntryKind.RECEIVE, EntryStatus.FAILED, failure, turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         if default is not NO_DEFAULT:
             return default
@@ -123,20 +123,20 @@ async def run_receive_many(
         signals = await _arrivals(scope, location, wanted, due, limit=count)
         entry = _record(scope, location, EntryKind.RECEIVE_MANY, signals)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     return read_messages(scope, location, entry.value, wanted, are_many=True)
 
 
 async def _arrivals(scope: Scope, location: Location, wanted: Wanted, due: Due, *, limit: int) -> list[Signal]:
     turn, names = scope.turn, wanted.names
-    stored = turn.stored_wait(location, WaitKind.SIGNAL)
+    stored = turn.journal.find_wait(location, WaitKind.SIGNAL)
     due_at = due.at(turn.now) if stored is None else stored.due_at
     while True:
         first = await turn.wait(location, WaitKind.SIGNAL, due_at, names)
         if not isinstance(first, Signal):
             return []
-        arrived = [first, *turn.take_signals(names, limit - 1, location)]
+        arrived = [first, *turn.mailbox.take_signals(names, limit - 1, location)]
         fitting = [signal for signal in arrived if fits(scope, location, signal, wanted)]
         if fitting:
             return fitting
@@ -162,7 +162,7 @@ def fits(scope: Scope, location: Location, signal: Signal, wanted: Wanted) -> bo
     if reason is None:
         return True
     reason = redact(reason)
-    turn.drop_signal(signal)
+    turn.mailbox.drop_signal(signal)
     turn.journal.refuse(signal.number, reason)
     if signal.ask_id is not None:
         turn.journal.reply(Reply(signal.number, ReplyStatus.REFUSED, refusal(signal.name, reason)))

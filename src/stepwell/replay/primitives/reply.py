@@ -12,9 +12,9 @@ from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.locations import Location, is_below
 from stepwell.model.signals import Reply, ReplyStatus
 from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.headers import pack
 from stepwell.replay.operations import Operation
-from stepwell.replay.packing import pack
-from stepwell.replay.recorded import settle_value
+from stepwell.replay.recorded_values import settle_value
 from stepwell.replay.scopes import Scope
 
 
@@ -137,13 +137,13 @@ class Asked:
     ) -> None:
         turn = self.scope.turn
         if entry is None:
-            await turn.after_replay()
+            await turn.order.reach_end()
             turn.journal.reply(Reply(self._number, status, encode()))
             word = "refused" if status is ReplyStatus.REFUSED else "given"
             entry = turn.journal.record(location, EntryKind.REPLY, EntryStatus.DONE, pack([word], b""), turn.now)
         else:
-            await turn.in_order(entry)
-        self.scope.saw(entry)
+            await turn.order.reach(entry)
+        self.scope.note_result(entry)
 
 
 def reply_row(ask_id: str, name: str) -> Row:

@@ -9,7 +9,7 @@ from stepwell.clock import Instant, Span, to_datetime
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.scopes import Scope
 
 
@@ -26,9 +26,9 @@ async def run_sleep(
     """Sleep for a span from the first visit, or until an instant; a past one is over at once."""
     turn = scope.turn
     if entry is not None:
-        await turn.in_order(entry)
+        await turn.order.reach(entry)
     else:
-        stored = turn.stored_wait(location, WaitKind.TIMER)
+        stored = turn.journal.find_wait(location, WaitKind.TIMER)
         started_at = turn.now
         if stored is not None and stored.due_at is not None:
             due_at = stored.due_at
@@ -40,6 +40,6 @@ async def run_sleep(
             started_at = Instant(due_at - lasts)
         took = max(0, turn.now - started_at)
         entry = turn.journal.record(location, EntryKind.SLEEP, EntryStatus.DONE, pack([due_at], b""), turn.now, took)
-    scope.saw(entry)
+    scope.note_result(entry)
     (due,), _ = unpack(entry.value)
     return Slept(to_datetime(Instant(due)), to_datetime(entry.at))

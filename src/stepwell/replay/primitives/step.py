@@ -6,33 +6,52 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final, Generic, Literal, TypeVar, assert_never
 
 import msgspec
 
 from stepwell.clock import Instant, Span, to_timedelta
 from stepwell.codec.base import Place
-from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepwellError, StoreError
+from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureKind, FailureRecord
 from stepwell.model.entries import Attempt, Entry
-from stepwell.model.failures import decode_failure, encode_failure, record_failure
+from stepwell.model.failures import decode_failure, encode_failure, is_rollback, kind_of, record_failure
 from stepwell.model.locations import Location
 from stepwell.model.retries import ONCE_ONLY, Retry
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded, TimedOut, Yielded
-from stepwell.replay.calls import UndoFailed, describe_call
-from stepwell.replay.copies import Passed, is_fixed
-from stepwell.replay.definition import Step
+from stepwell.replay.compensations import UndoFailed, describe_call
+from stepwell.replay.copies import PassedArguments, is_fixed
+from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.emit import emits_of
-from stepwell.replay.recorded import decode_recorded, stopped
+from stepwell.replay.recorded_values import decode_recorded, stopped
 from stepwell.replay.revival import know_again, step_failed
 from stepwell.replay.scopes import Scope
+from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
+
+R = TypeVar("R")
 
 # By name here: looking up a member of an enum costs as much as a call.
 _STEP, _DONE = EntryKind.STEP, EntryStatus.DONE
 # Nobody raises `GeneratorExit` on purpose: it comes from a broken generator, as `StopIteration` does.
 _RETRIABLE: Final = (Exception, GeneratorExit)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried(Generic[R]):
+    """How a step ended: `ok` with a `value`, or with the recorded `error`.
+
+    `kind` is "ok", or why there was no further attempt: "critical" is an error that is not retried, "timeout" a body
+    that ran longer than its limit, "exhausted" says that all attempts were used up, "failure" is a planned `Failure`,
+    and "unknown" the outcome of an at-most-once step whose worker died.
+    """
+
+    ok: bool
+    value: R | None
+    attempts: int
+    error: FailureRecord | None
+    kind: Literal["ok"] | FailureKind = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +111,26 @@ async def run_step(
     if entry is None:
         entry, value = await perform(scope, location, _STEP, step, args, kwargs)
         # What a transaction has recorded is durable already: no signal could be consumed with it.
-        scope.saw(entry, uses_signals=not step.takes_transaction)
+        scope.note_result(entry, uses_signals=not step.takes_transaction)
         if entry.status is _DONE:
             return value
     else:
-        await turn.in_order(entry)
-        scope.saw(entry, uses_signals=not step.takes_transaction)
+        await turn.order.reach(entry)
+        scope.note_result(entry, uses_signals=not step.takes_transaction)
         if entry.status is _DONE:
             return decode_recorded(turn, entry, step.signature.returns)
     raise step_failed(turn.journal.names.text(location), decode_failure(entry.value), entry.attempts)
+
+
+async def run_tried(scope: Scope, step: Operation[Any]) -> Tried[Any]:
+    """How a step ended, as a value. A rollback that it asked for is raised."""
+    try:
+        value = await step
+    except StepFailed as error:
+        if is_rollback(error.failure):
+            raise
+        return Tried(False, None, error.attempts, error.failure, kind_of(error.failure))
+    return Tried(True, value, scope.turn.journal.entries[step.location].attempts, None)
 
 
 async def perform(
@@ -117,7 +147,7 @@ async def perform(
     The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
-    passed = None if is_fixed(args, kwargs) else Passed(args, kwargs, turn.codec)
+    passed = None if is_fixed(args, kwargs) else PassedArguments(args, kwargs, turn.codec)
     past, number, counted = turn.journal.attempts.get(location), 0, 0
     first_at = scope.time if past or location in turn.journal.progress else turn.now
     undo = None
@@ -174,13 +204,13 @@ async def perform(
             body.codec, body.progress = turn.codec, turn.journal.progress.get(location)
             body.budget, body.may_yield = options.budget, not options.at_most_once
         if step.takes_transaction:
-            turn.begin_transaction(body, _recorder(turn, location, kind, step, first_at, number, undo))
+            turn.bodies.ask_in_transaction(body, _recorder(turn, location, kind, step, first_at, number, undo))
         else:
-            turn.bodies.append(body)
+            turn.bodies.asked.append(body)
         try:
             attempted: Attempted = await body.settled
         except asyncio.CancelledError:
-            turn.abandon(body)
+            turn.bodies.abandon(body)
             raise
         if isinstance(attempted, Succeeded):
             made = _store(turn, location, kind, step, body, attempted.value, first_at, number, undo)
@@ -190,7 +220,7 @@ async def perform(
         if isinstance(attempted, Recorded):
             return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
-            await turn.pass_turn(location)
+            await turn.bodies.yield_slot(location)
             number, counted = number - 1, counted - 1  # the same attempt goes on
             continue
         decision = _after_failure(turn, location, attempted, step, number, counted)

@@ -11,7 +11,7 @@ from stepwell.model.live import Append, ChunkKind, check_shown_name
 from stepwell.model.locations import ROOT, Location
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.operations import Operation
-from stepwell.replay.recorded import settle_value
+from stepwell.replay.recorded_values import settle_value
 from stepwell.replay.scopes import Scope
 from stepwell.replay.step_streams import chunk_place, closed
 
@@ -55,7 +55,7 @@ async def run_append(
     turn = scope.turn
     path = turn.journal.names.text(location)
     if entry is None:
-        await turn.after_replay()
+        await turn.order.reach_end()
         if stream in turn.closed_streams:
             raise closed(path, stream)
         stored = b""
@@ -64,7 +64,7 @@ async def run_append(
         entry = turn.journal.record(location, EntryKind.STREAM, EntryStatus.DONE, NOTHING, turn.now)
         turn.journal.append(Append(stream, kind, stored))
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if kind is ChunkKind.CLOSE:
         turn.closed_streams.add(stream)

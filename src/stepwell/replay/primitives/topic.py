@@ -17,10 +17,10 @@ from stepwell.model.locations import Location
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.model.topics import Event, topic_of
 from stepwell.model.waits import Since
-from stepwell.replay.arrivals import Arrival
-from stepwell.replay.packing import pack, unpack
-from stepwell.replay.recorded import decode_value, stopped
+from stepwell.replay.headers import pack, unpack
+from stepwell.replay.recorded_values import decode_value, stopped
 from stepwell.replay.scopes import Scope
+from stepwell.replay.waits import Arrival
 
 E = TypeVar("E")
 T = TypeVar("T", bound=Event)
@@ -54,7 +54,7 @@ async def run_topic(
     """The event. Raises `WaitTimeout` at the deadline."""
     turn = scope.turn
     if entry is None:
-        stored = turn.stored_wait(location, WaitKind.TOPIC)
+        stored = turn.journal.find_wait(location, WaitKind.TOPIC)
         if stored is not None:
             due_at = stored.due_at
         else:
@@ -67,8 +67,8 @@ async def run_topic(
             failure = encode_failure(record_failure(WaitTimeout(turn.journal.names.text(location))))
             entry = turn.journal.record(location, EntryKind.TOPIC, EntryStatus.FAILED, failure, turn.now)
     else:
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     if entry.status is EntryStatus.FAILED:
         raise WaitTimeout(turn.journal.names.text(location))
     event: E = read_event(scope, location, entry.value, awaited.hint)
@@ -95,7 +95,8 @@ def write_event(scope: Scope, location: Location, event: IncomingEvent) -> bytes
         )
     except StoreError as error:
         raise stopped(turn, turn.journal.names.text(location), error) from error
-    turn.received(event)
+    turn.mailbox.share(event)
+    turn.journal.receive_event(event.number)
     return pack([event.topic, event.event_id], payload)
 
 

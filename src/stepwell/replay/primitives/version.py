@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.errors import HistoryDivergedError
 from stepwell.model.locations import Location, gate_name, named, shown_gate
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.scopes import Scope
 
 

@@ -16,15 +16,16 @@ from stepwell.model.locations import Location, check_name, named
 from stepwell.model.runs import ChildOutcome
 from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
-from stepwell.replay.arrivals import Arrival
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.operations import ChildOperation
-from stepwell.replay.packing import pack, unpack
 from stepwell.replay.primitives.child import await_spawned, find_spawned, read_outcome, write_outcome
 from stepwell.replay.primitives.receive import fits, read_messages, write_messages
 from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import Signal, Wanted, wanted
+from stepwell.replay.turn import Turn
+from stepwell.replay.waits import Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,8 @@ async def run_wait_any(
         entry = turn.journal.record(location, EntryKind.WAIT_ANY, EntryStatus.DONE, stored, turn.now)
     else:
         turn.journal.skip_below(location)
-        await turn.in_order(entry)
-    scope.saw(entry)
+        await turn.order.reach(entry)
+    scope.note_result(entry)
     (label,), value = unpack(entry.value)
     return Arrived(label, _read(scope, location, awaited.get(label), value, takes))
 
@@ -156,7 +157,16 @@ async def _first(
             if isinstance(each, ChildAwaited):
                 child = each.child
                 at = child.location if isinstance(child, ChildOperation) else find_spawned(scope, child)
-                turn.disarm(at)
+                if at is not None:
+                    _give_up(turn, at)
+
+
+def _give_up(turn: Turn, location: Location) -> None:
+    """Stop waiting here: something else may wait here before the task that did has heard of it. That is a wait of its
+    own then, whether or not this one was stored.
+    """
+    turn.waits.disarm(location)
+    turn.journal.waits.pop(location, None)
 
 
 def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
@@ -177,7 +187,7 @@ async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) 
         case SignalAwaited(names, _):
             return await turn.wait(at, WaitKind.SIGNAL, None, names)
         case TimeAwaited(lasts):
-            stored = turn.stored_wait(at, WaitKind.TIMER)
+            stored = turn.journal.find_wait(at, WaitKind.TIMER)
             due_at = stored.due_at if stored is not None else Instant(turn.now + lasts)
             return await turn.wait(at, WaitKind.TIMER, due_at)
         case EventAwaited():

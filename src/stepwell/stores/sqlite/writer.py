@@ -50,7 +50,7 @@ _PATIENCE_SECONDS_MAX = 2.0
 _GAP_SECONDS = 0.12
 
 
-class Beside:
+class CallThread:
     """One thread that runs calls in order and reports on the event loop's thread."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -149,34 +149,34 @@ class Writer:
         self._is_lent = False  # the thread uses the connection that writes
         self._is_closing = False
         self._idle: asyncio.Future[None] | None = None
-        self._beside: Beside | None = None
-        self._large_reads: Beside | None = None
+        self._call_thread: CallThread | None = None
+        self._large_reads: CallThread | None = None
         self._reader: apsw.Connection | None = None
         self._large_reader: apsw.Connection | None = None
 
     # --- life ------------------------------------------------------------------------------
 
     async def open(self, clock: Clock, tell: Tell) -> None:
-        if self._beside is not None:
+        if self._call_thread is not None:
             return
         check_alone(self.database.path)  # here: a connection of sqlite3 answers only in its own thread
         self._clock, self._tell = clock, tell
         self._loop = asyncio.get_running_loop()
         # Whoever else is ready in this round of the loop. One that does not tell may always have somebody.
         self._others_ready = getattr(self._loop, "_ready", (None,))
-        self._beside = Beside("stepwell-writer", self._loop)
+        self._call_thread = CallThread("stepwell-writer", self._loop)
         try:
-            await self._beside.ask(partial(self.database.open, clock))
+            await self._call_thread.ask(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
         except BaseException:
-            self._beside.call(self.database.close, lambda _: None)
-            self._beside.stop()
-            self._beside = None
+            self._call_thread.call(self.database.close, lambda _: None)
+            self._call_thread.stop()
+            self._call_thread = None
             raise
         self._is_closing = False
 
     async def close(self) -> None:
-        if self._beside is None:
+        if self._call_thread is None:
             return
         self._is_closing = True
         if self._is_busy:
@@ -188,9 +188,9 @@ class Writer:
         if self._reader is not None:
             self.database.prepare_close(self._reader)
             self._reader.close()
-        await self._beside.ask(self.database.close)
-        self._beside.stop()
-        self._beside = self._large_reads = self._reader = None
+        await self._call_thread.ask(self.database.close)
+        self._call_thread.stop()
+        self._call_thread = self._large_reads = self._reader = None
 
     # --- reads -----------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Writer:
                 await asyncio.sleep(0)
             return self.look(query)
         if self._large_reads is None:
-            self._large_reads = Beside("stepwell-reader", self._loop)
+            self._large_reads = CallThread("stepwell-reader", self._loop)
         return await self._large_reads.ask(partial(self._read_large, query))
 
     def _read_large(self, query: Query[T]) -> T:
@@ -238,7 +238,7 @@ class Writer:
     # --- writes ----------------------------------------------------------------------------
 
     async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
-        if self._beside is None or self._is_closing:
+        if self._call_thread is None or self._is_closing:
             raise self._closed()
         if (
             not is_blocking
@@ -302,9 +302,9 @@ class Writer:
             if self.database.try_begin():
                 self._prepare()
             else:
-                assert self._beside is not None
+                assert self._call_thread is not None
                 self._is_lent = True
-                self._beside.call(self._wait_for_lock, self._waited)
+                self._call_thread.call(self._wait_for_lock, self._waited)
         except StepwellError as error:
             self._take_batch()
             self._fail(error)
@@ -466,9 +466,9 @@ class Writer:
             self._idle.set_result(None)
 
     def _use_thread(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
-        assert self._beside is not None
+        assert self._call_thread is not None
         self._is_lent = True
-        self._beside.call(work, partial(self._returned, report))
+        self._call_thread.call(work, partial(self._returned, report))
 
     def _returned(self, report: Callable[[Outcome], None], outcome: Outcome) -> None:
         self._is_lent = False

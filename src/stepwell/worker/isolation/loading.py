@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from stepwell.errors import DefinitionError
-from stepwell.replay.bodies import Isolated
-from stepwell.replay.definition import Step
+from stepwell.replay.isolation import Isolated
+from stepwell.replay.steps import Step
 from stepwell.worker.isolation.frames import Order
 
 SCRIPT: Final = "__stepwell_script__"

@@ -9,7 +9,8 @@ from typing import Final
 from stepwell.codec.base import Place
 from stepwell.codec.signatures import encode_call, hints_of
 from stepwell.errors import InvalidOptionError
-from stepwell.replay.bodies import Body, Isolated, Raised, Succeeded
+from stepwell.replay.bodies import Body, Raised, Succeeded
+from stepwell.replay.isolation import Isolated
 from stepwell.worker.isolation.failures import crashed, describe_output, rebuild
 from stepwell.worker.isolation.frames import CODEC, Failed, Order, Returned, frame_of, parse_answer
 from stepwell.worker.isolation.loading import loading

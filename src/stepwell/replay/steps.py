@@ -1,4 +1,4 @@
-"""`@workflow` and `@step`, and the registries that map names to them."""
+"""`@step`: functions with side effects, whose results are recorded."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import asyncio
 import functools
 import inspect
 from asyncio import events
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from stepwell.clock import Duration, span
-from stepwell.codec.signatures import MISSING, Signature, hints_of
-from stepwell.environment import is_on_strand
-from stepwell.errors import DuplicateNameError, InvalidOptionError, NonDeterministicError, UnknownWorkflowError
+from stepwell.codec.signatures import Signature, hints_of
+from stepwell.environment import is_on_lockstep_thread
+from stepwell.errors import InvalidOptionError, NonDeterministicError
 from stepwell.model.locations import check_name
 from stepwell.model.outbox import check_event_name
 from stepwell.model.retries import Retry
-from stepwell.nearest import nearest
-from stepwell.replay.bodies import Isolated, Isolation, Size, isolated
 from stepwell.replay.budgets import Budget, budget_of
-from stepwell.replay.loop import TurnLoop
-from stepwell.replay.signals import Mailbox, Signal, Unread, mailbox_of
+from stepwell.replay.event_loop import TurnLoop
+from stepwell.replay.isolation import Isolated, Isolation, Size, isolated
 from stepwell.replay.step_options import (
     Durability,
     StepOptions,
@@ -36,16 +34,11 @@ from stepwell.replay.step_options import (
 
 if TYPE_CHECKING:
     from stepwell.model.transactions import Transaction
-    from stepwell.replay.context import Context
     from stepwell.replay.step_context import StepContext
-    from stepwell.replay.sync_context import SyncContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
-In = TypeVar("In", contravariant=True)
-Out = TypeVar("Out", covariant=True)
 
-ANY_MAIL: Final = Mailbox()
 _OWN_STEP: Final = "__stepwell_step__"  # an attribute of a function: the step of it
 
 
@@ -98,7 +91,7 @@ class Step(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the body directly, as the plain function it is; nothing is recorded. Refused in workflow code."""
         loop = events._get_running_loop()
-        if (isinstance(loop, TurnLoop) and not loop.is_recording) or is_on_strand():
+        if (isinstance(loop, TurnLoop) and not loop.is_recording) or is_on_lockstep_thread():
             self._refuse_call(loop, has_arguments=bool(args or kwargs))
         return cast("R", self.fn(*args, **kwargs))
 
@@ -349,189 +342,15 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
         return step(fn)
 
 
-class Workflow(Generic[In, Out]):
-    """A registered workflow function with its name and version."""
-
-    def __init__(self, fn: Callable[..., Any], name: str, version: int, mailbox: Mailbox = ANY_MAIL) -> None:
-        functools.update_wrapper(self, fn, updated=())
-        self.fn = fn
-        self.name = check_name(name, what="workflow name")
-        self.version = version
-        self.mailbox = mailbox
-        self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which is run on a strand
-        if "@" in name or version < 1:
-            raise InvalidOptionError(
-                f"workflow {name!r} version {version}", why="a name has no @, and versions start at 1"
-            )
-        signature = hints_of(fn)
-        _check_surface(fn, signature, name, is_plain=self.is_plain)
-        parameters = signature.parameters
-        if not 1 <= len(parameters) <= 2:
-            raise InvalidOptionError(
-                f"workflow {name!r} takes {len(parameters)} parameters",
-                why="a workflow takes its context and at most one input",
-                fix="put several values into one dataclass",
-            )
-        self.takes_input = len(parameters) == 2
-        self.input_hint: Any = parameters[1].hint if self.takes_input else None
-        self.input_default: Any = parameters[1].default if self.takes_input else MISSING
-        self.output_hint: Any = signature.returns
-
-    @property
-    def discards(self) -> bool:
-        """Whether signals that its runs leave unread are dropped."""
-        return self.mailbox.unread == "discard"
-
-    @property
-    def definition(self) -> str:
-        """Name and version in one word."""
-        return f"{self.name}@{self.version}"
-
-    @overload
-    def __call__(self, ctx: Context, *args: Any) -> Coroutine[Any, Any, Out]: ...
-    @overload
-    def __call__(self, ctx: SyncContext, *args: Any) -> Out: ...
-    def __call__(self, ctx: Any, *args: Any) -> Any:
-        """Call the function itself; nothing is registered or started."""
-        return self.fn(ctx, *args)
-
-    def __repr__(self) -> str:
-        return f"<workflow {self.definition}>"
-
-
-def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, is_plain: bool) -> None:
-    """Refuse what cannot be run, and a context that does not go with the kind of function."""
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not callable(fn):
-        raise InvalidOptionError(
-            f"workflow {name!r} is not a function that returns its result",
-            where=qualified_name(fn),
-            why="a generator cannot be replayed",
-            fix="write `async def` with a Context, or `def` with a SyncContext",
-        )
-    wrong, right = ("Context", "SyncContext") if is_plain else ("SyncContext", "Context")
-    if takes(signature, wrong):
-        word, other = ("def", "async def") if is_plain else ("async def", "def")
-        raise InvalidOptionError(
-            f"workflow {name!r} is a `{word}` and takes a {wrong}",
-            where=qualified_name(fn),
-            why=f"a `{word}` gets a {right}, whose operations {'return their results' if is_plain else 'are awaited'}",
-            fix=f"annotate the context as {right}, or write `{other}`",
-        )
-
-
-class WorkflowDecorator:
-    """What `@workflow(...)` returns."""
-
-    def __init__(self, name: str | None, version: int, mailbox: Mailbox = ANY_MAIL) -> None:
-        self._name = name
-        self._version = version
-        self._mailbox = mailbox
-
-    @overload
-    def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
-    @overload
-    def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
-    @overload
-    def __call__(self, fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
-    @overload
-    def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
-    def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return Workflow(fn, self._name or fn.__name__, self._version, self._mailbox)
-
-
-@overload
-def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
-@overload
-def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
-@overload
-def workflow(fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
-@overload
-def workflow(fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
-@overload
-def workflow(
-    *,
-    name: str | None = None,
-    version: int = 1,
-    unread: Unread = "dead_letter",
-    signals: Iterable[str | Signal[Any]] | None = None,
-) -> WorkflowDecorator: ...
-def workflow(
-    fn: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    version: int = 1,
-    unread: Unread = "dead_letter",
-    signals: Iterable[str | Signal[Any]] | None = None,
-) -> Any:
-    """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
-
-    An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
-    it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
-    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried). `signals`
-    are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks a plain
-    name's payload against the type that is declared here.
-    """
-    decorator = WorkflowDecorator(name, version, mailbox_of(name, unread, signals))
-    return decorator if fn is None else decorator(fn)
-
-
-class Registry:
-    """The workflows that one engine knows."""
-
-    def __init__(self, workflows: Iterable[Workflow[Any, Any]] = ()) -> None:
-        self._known: dict[str, Workflow[Any, Any]] = {}
-        self._newest: dict[str, Workflow[Any, Any]] = {}
-        self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
-        self.declares_signals = False  # whether any workflow says which signals it takes
-        for each in workflows:
-            self.add(each)
-
-    def add(self, definition: Workflow[Any, Any]) -> None:
-        """Register; another function under the same name and version is refused."""
-        if not isinstance(definition, Workflow):
-            raise InvalidOptionError(f"{definition!r} is not a workflow", fix="decorate it with @workflow")
-        known = self._known.get(definition.definition)
-        if known is not None and known.fn is not definition.fn:
-            raise DuplicateNameError(
-                f"two workflows are called {definition.definition}",
-                where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
-                fix="give one another name or version: @workflow(name=..., version=...)",
-            )
-        self._know(definition)
-        newest = self._newest.get(definition.name)
-        if newest is None or newest.version <= definition.version:
-            self._newest[definition.name] = definition
-
-    def serve(self, definition: str, make: Callable[[], Workflow[Any, Any]]) -> None:
-        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first
-        of them; one that is known already stays as it is.
-        """
-        if definition not in self._known:
-            self._latent[definition] = make
-
-    @property
-    def definitions(self) -> tuple[str, ...]:
-        """Every "name@version"."""
-        return (*self._known, *self._latent)
-
-    def newest(self, name: str) -> Workflow[Any, Any]:
-        """The newest version of a workflow. Raises `UnknownWorkflowError` with the nearest names."""
-        found = self._newest.get(name)
-        if found is None:
-            raise UnknownWorkflowError(
-                "workflow", name, near=nearest(name, self._newest), fix=f"known: {', '.join(self._newest) or 'none'}"
-            )
-        return found
-
-    def find(self, definition: str) -> Workflow[Any, Any] | None:
-        """The workflow of a "name@version", if it is known here."""
-        found = self._known.get(definition)
-        if found is None and definition in self._latent:
-            found = self._latent.pop(definition)()
-            self._know(found)
-        return found
-
-    def _know(self, definition: Workflow[Any, Any]) -> None:
-        self._known[definition.definition] = definition
-        self.declares_signals |= definition.mailbox.declared is not None
+def named_step(fn: Any, args: tuple[Any, ...]) -> tuple[Step[..., Any], str, tuple[Any, ...]]:
+    """The step, the name and the arguments of `ctx.step(fn, *args)` or `ctx.step("name", fn, *args)`."""
+    if isinstance(fn, Step):
+        return fn, fn.options_.name, args
+    if isinstance(fn, str):
+        if not args or not callable(args[0]):
+            raise InvalidOptionError(f"step {fn!r} has no function", fix=f'ctx.step("{fn}", function, *args)')
+        return step_of(args[0]), fn, args[1:]
+    if not callable(fn):
+        raise InvalidOptionError(f"{fn!r} is not callable", fix="give a function")
+    found = step_of(fn)
+    return found, found.options_.name, args

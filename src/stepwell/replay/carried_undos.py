@@ -7,10 +7,10 @@ from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Names, carried_from, carry
-from stepwell.replay.calls import count_given_first, has_name, signature_of
-from stepwell.replay.definition import find_compensation, find_step
+from stepwell.replay.compensations import count_given_first, has_name, signature_of
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.steps import find_compensation, find_step
 
 
 def check_findable(journal: Journal) -> None:

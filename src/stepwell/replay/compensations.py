@@ -12,10 +12,10 @@ from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
 from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
-from stepwell.replay.definition import Step, find_compensation, find_step, stable_name, takes
+from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
-from stepwell.replay.packing import pack, unpack
 from stepwell.replay.step_options import qualified_name
+from stepwell.replay.steps import Step, find_compensation, find_step, stable_name, takes
 from stepwell.replay.turn import Turn
 
 _UNNAMED = "~"  # before a name that no other process, and no other run of the code, can find the callable by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.replay.packing import pack, unpack
+from stepwell.replay.headers import pack, unpack
 
 HEADERS = st.lists(st.one_of(st.integers(-(2**53), 2**53), st.text(), st.none(), st.booleans()))
 

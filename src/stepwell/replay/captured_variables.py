@@ -28,7 +28,7 @@ from uuid import UUID
 
 from stepwell.errors import LostChangeError
 
-Body = Literal["race", "fail_fast", "loop", "plain"]
+BodyKind = Literal["race", "fail_fast", "loop", "plain"]
 
 _DEPTH: Final = 5  # of containers inside of containers
 _NODES: Final = 2_000  # values in one comparison; of a container that has more, its size and its ends are compared
@@ -41,9 +41,9 @@ _SOME: Final[tuple[Iterable[Any], ...]] = ([], (), "", b"", range(0), {}, set(),
 _ITERATORS: Final = tuple(type(iter(each)) for each in _SOME)
 _EMPTY: Final = object()
 
-WATCHED: ContextVar[Watch | None] = ContextVar("stepwell_watched", default=None)
+WATCHED: ContextVar[VariableWatch | None] = ContextVar("stepwell_watched", default=None)
 
-_FIXES: Final[dict[Body, str]] = {
+_FIXES: Final[dict[BodyKind, str]] = {
     "race": "return the value from the branch, and write outside: {name} = (await ctx.race(...)).value",
     "fail_fast": "return the value from the branch, and write outside: {name} = await ctx.{operation}(...)",
     "loop": "keep the value in the loop's state: return Continue({name}) or Break({name})",
@@ -51,12 +51,12 @@ _FIXES: Final[dict[Body, str]] = {
 }
 
 
-class Watch:
+class VariableWatch:
     """The captured variables of the bodies of one operation."""
 
     __slots__ = ("_before", "_roots", "changed", "parent")
 
-    def __init__(self, roots: dict[str, Any], parent: Watch | None) -> None:
+    def __init__(self, roots: dict[str, Any], parent: VariableWatch | None) -> None:
         self._roots = roots
         self._before: list[list[Any]] = []
         self.parent = parent
@@ -94,7 +94,7 @@ class Watch:
             values.append(found)
         return values
 
-    def problem(self, kind: Body, operation: str, path: str) -> LostChangeError | None:
+    def problem(self, kind: BodyKind, operation: str, path: str) -> LostChangeError | None:
         """What is wrong with the bodies, if they have changed something outside of them."""
         if self.changed is None:
             return None
@@ -108,7 +108,7 @@ class Watch:
         )
 
 
-def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | None) -> Watch | None:
+def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | None) -> VariableWatch | None:
     """A watch over what these functions capture, apart from what the function of the workflow (`code`) captures too;
     None if they capture nothing.
     """
@@ -125,7 +125,7 @@ def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | No
             while label in roots and roots[label] is not root:
                 label += " "  # another variable of the same name
             roots[label] = root
-    return Watch(roots, WATCHED.get()) if roots else None
+    return VariableWatch(roots, WATCHED.get()) if roots else None
 
 
 def _captured(body: Any, seen: set[int], home: str | None = None) -> Iterator[tuple[str, Any]]:

@@ -18,7 +18,7 @@ from types import CoroutineType
 from typing import Any, NoReturn
 
 from stepwell.errors import NonDeterministicError
-from stepwell.replay.captures import WATCHED
+from stepwell.replay.captured_variables import WATCHED
 
 # Since Python 3.14 a thread has one current task, and not one for each loop: who drives this one steps out of its own.
 _HAS_ONE_TASK = sys.version_info >= (3, 14)

@@ -1,0 +1,66 @@
+"""The order of a replay: recorded results reach the code as they did the first time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+
+from stepwell.model.entries import Entry
+from stepwell.model.runs import Ranges
+from stepwell.replay.event_loop import TurnLoop
+from stepwell.replay.journal import Journal
+
+
+class ReplayOrder:
+    """Hands recorded results to the code one at a time, in the order of their numbers."""
+
+    __slots__ = ("_journal", "_loop", "_loose", "_tokens", "held", "is_passing", "is_rehearsal", "queue")
+
+    def __init__(self, loop: TurnLoop, journal: Journal, loose: Ranges) -> None:
+        self._loop = loop
+        self._journal = journal
+        self._loose = loose  # ranges that the code may leave out after a repair
+        self._tokens = 0
+        self.queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that would record something new
+        self.is_rehearsal = False
+        self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not yet beyond all that is recorded
+
+    async def reach(self, entry: Entry) -> None:
+        """Wait until all recorded results before this one have reached the code."""
+        queue, journal = self.queue, self._journal
+        # Nothing else is ready and nothing earlier is queued: this result would be the next one anyway.
+        if self._loop.ready or (queue and queue[0][0] <= entry.seq):
+            future: asyncio.Future[None] = self._loop.own_future()
+            heapq.heappush(queue, (entry.seq, 0, future))
+            await future
+        if entry.seq > journal.position:
+            journal.position = entry.seq
+            if journal.replies:
+                journal.pass_replies(entry.seq)
+
+    async def reach_end(self) -> None:
+        """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""
+        journal = self._journal
+        if self.queue or journal.unvisited > 0:
+            future: asyncio.Future[None] = self._loop.own_future()
+            self._tokens += 1
+            heapq.heappush(self.queue, (journal.last_seq + 1, self._tokens, future))
+            await future
+        if self.is_rehearsal and not any(journal.unpassed(self._loose)):
+            self.held.append(self._loop.own_future())
+            await self.held[-1]
+
+    def hand_over(self) -> bool:
+        """Let the next recorded result reach the code; whether there was one."""
+        while self.queue:
+            _, _, future = heapq.heappop(self.queue)
+            if not future.done():
+                future.set_result(None)
+                return True
+        return False
+
+    @property
+    def futures(self) -> list[asyncio.Future[None]]:
+        """What the code awaits here."""
+        return [*(future for _, _, future in self.queue), *self.held]

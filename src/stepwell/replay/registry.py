@@ -1,0 +1,72 @@
+"""The registry: which workflow a name and a version stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stepwell.errors import DuplicateNameError, InvalidOptionError, UnknownWorkflowError
+from stepwell.nearest import nearest
+from stepwell.replay.step_options import qualified_name
+from stepwell.replay.workflows import Workflow
+
+
+class Registry:
+    """The workflows that one engine knows."""
+
+    def __init__(self, workflows: Iterable[Workflow[Any, Any]] = ()) -> None:
+        self._known: dict[str, Workflow[Any, Any]] = {}
+        self._newest: dict[str, Workflow[Any, Any]] = {}
+        self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
+        self.declares_signals = False  # whether any workflow says which signals it takes
+        for each in workflows:
+            self.add(each)
+
+    def add(self, definition: Workflow[Any, Any]) -> None:
+        """Register; another function under the same name and version is refused."""
+        if not isinstance(definition, Workflow):
+            raise InvalidOptionError(f"{definition!r} is not a workflow", fix="decorate it with @workflow")
+        known = self._known.get(definition.definition)
+        if known is not None and known.fn is not definition.fn:
+            raise DuplicateNameError(
+                f"two workflows are called {definition.definition}",
+                where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
+                fix="give one another name or version: @workflow(name=..., version=...)",
+            )
+        self._know(definition)
+        newest = self._newest.get(definition.name)
+        if newest is None or newest.version <= definition.version:
+            self._newest[definition.name] = definition
+
+    def serve(self, definition: str, make: Callable[[], Workflow[Any, Any]]) -> None:
+        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first
+        of them; one that is known already stays as it is.
+        """
+        if definition not in self._known:
+            self._latent[definition] = make
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Every "name@version"."""
+        return (*self._known, *self._latent)
+
+    def newest(self, name: str) -> Workflow[Any, Any]:
+        """The newest version of a workflow. Raises `UnknownWorkflowError` with the nearest names."""
+        found = self._newest.get(name)
+        if found is None:
+            raise UnknownWorkflowError(
+                "workflow", name, near=nearest(name, self._newest), fix=f"known: {', '.join(self._newest) or 'none'}"
+            )
+        return found
+
+    def find(self, definition: str) -> Workflow[Any, Any] | None:
+        """The workflow of a "name@version", if it is known here."""
+        found = self._known.get(definition)
+        if found is None and definition in self._latent:
+            found = self._latent.pop(definition)()
+            self._know(found)
+        return found
+
+    def _know(self, definition: Workflow[Any, Any]) -> None:
+        self._known[definition.definition] = definition
+        self.declares_signals |= definition.mailbox.declared is not None

@@ -1,0 +1,77 @@
+"""What a turn must not leave behind when its code can go no further: recorded work, and operations without a waiter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell.errors import ReplayError, StuckError
+from stepwell.model.failures import record_failure
+from stepwell.replay import divergence
+
+if TYPE_CHECKING:
+    from stepwell.replay.turn import Turn
+
+
+def find_unpassed(turn: Turn) -> ReplayError | None:
+    """That the code has been handed all that is recorded, and has not come to all of it."""
+    if turn.problem is not None:
+        return None
+    entries, waits = turn.journal.unpassed(turn.run.loose)
+    if not entries and not waits:
+        return None
+    path = turn.journal.names.text
+    recorded = [(path(entry.location), entry.kind.word) for entry in entries]
+    stands = [(path(wait.location), wait.kind.value) for wait in waits]
+    return divergence.gone_elsewhere(recorded, stands, _describe(turn))
+
+
+def find_loss(turn: Turn) -> ReplayError | None:
+    """What would silently be lost, now that the code has ended or everything in it waits."""
+    if isinstance(turn.loop.problem, ReplayError):
+        return turn.loop.problem
+    if turn.is_ended:
+        error = turn.error
+        if error is None:
+            return _find_left(turn)
+        return error if isinstance(error, ReplayError) else None
+    bodies = turn.bodies
+    if not bodies.are_idle:
+        return None
+    if not (turn.waits.armed or bodies.yielded or turn.order.held):
+        return StuckError(
+            f"workflow {turn.run.workflow} awaits something that no operation will complete",
+            why="all of its operations have ended, and the code still waits",
+            fix="await operations of ctx only; wait for the outside world with ctx.receive or inside a step",
+        )
+    if turn.unawaited and turn.loop.problem is not None:
+        path = turn.journal.names.text
+        return divergence.unawaited([path(operation.location) for operation in turn.unawaited.values()])
+    return None
+
+
+def _find_left(turn: Turn) -> ReplayError | None:
+    """What the code has left when it returned."""
+    path, bodies = turn.journal.names.text, turn.bodies
+    if turn.unawaited or bodies.asked or bodies.in_flight or bodies.yielded or turn.waits.armed:
+        lost = [operation.location for operation in turn.unawaited.values()]
+        lost += [body.location for body in bodies.open]
+        lost += [*turn.waits.armed, *bodies.yielded.values()]
+        return divergence.unawaited([path(location) for location in lost])
+    if turn.journal.unvisited > 0:
+        missing, _ = turn.journal.unpassed(turn.run.loose)
+        if missing:
+            return divergence.not_visited([(path(entry.location), entry.kind) for entry in missing])
+    return None
+
+
+def _describe(turn: Turn) -> str:
+    """How far the code has come."""
+    path = turn.journal.names.text
+    if turn.is_ended:
+        error = turn.error
+        return "it returns" if error is None else f"it raises {record_failure(error).summary}"
+    asked = [path(body.location) for body in (*turn.bodies.asked, *turn.bodies.transactions)]
+    if asked:
+        return f"it asks for {', '.join(asked[:5])}"
+    armed = [f"a {one.wait.kind.value} at {path(at)}" for at, one in sorted(turn.waits.armed.items())]
+    return f"it waits for {', '.join(armed[:5])}" if armed else "it waits elsewhere"

@@ -1,0 +1,149 @@
+"""What the code of a turn waits for, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterable
+
+from stepwell.clock import Instant, Span
+from stepwell.model.events import IncomingEvent
+from stepwell.model.locations import Location
+from stepwell.model.runs import ChildOutcome
+from stepwell.model.signals import Signal
+from stepwell.model.states import WaitKind
+from stepwell.model.waits import Wait
+from stepwell.replay.event_loop import TurnLoop
+
+Arrival = Signal | ChildOutcome | IncomingEvent | None  # None: the deadline passed
+
+_TIMED = (WaitKind.TIMER, WaitKind.RETRY)
+
+
+class Armed:
+    """A wait of the code, and the future that it awaits."""
+
+    __slots__ = ("future", "wait")
+
+    def __init__(self, wait: Wait, future: asyncio.Future[Arrival]) -> None:
+        self.wait = wait
+        self.future = future
+
+
+class Waits:
+    """The waits of a turn: armed at their locations until something arrives or their deadline passes.
+
+    `max_suspend` limits how long each of them may last.
+    """
+
+    __slots__ = ("_last", "_loop", "_max_suspend", "_tokens", "armed", "deadlines", "stored")
+
+    def __init__(self, loop: TurnLoop, stored: Iterable[Wait], max_suspend: Span | None) -> None:
+        self._loop = loop
+        self._max_suspend = max_suspend
+        self._tokens = 0
+        self._last: Wait | None = None  # the one that something arrived for last
+        self.armed: dict[Location, Armed] = {}
+        self.deadlines: list[tuple[Instant, int, Armed]] = []
+        self.stored = frozenset(stored)
+
+    # --- waiting ---
+
+    async def arrive(self, wait: Wait) -> Arrival:
+        """Wait until something arrives, or the deadline passes."""
+        armed = Armed(wait, self._loop.own_future())
+        self.armed[wait.location] = armed
+        if wait.due_at is not None:
+            self._tokens += 1
+            heapq.heappush(self.deadlines, (wait.due_at, self._tokens, armed))
+        try:
+            arrival = await armed.future
+        finally:
+            if self.armed.get(wait.location) is armed:
+                del self.armed[wait.location]
+        self._last = wait
+        return arrival
+
+    def take_repeated(self, location: Location) -> Wait | None:
+        """The wait here whose arrival did not fit: the code waits on, with the limit that it had."""
+        last, self._last = self._last, None
+        return last if last is not None and last.location == location else None
+
+    def new_token(self, epoch: int) -> int:
+        """What tells a wait from all others of its run."""
+        self._tokens += 1
+        return epoch << 20 | self._tokens
+
+    def limit(self, now: Instant, due_at: Instant | None) -> Instant | None:
+        """When a wait that begins now has lasted too long, unless its own deadline comes first."""
+        if self._max_suspend is None:
+            return None
+        limit = Instant(now + self._max_suspend)
+        return limit if due_at is None or due_at > limit else None
+
+    def disarm(self, location: Location) -> None:
+        """The code no longer waits here, even if the task that did has not heard of it."""
+        self.armed.pop(location, None)
+
+    # --- deadlines ---
+
+    def pass_deadline(self, now: Instant) -> bool:
+        """Let the earliest deadline pass if it is due; whether it was."""
+        due = self._next_due()
+        if due is None or due > now:
+            return False
+        _, _, armed = heapq.heappop(self.deadlines)
+        armed.future.set_result(None)
+        return True
+
+    @property
+    def next_deadline(self) -> Instant | None:
+        """The earliest deadline, counting the limits of how long waits may last."""
+        due = self._next_due()
+        if self._max_suspend is None:
+            return due
+        limits = [limit for armed in self.armed.values() if (limit := armed.wait.limit_at) is not None]
+        return min(limits if due is None else [due, *limits], default=None)
+
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether there may be a deadline."""
+        return bool(self.deadlines) or self._max_suspend is not None
+
+    def find_overdue(self, now: Instant) -> Wait | None:
+        """A wait that has lasted longer than `max_suspend`."""
+        if self._max_suspend is None:
+            return None
+        waits = (armed.wait for armed in self.armed.values())
+        return next((wait for wait in waits if wait.limit_at is not None and wait.limit_at <= now), None)
+
+    def _next_due(self) -> Instant | None:
+        while self.deadlines and self.deadlines[0][2].future.done():
+            heapq.heappop(self.deadlines)
+        return self.deadlines[0][0] if self.deadlines else None
+
+    # --- the set of waits ---
+
+    @property
+    def all(self) -> list[Wait]:
+        """What the code waits for now."""
+        return [armed.wait for armed in self.armed.values()]
+
+    @property
+    def are_timed(self) -> bool:
+        """Whether only time can end them."""
+        return all(armed.wait.kind in _TIMED for armed in self.armed.values())
+
+    @property
+    def has_new(self) -> bool:
+        """Whether the code waits for something that is not stored yet: storing a wait fixes its deadline."""
+        return bool(self.armed) and any(armed.wait not in self.stored for armed in self.armed.values())
+
+    def take_changed(self) -> tuple[Wait, ...] | None:
+        """All waits if they differ from the stored ones; they count as stored from now on."""
+        waits = tuple(armed.wait for armed in self.armed.values())
+        stored = frozenset(waits)
+        if stored == self.stored:
+            return None
+        self.stored = stored
+        return waits

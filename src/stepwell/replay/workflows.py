@@ -1,0 +1,151 @@
+"""`@workflow`: functions whose runs survive their process."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+
+from stepwell.codec.signatures import MISSING, Signature, hints_of
+from stepwell.errors import InvalidOptionError
+from stepwell.model.locations import check_name
+from stepwell.replay.signals import MailboxRules, Signal, Unread, mailbox_rules
+from stepwell.replay.step_options import qualified_name
+from stepwell.replay.steps import takes
+
+if TYPE_CHECKING:
+    from stepwell.replay.context import Context
+    from stepwell.replay.sync_context import SyncContext
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+ANY_MAIL: Final = MailboxRules()
+
+
+class Workflow(Generic[In, Out]):
+    """A registered workflow function with its name and version."""
+
+    def __init__(self, fn: Callable[..., Any], name: str, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.fn = fn
+        self.name = check_name(name, what="workflow name")
+        self.version = version
+        self.mailbox = mailbox
+        self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which is run on a lockstep thread
+        if "@" in name or version < 1:
+            raise InvalidOptionError(
+                f"workflow {name!r} version {version}", why="a name has no @, and versions start at 1"
+            )
+        signature = hints_of(fn)
+        _check_surface(fn, signature, name, is_plain=self.is_plain)
+        parameters = signature.parameters
+        if not 1 <= len(parameters) <= 2:
+            raise InvalidOptionError(
+                f"workflow {name!r} takes {len(parameters)} parameters",
+                why="a workflow takes its context and at most one input",
+                fix="put several values into one dataclass",
+            )
+        self.takes_input = len(parameters) == 2
+        self.input_hint: Any = parameters[1].hint if self.takes_input else None
+        self.input_default: Any = parameters[1].default if self.takes_input else MISSING
+        self.output_hint: Any = signature.returns
+
+    @property
+    def discards(self) -> bool:
+        """Whether signals that its runs leave unread are dropped."""
+        return self.mailbox.unread == "discard"
+
+    @property
+    def definition(self) -> str:
+        """Name and version in one word."""
+        return f"{self.name}@{self.version}"
+
+    @overload
+    def __call__(self, ctx: Context, *args: Any) -> Coroutine[Any, Any, Out]: ...
+    @overload
+    def __call__(self, ctx: SyncContext, *args: Any) -> Out: ...
+    def __call__(self, ctx: Any, *args: Any) -> Any:
+        """Call the function itself; nothing is registered or started."""
+        return self.fn(ctx, *args)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.definition}>"
+
+
+def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, is_plain: bool) -> None:
+    """Refuse what cannot be run, and a context that does not go with the kind of function."""
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not callable(fn):
+        raise InvalidOptionError(
+            f"workflow {name!r} is not a function that returns its result",
+            where=qualified_name(fn),
+            why="a generator cannot be replayed",
+            fix="write `async def` with a Context, or `def` with a SyncContext",
+        )
+    wrong, right = ("Context", "SyncContext") if is_plain else ("SyncContext", "Context")
+    if takes(signature, wrong):
+        word, other = ("def", "async def") if is_plain else ("async def", "def")
+        raise InvalidOptionError(
+            f"workflow {name!r} is a `{word}` and takes a {wrong}",
+            where=qualified_name(fn),
+            why=f"a `{word}` gets a {right}, whose operations {'return their results' if is_plain else 'are awaited'}",
+            fix=f"annotate the context as {right}, or write `{other}`",
+        )
+
+
+class WorkflowDecorator:
+    """What `@workflow(...)` returns."""
+
+    def __init__(self, name: str | None, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+        self._name = name
+        self._version = version
+        self._mailbox = mailbox
+
+    @overload
+    def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+    @overload
+    def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+    @overload
+    def __call__(self, fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+    @overload
+    def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> Any:
+        return Workflow(fn, self._name or fn.__name__, self._version, self._mailbox)
+
+
+@overload
+def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+@overload
+def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+@overload
+def workflow(fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+@overload
+def workflow(fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = None,
+    version: int = 1,
+    unread: Unread = "dead_letter",
+    signals: Iterable[str | Signal[Any]] | None = None,
+) -> WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    unread: Unread = "dead_letter",
+    signals: Iterable[str | Signal[Any]] | None = None,
+) -> Any:
+    """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
+
+    An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
+    it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
+    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried). `signals`
+    are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks a plain
+    name's payload against the type that is declared here.
+    """
+    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
+    return decorator if fn is None else decorator(fn)
