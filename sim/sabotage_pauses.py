@@ -40,8 +40,8 @@ def release_forgets_pause() -> Patches:
 
 def worker_deaf_to_pauses() -> Patches:
     """A worker that is told of a pause goes on as if it had not been."""
-    original = Execution._answered
-    return [(Execution, "_answered", lambda self, applied: original(self, applied._replace(held=False)))]
+    original = Execution.answered
+    return [(Execution, "answered", lambda self, applied: original(self, applied._replace(held=False)))]
 
 
 def sqlite_paused_workflow_claimed() -> Patches:

@@ -11,7 +11,7 @@ from stepwell.replay.turn import Turn
 from stepwell.stores.memory import commits, runs, starts, store
 from stepwell.stores.memory.transaction import Transaction
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.worker.execution import Execution
+from stepwell.worker.claim_state import ClaimState
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -32,24 +32,13 @@ def deadline_ignored_while_waiting() -> Patches:
 
 def deadline_ignored_while_running() -> Patches:
     """Neither the worker nor the store looks at the deadline of a run that goes on."""
-    return [(Execution, "_is_past_deadline", lambda self: False), (commits, "_has_expired", lambda tx, row: False)]
+    return [(ClaimState, "is_past_deadline", lambda self, now: False), (commits, "_has_expired", lambda tx, row: False)]
 
 
 def deadline_too_early() -> Patches:
     """A worker gives a run up some time before its deadline."""
-    original = Execution._is_past_deadline
-
-    def is_past_deadline(self: Execution) -> bool:
-        run = self.run
-        if run.deadline_at is None:
-            return False
-        self.run = run._replace(deadline_at=run.deadline_at - 300_000)  # type: ignore[arg-type]
-        try:
-            return original(self)
-        finally:
-            self.run = run
-
-    return [(Execution, "_is_past_deadline", is_past_deadline)]
+    original = ClaimState.is_past_deadline
+    return [(ClaimState, "is_past_deadline", lambda self, now: original(self, now + 300_000))]
 
 
 def limit_of_wait_extended() -> Patches:
