@@ -51,8 +51,7 @@ def fenced_not_doubted() -> Patches:
     def answered(self: Execution, applied: Applied) -> None:
         if applied.verdict is Verdict.FENCED and not self.is_over:
             self._commits.sent = None
-            self.drop()
-            self._host.left(self)
+            self.lose()
         else:
             original(self, applied)
 

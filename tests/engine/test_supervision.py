@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, EntryView, RunView, workflow
+from stepwell import Context, Engine, EntryView, RunView, StepContext, workflow
 from stepwell.errors import WorkerStoppedError
+from stepwell.replay.journal import Journal
 from stepwell.worker.observers import Observers
 from tests.cases.harness import Harness, Node
 
@@ -109,6 +110,43 @@ async def test_an_odd_error_of_the_code_stops_its_own_run_and_no_other(
     status = await worker.do(worker.engine.status(odd.run_id))
     assert status is not None
     assert status.status in ("paused", "failed", "cancelled")
+
+
+@pytest.mark.parametrize("verb", ["append", "checkpoint"])
+async def test_a_defect_while_a_body_keeps_something_stops_its_own_run_and_no_other(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    take, seen = Journal.take, []
+
+    def fail(self: Journal, *args: Any) -> Any:
+        if self.pending.rest.appends or self.pending.rest.progress:
+            seen.append(verb)
+            raise LookupError("a defect")
+        return take(self, *args)
+
+    async def keeps(info: StepContext) -> None:
+        await (info.stream("out").append(1) if verb == "append" else info.checkpoint(1))
+
+    @workflow
+    async def bad(ctx: Context) -> None:
+        await ctx.step(keeps)
+
+    @workflow
+    async def good(ctx: Context) -> str:
+        await ctx.sleep("pause", "2s")
+        return "done"
+
+    monkeypatch.setattr(Journal, "take", fail)
+    worker = await harness.worker(bad, good, lease="10s", sweep_every="1s")
+    odd, other = await worker.start(bad), await worker.start(good)
+    await harness.advance("20s")
+
+    assert seen == [verb]
+    assert await harness.result(other) == "done"
+    status = await worker.do(worker.engine.status(odd.run_id))
+    assert status is not None
+    assert status.status == "paused"
+    assert "LookupError" in str(status.failure)
 
 
 @workflow

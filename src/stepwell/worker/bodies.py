@@ -24,18 +24,20 @@ Ended = Callable[[Body, Attempted | None], None]
 class BodyOwner(Protocol):
     """What running bodies need of their execution."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other run executes here."""
-        ...
-
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
     def record_soon(self) -> None: ...
     def open_link(self, body: Body) -> AttemptLink: ...
     def close_link(self, link: AttemptLink, attempted: Attempted | None) -> None: ...
-    def lose_to_teardown(self) -> bool:
-        """Whether the event loop ends. If so, the claim is dropped."""
-        ...
+    def lose(self) -> None: ...
+
+
+class BodyHost(Protocol):
+    """What running bodies need of the set of executions that theirs is in."""
+
+    @property
+    def active(self) -> int: ...
+    @property
+    def is_torn_down(self) -> bool: ...
 
 
 class Bodies:
@@ -44,24 +46,20 @@ class Bodies:
     Like `Commits`, it is given its execution with each call, and does not hold on to it.
     """
 
-    __slots__ = ("_claim", "_free_task", "_journal", "_lease", "_next", "_resources", "held", "running")
+    __slots__ = ("_claim", "_free_task", "_host", "_journal", "_lease", "_next", "_resources", "held", "running")
 
-    def __init__(self, claim: ClaimState, journal: Journal, resources: Resources) -> None:
+    def __init__(self, claim: ClaimState, journal: Journal, resources: Resources, host: BodyHost) -> None:
         self._claim = claim
         self._journal = journal
         self._resources = resources
         self._lease = resources.lease
+        self._host = host
         self.held: list[tuple[int, Body]] = []  # each with the commit that must be durable before it starts
         self.running: dict[Body, asyncio.Task[None]] = {}
         self._free_task: asyncio.Task[None] | None = None  # takes the next body
         self._next: Body | None = None  # the body it took
 
     # --- what waits ---
-
-    def hold(self, bodies: Iterable[Body], barrier: int) -> None:
-        """They begin when this commit is durable."""
-        for body in bodies:
-            self.held.append((barrier, body))
 
     def renumber(self) -> None:
         """The run was claimed again: what was asked for meanwhile waits for the first commit, if one is to be sent."""
@@ -132,9 +130,11 @@ class Bodies:
                 if attempted is None:
                     self._hold_back(body, owner)
                     return
-                if attempted.__class__ is Raised and task.cancelling() and owner.lose_to_teardown():
-                    return  # the event loop took the body along: that is no outcome of it
-                is_alone = len(self.running) == 1 and owner.is_alone
+                if attempted.__class__ is Raised and task.cancelling() and self._host.is_torn_down:
+                    # The event loop ends, and took the body along: that is no outcome of it.
+                    owner.lose()
+                    return
+                is_alone = self._host.active == 1 and len(self.running) == 1
                 committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
                 owner.body_ended(body, attempted)
             except BaseException:

@@ -29,13 +29,13 @@ class Commits:
         self.sent: Commit | None = None  # the commit in flight
 
     def take(self, move: Move | None, waits: tuple[Wait, ...] | None) -> Commit:
-        """Everything that is not committed yet, as the next commit. It counts as sent."""
+        """Everything that is not committed yet, as the next commit, which the caller sends."""
         claim, routes = self._claim, self._routes
-        claim.number += 1
-        commit = self._journal.take(claim.fence, claim.number, waits, move)
+        number = claim.number + 1
+        commit = self._journal.take(claim.fence, number, waits, move)
         if commit.emits or routes.announce is not None:
             commit = routes.address(commit)
-        self.sent = commit
+        claim.number = number  # not before: numbers have no gaps, also if a defect kept one from being made
         return commit
 
     def submit(self, answer: Answer, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:

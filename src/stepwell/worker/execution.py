@@ -102,7 +102,7 @@ class Execution:
         self._journal = journal = Journal(claimed.run.run_id, history, claimed.run.last_seq)
         self._mailbox = Mailbox(claimed.inbox)
         self._commits = Commits(claim, journal, resources.committer, resources.routes)
-        self._bodies = Bodies(claim, journal, resources)
+        self._bodies = Bodies(claim, journal, resources, host)
         self._transactions = Transactions(resources)
         self._progress: RunProgress | None = None
         self.turn: Turn | None = None
@@ -133,10 +133,11 @@ class Execution:
         """Start or resume the code under a new claim."""
         if self._resources.observers is not None:
             self._observe_claim(self._resources.observers)
-        if self._claim.is_stopping:
+        claim = self._claim
+        if claim.is_stopping:
             self._finish_stopped()
             return
-        if self._claim.is_past_deadline(self._resources.now()):
+        if claim.run.deadline_at is not None and claim.is_past_deadline(self._resources.now()):
             self._stop_late(self._deadline_exceeded())
             return
         if self.turn is None:
@@ -250,7 +251,9 @@ class Execution:
                 self._stop_late(waited_too_long(overdue, self._journal.names.text(overdue.location)))
                 return
             if turn.bodies:
-                bodies.hold(turn.take_bodies(), claim.number + int(self._journal.pending.is_urgent))
+                barrier = claim.number + int(self._journal.pending.is_urgent)
+                for body in turn.take_bodies():
+                    bodies.held.append((barrier, body))
             if turn.transactions:
                 self._transactions.due += turn.transactions
                 turn.transactions.clear()
@@ -379,8 +382,7 @@ class Execution:
         verdict = applied.verdict
         match verdict:
             case Verdict.FENCED:
-                self.drop()
-                self._host.left(self)
+                self.lose()
                 # It may be ours again, by a later claim whose answer was lost while we still held this one.
                 self._resources.requests.suspect_lost_claims()
             case Verdict.CANCELLING | Verdict.EXPIRED:
@@ -440,7 +442,7 @@ class Execution:
         """Callers in this process that wait for the result need not ask the store for what was just written."""
         on_over = self._resources.on_over
         if on_over is not None:
-            run = self.run
+            run = self._claim.run
             if isinstance(move, End) and move.status is RunStatus.COMPLETED:
                 run = run._replace(status=move.status, output=move.output)
             on_over(run)
@@ -491,11 +493,6 @@ class Execution:
 
     # --- for its bodies ---
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other run executes here."""
-        return self._host.active == 1
-
     def body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
         try:
@@ -519,13 +516,10 @@ class Execution:
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
             self.break_off(error)
 
-    def lose_to_teardown(self) -> bool:
-        """Whether the event loop ends. If so, the claim is dropped."""
-        if not self._host.is_torn_down:
-            return False
+    def lose(self) -> None:
+        """The run is not ours any more, or will not be for long: drop it."""
         self.drop()
         self._host.left(self)
-        return True
 
     def open_link(self, body: Body) -> AttemptLink:
         """Connect a body that takes a context to this run, while it runs."""
@@ -573,7 +567,7 @@ class Execution:
         body = None if self._claim.is_leaving else self._transactions.next_due()
         if body is None:
             return False
-        commit = self._commits.take(None, turn.take_waits())
+        self._commits.sent = commit = self._commits.take(None, turn.take_waits())
         self._bodies.running[body] = self._transactions.begin(body, commit, self)
         return True
 
@@ -644,7 +638,7 @@ class Execution:
         self.pump()
 
     def _new_turn(self, inbox: Inbox) -> Turn:
-        run, resources = self.run, self._resources
+        run, resources = self._claim.run, self._resources
         strands = resources.environment.executor.strands
         if run.status is RunStatus.COMPENSATING:
             return begin_rollback(self.workflow, run, self._journal, inbox, resources.codec, resources.now(), strands)

@@ -168,11 +168,11 @@ class Executions:
         self._forget(execution)
 
     def _forget(self, execution: Execution) -> None:
-        run_id = execution.run.run_id
-        if self._active.get(run_id) is execution:
-            del self._active[run_id]
-            again = self._later.pop(run_id, None)
-            if again is not None and again.run.epoch > execution.run.epoch:
+        run = execution.run
+        if self._active.get(run.run_id) is execution:
+            del self._active[run.run_id]
+            again = self._later.pop(run.run_id, None)
+            if again is not None and again.run.epoch > run.epoch:
                 self.adopt([again])
         free = self._resources.settings.runs_max - len(self._active)
         if self.is_draining or 0 < self.room_wanted <= free:

@@ -64,8 +64,7 @@ class HintListener:
         if execution.is_over or execution.run.epoch != epoch or run is None:
             return  # if it was given up and claimed again meanwhile, that has told more
         if run.status in TERMINAL or (run.owner, run.epoch) != (self._resources.lease.incarnation, epoch):
-            execution.drop()
-            self._executions.left(execution)
+            execution.lose()
             # It may be ours by a later claim that we never heard of.
             self._resources.requests.suspect_lost_claims()
         elif run.status is RunStatus.CANCELLING:
