@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check_body(checker: Checker, process: Process, body: Body, execution: Any, now: Instant) -> None:
     """A worker starts a body now."""
     run_id, path = body.info.run_id, body.info.path
-    fence = execution._fence
+    fence = execution._claim.fence
     if process.environment.clock.monotonic() >= process.deadlines.get(fence.incarnation, float("-inf")):
         checker.violate("I1b", run_id, f"{process.name} starts {path} after its lease has run out")
     if (run_id, fence.epoch) in checker.lost[process]:
@@ -53,7 +53,7 @@ def _check_undo(checker: Checker, body: Body, run_id: str, path: str) -> None:
 
 
 def _check_attempt(checker: Checker, body: Body, execution: Any, now: Instant) -> None:
-    epoch = execution._fence.epoch
+    epoch = execution._claim.fence.epoch
     shadow, path, run_id = checker.shadow(body.info.run_id), body.info.path, body.info.run_id
     past = shadow.attempts.get(body.location, [])
     node = checker.nodes.get(path.rpartition("/")[2])
@@ -62,7 +62,7 @@ def _check_attempt(checker: Checker, body: Body, execution: Any, now: Instant) -
         if started != epoch:
             checker.violate("I10", run_id, f"at-most-once {path} starts, recorded as started in epoch {started}")
         return
-    going_along = execution._sent.attempts if body.record is not None else ()
+    going_along = execution._commits.sent.attempts if body.record is not None else ()
     failed = len(past) + sum(attempt.location == body.location for attempt in going_along)
     if body.info.attempt != failed + 1:
         checker.violate("I10", run_id, f"attempt {body.info.attempt} of {path} starts after {failed} failed ones")

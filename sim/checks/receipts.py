@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def is_promised(checker: Checker, shadow: Shadow, execution: Any, path: str) -> bool:
     """Whether what a body relies on at this path is such a receipt; it is remembered."""
-    sent = execution._sent
+    sent = execution._commits.sent
     for entry in (*execution._journal.pending.entries, *(() if sent is None else sent.entries)):
         if entry.kind is EntryKind.RECEIVE and execution._journal.names.text(entry.location) == path:
             shadow.promised.setdefault(entry.seq, entry)

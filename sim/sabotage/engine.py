@@ -18,11 +18,15 @@ from stepwell.replay.branches import Branches
 from stepwell.replay.journal import Journal
 from stepwell.replay.primitives import child, loop, once
 from stepwell.replay.waits import Waits
+from stepwell.worker.bodies import Bodies
+from stepwell.worker.claim_requests import ClaimRequests
+from stepwell.worker.claimer import Claimer
 from stepwell.worker.committer import Committer
 from stepwell.worker.execution import Execution
 from stepwell.worker.lease import Lease
-from stepwell.worker.outstanding import Outstanding
-from stepwell.worker.worker import Worker
+from stepwell.worker.registration import Registration
+from stepwell.worker.resources import Resources
+from stepwell.worker.sweeper import Sweeper
 
 
 def no_replay_skip() -> Patches:
@@ -66,25 +70,26 @@ def compensation_not_in_commit() -> Patches:
 def notify_only_wake() -> Patches:
     """Nobody looks without a hint."""
 
-    async def sleep(self: Worker, seconds: float) -> None:
-        await self._wake.wait()
+    async def wait(self: Claimer, seconds: float) -> None:
+        await self._resources.wake.wait()
 
-    async def sweep(self: Worker) -> float:
-        if await self._store.views.has_stranded():
-            await self._store.runs.rescue(stalls_max=self.settings.stalls_max)
+    async def sweep_once(self: Sweeper) -> float:
+        store = self._resources.store
+        if await store.views.has_stranded():
+            await store.runs.rescue(stalls_max=self._resources.settings.stalls_max)
         return float("inf")
 
-    return [(Worker, "_sleep", sleep), (Worker, "_sweep", sweep)]
+    return [(Claimer, "_wait", wait), (Sweeper, "sweep_once", sweep_once)]
 
 
 def same_incarnation() -> Patches:
     """A restarted worker takes up its old identity."""
 
-    def new_lease(self: Worker) -> Lease:
+    def new_lease(self: Resources) -> Lease:
         incarnation = Incarnation(f"the one and only {self.environment.process}")
         return Lease(self.environment.clock, incarnation, self.settings.lease_span)
 
-    return [(Worker, "_new_lease", new_lease)]
+    return [(Resources, "new_lease", new_lease)]
 
 
 def race_loser_commits() -> Patches:
@@ -127,13 +132,13 @@ def sleep_begins_again() -> Patches:
 
 def no_barrier() -> Patches:
     """A body starts before what comes before it is durable."""
-    original = Execution._start_bodies
+    original = Bodies.start
 
-    def start_bodies(self: Execution) -> None:
-        self._held = [(0, body) for _, body in self._held]
-        original(self)
+    def start(self: Bodies, owner: Any) -> None:
+        self.held = [(0, body) for _, body in self.held]
+        original(self, owner)
 
-    return [(Execution, "_start_bodies", start_bodies)]
+    return [(Bodies, "start", start)]
 
 
 def attempts_forgotten() -> Patches:
@@ -159,22 +164,22 @@ def once_made_again() -> Patches:
 
 def fenced_goes_on() -> Patches:
     """A worker that lost its run goes on with it."""
-    original = Execution._answered
+    original = Execution.answered
 
     def answered(self: Execution, applied: Applied) -> None:
         if applied.verdict is Verdict.FENCED:
             applied = applied._replace(verdict=Verdict.APPLIED)
         original(self, applied)
 
-    return [(Execution, "_answered", answered)]
+    return [(Execution, "answered", answered)]
 
 
 def start_not_doubted() -> Patches:
     """A start whose answer was lost leaves a run that its worker never hears of, not even when it renews its lease."""
     return [
-        (Outstanding, "__enter__", lambda _: None),
-        (Outstanding, "__exit__", lambda *_: None),
-        (Worker, "_compare", lambda *_: None),
+        (ClaimRequests, "__enter__", lambda _: None),
+        (ClaimRequests, "__exit__", lambda *_: None),
+        (Claimer, "compare", lambda *_: None),
     ]
 
 
@@ -197,10 +202,10 @@ def held_signals_forgotten() -> Patches:
 def renewal_forgotten() -> Patches:
     """Leases are never renewed in time, and nobody starts over."""
 
-    async def renew(self: Worker) -> bool:
+    async def renew_once(self: Registration) -> bool:
         return True
 
-    return [(Worker, "_renew", renew), (Lease, "is_live", lambda self: True)]
+    return [(Registration, "renew_once", renew_once), (Lease, "is_live", lambda self: True)]
 
 
 def cancel_ignored() -> Patches:

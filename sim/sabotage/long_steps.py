@@ -11,8 +11,9 @@ from stepwell.model.entries import Progress
 from stepwell.replay.bodies import Attempted, Bodies, Body, Raised, Yielded
 from stepwell.replay.journal import Journal
 from stepwell.stores.sqlite.transitions import commits
-from stepwell.worker.execution import Execution
-from stepwell.worker.links import AttemptLink
+from stepwell.worker.attempts import AttemptLink
+from stepwell.worker.commits import Commits
+from stepwell.worker.progress import RunProgress
 
 
 def yield_counted_as_attempt() -> Patches:
@@ -46,16 +47,16 @@ def progress_not_removed() -> Patches:
 
 def progress_survives_the_end() -> Patches:
     """A run that has ended keeps how far its bodies came."""
-    original = Execution._send
+    original = Commits.send
 
-    def send(self: Execution, commit: Any) -> None:
+    def send(self: Commits, commit: Any, answer: Any) -> None:
         left, self._journal.progress = self._journal.progress, {}
         try:
-            original(self, commit)
+            original(self, commit, answer)
         finally:
             self._journal.progress = left
 
-    return [(Execution, "_send", send)]
+    return [(Commits, "send", send)]
 
 
 def last_heartbeat_lost() -> Patches:
@@ -82,15 +83,15 @@ def yield_forgets_its_state() -> Patches:
 
 def checkpoint_not_awaited() -> Patches:
     """A checkpoint returns before it is durable."""
-    original = Execution.keep_durably
+    original = RunProgress.keep_durably
 
-    def keep_durably(self: Execution, progress: Progress) -> asyncio.Future[None]:
+    def keep_durably(self: RunProgress, progress: Progress) -> asyncio.Future[None]:
         original(self, progress)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
 
-    return [(Execution, "keep_durably", keep_durably)]
+    return [(RunProgress, "keep_durably", keep_durably)]
 
 
 def state_from_memory() -> Patches:

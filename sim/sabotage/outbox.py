@@ -16,6 +16,7 @@ from stepwell.sinks.routes import Routes
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transitions import commits, ends, operators, outbox, rescues
 from stepwell.worker.relay import Relay
+from stepwell.worker.rounds import until_answered
 
 
 def sent_before_sending() -> Patches:
@@ -24,7 +25,7 @@ def sent_before_sending() -> Patches:
     async def relay(self: Any, batch: Any, lease: Any) -> None:
         try:
             settled = Settled(batch[0].number, tuple(owed.number for owed in batch))
-            await self._patiently(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
+            await until_answered(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
             await self._send_all(batch, lease)
         finally:
             self._busy.pop(batch[0].number, None)
@@ -80,7 +81,7 @@ def id_of_each_attempt() -> Patches:
     original = Relay._event
 
     def event(self: Any, owed: Any) -> Any:
-        return original(self, owed._replace(event_id=self._host.environment.ids.uuid()))
+        return original(self, owed._replace(event_id=self._resources.environment.ids.uuid()))
 
     return [(Relay, "_event", event)]
 

@@ -49,8 +49,8 @@ def _unpaused(name: str) -> Patches:
 
 def worker_deaf_to_pauses() -> Patches:
     """A worker that is told of a pause goes on as if it had not been."""
-    original = Execution._answered
-    return [(Execution, "_answered", lambda self, applied: original(self, applied._replace(held=False)))]
+    original = Execution.answered
+    return [(Execution, "answered", lambda self, applied: original(self, applied._replace(held=False)))]
 
 
 PAUSE_SWITCHES = switches(

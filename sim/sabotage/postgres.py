@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import sim.backends
 from sim.backends import Broken
-from sim.sabotage.patches import Patches
+from sim.sabotage.patches import Patches, Switches
 
 _PLACES: dict[str, Broken] = {
     # Anybody may commit to a run.
@@ -60,4 +62,4 @@ def _patches(broken: Broken) -> Patches:
     return [(sim.backends, "BROKEN", broken)]
 
 
-POSTGRES_SWITCHES = {name: (lambda broken=broken: _patches(broken)) for name, broken in _PLACES.items()}
+POSTGRES_SWITCHES: Switches = {name: partial(_patches, broken) for name, broken in _PLACES.items()}

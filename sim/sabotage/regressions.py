@@ -12,9 +12,11 @@ from stepwell.model.runs import Claimed
 from stepwell.replay.bodies import Body
 from stepwell.replay.waits import Waits
 from stepwell.stores.sqlite.transitions import moves, rescues
+from stepwell.worker.bodies import Bodies, Ended
+from stepwell.worker.claimer import Claimer
 from stepwell.worker.execution import Execution
+from stepwell.worker.executions import Executions
 from stepwell.worker.lease import Lease
-from stepwell.worker.worker import Worker
 
 
 def stale_barrier() -> Patches:
@@ -22,50 +24,50 @@ def stale_barrier() -> Patches:
     original = Execution.reclaim
 
     def reclaim(self: Execution, claimed: Claimed) -> None:
-        held, self._held = self._held, []
+        bodies = self._bodies
+        held, bodies.held = bodies.held, []
         original(self, claimed)
-        self._held = held + self._held
+        bodies.held = held + bodies.held
 
     return [(Execution, "reclaim", reclaim)]
 
 
 def children_left_behind() -> Patches:
     """A run that is given up meanwhile leaves the children that its last commit had claimed."""
-    original = Execution._answered
+    original = Execution.answered
 
     def answered(self: Execution, applied: Applied) -> None:
-        original(self, applied._replace(claimed=()) if self._is_over else applied)
+        original(self, applied._replace(claimed=()) if self.is_over else applied)
 
-    return [(Execution, "_answered", answered)]
+    return [(Execution, "answered", answered)]
 
 
 def fenced_not_doubted() -> Patches:
     """A fenced run may be ours again by a claim that was never heard of, and nobody asks."""
-    original = Execution._answered
+    original = Execution.answered
 
     def answered(self: Execution, applied: Applied) -> None:
-        if applied.verdict is Verdict.FENCED and not self._is_over:
-            self._sent = None
-            self.drop()
-            self._host.left(self)
+        if applied.verdict is Verdict.FENCED and not self.is_over:
+            self._commits.sent = None
+            self.lose()
         else:
             original(self, applied)
 
-    return [(Execution, "_answered", answered)]
+    return [(Execution, "answered", answered)]
 
 
 def unbegun_body_awaited() -> Patches:
     """A body that is cancelled before it begins is waited for."""
 
-    def cancel(self: Execution, body: Body, task: asyncio.Task[Any]) -> None:
+    def cancel(self: Bodies, body: Body, task: asyncio.Task[Any], ended: Ended) -> None:
         task.cancel()
 
-    return [(Execution, "_cancel", cancel)]
+    return [(Bodies, "_cancel", cancel)]
 
 
 def late_bodies_begin() -> Patches:
     """A body begins though the process stood still for longer than its lease after the body was called for."""
-    return [(Execution, "_may_begin", lambda self, body: True)]
+    return [(Bodies, "_may_begin", lambda self, body, owner: True)]
 
 
 def asks_before_granted() -> Patches:
@@ -75,17 +77,17 @@ def asks_before_granted() -> Patches:
 
 def later_claims_forgotten() -> Patches:
     """What was claimed again while its history was loaded under a lost lease is forgotten."""
-    original = Worker._load
+    original = Executions.load
 
-    async def load(self: Worker, claimed: list[Claimed], lease: Lease) -> None:
+    async def load(self: Executions, claimed: list[Claimed], lease: Lease) -> None:
         adopt = self.adopt
-        self.adopt = lambda again: adopt(again) if lease is self.lease else None  # type: ignore[method-assign,assignment]
+        self.adopt = lambda again: adopt(again) if lease is self._resources.lease else None  # type: ignore[method-assign,assignment]
         try:
             await original(self, claimed, lease)
         finally:
             del self.adopt
 
-    return [(Worker, "_load", load)]
+    return [(Executions, "load", load)]
 
 
 def cursor_lost_at_failure() -> Patches:
@@ -100,16 +102,17 @@ def poison_hides_failure() -> Patches:
 
 def freed_under_our_feet() -> Patches:
     """What we own is settled while an answer that brings claims is on its way."""
-    original = Worker._claim_once
+    original = Claimer.claim_once
 
-    async def claim_once(self: Worker) -> Any:
-        self.awaiting.count, due = 0, self.awaiting.count
+    async def claim_once(self: Claimer) -> Any:
+        requests = self._resources.requests
+        requests.count, due = 0, requests.count
         try:
             return await original(self)
         finally:
-            self.awaiting.count += due
+            requests.count += due
 
-    return [(Worker, "_claim_once", claim_once)]
+    return [(Claimer, "claim_once", claim_once)]
 
 
 def held_without_timer() -> Patches:

@@ -10,7 +10,7 @@ from stepwell.clock import Span
 from stepwell.model import commits as judgement
 from stepwell.replay.turn import Turn
 from stepwell.stores.sqlite.transitions import claims, moves, starts
-from stepwell.worker.execution import Execution
+from stepwell.worker.claim_state import ClaimState
 
 
 def deadline_ignored_while_waiting() -> Patches:
@@ -22,7 +22,7 @@ def deadline_ignored_while_waiting() -> Patches:
 def deadline_ignored_while_running() -> Patches:
     """Neither the worker nor the store looks at the deadline of a run that goes on."""
     return [
-        (Execution, "_is_past_deadline", lambda self: False),
+        (ClaimState, "is_past_deadline", lambda self, now: False),
         (judgement, "may_follow_deadline", lambda move: True),
         *statement("runs.finish_known", "deadline_at is null or deadline_at > :now", "true or :now"),
     ]
@@ -30,19 +30,8 @@ def deadline_ignored_while_running() -> Patches:
 
 def deadline_too_early() -> Patches:
     """A worker gives a run up some time before its deadline."""
-    original = Execution._is_past_deadline
-
-    def is_past_deadline(self: Execution) -> bool:
-        run = self.run
-        if run.deadline_at is None:
-            return False
-        self.run = run._replace(deadline_at=run.deadline_at - 300_000)  # type: ignore[arg-type]
-        try:
-            return original(self)
-        finally:
-            self.run = run
-
-    return [(Execution, "_is_past_deadline", is_past_deadline)]
+    original = ClaimState.is_past_deadline
+    return [(ClaimState, "is_past_deadline", lambda self, now: original(self, now + 300_000))]
 
 
 def limit_of_wait_extended() -> Patches:

@@ -85,13 +85,13 @@ def code_goes_on_meanwhile() -> Patches:
     original = Execution.pump
 
     def pump(self: Execution) -> None:
-        was = self._transacting
-        self._transacting = None
+        was = self._transactions.running
+        self._transactions.running = None
         try:
             original(self)
         finally:
             if was is not None:
-                self._transacting = was
+                self._transactions.running = was
 
     return [(Execution, "pump", pump)]
 

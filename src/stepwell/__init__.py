@@ -91,9 +91,9 @@ if TYPE_CHECKING:
     from stepwell.sinks.webhooks import Webhook
     from stepwell.sync import SyncEngine, SyncHandle
     from stepwell.wiring import Engine
-    from stepwell.worker.metering import Metrics
-    from stepwell.worker.observing import Observer
-    from stepwell.worker.tracing import Traces
+    from stepwell.worker.metrics import Metrics
+    from stepwell.worker.observers import Observer
+    from stepwell.worker.traces import Traces
 
 __all__ = [
     "Absent",
@@ -286,9 +286,9 @@ _HOMES = {
     "stepwell.sinks.webhooks": ["Webhook"],
     "stepwell.model.transactions": ["Transaction"],
     "stepwell.wiring": ["Engine"],
-    "stepwell.worker.metering": ["Metrics"],
-    "stepwell.worker.observing": ["Observer"],
-    "stepwell.worker.tracing": ["Traces"],
+    "stepwell.worker.metrics": ["Metrics"],
+    "stepwell.worker.observers": ["Observer"],
+    "stepwell.worker.traces": ["Traces"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import threading
@@ -424,17 +423,6 @@ class Environment:
     process: str = field(default="")
     # Told of every step body that is about to start, and of the execution that starts it.
     on_body: Callable[[Any, Any], None] | None = None
-
-
-def tune_process() -> None:
-    """Settle a process that does nothing but execute runs: garbage is collected in larger portions.
-
-    Thousands of runs at once are many small objects that live for a moment; Python's default looks through them after
-    every 700. An application with an engine inside decides for itself.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 def system_environment(*, threads_max: int = 32) -> Environment:

@@ -30,7 +30,7 @@ from stepwell.stores.base.store import Store
 from stepwell.telemetry.metrics import Metric
 
 if TYPE_CHECKING:
-    from stepwell.worker.observing import Observer
+    from stepwell.worker.observers import Observer
     from stepwell.worker.worker import Worker
 
 
@@ -104,9 +104,16 @@ class Engine(Facade):
 
         registry.serve(BULK_DEFINITION, self._make_bulk)
         self._worker = Worker(
-            self._environment, self._store, registry, self._settings, self._codec, self._routes, self._observers
+            self._environment,
+            self._store,
+            registry,
+            self._settings,
+            self._codec,
+            self._routes,
+            self._observers,
+            on_over=self._results.over,
         )
-        self._worker.on_over, self._results.is_at_work = self._results.over, self._worker.is_executing
+        self._results.is_at_work = self._worker.is_executing
         self._local = self._worker
         await self._worker.start()
 
@@ -151,7 +158,7 @@ class Engine(Facade):
         """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
         found = await super().figures()
         if self._observers:
-            from stepwell.worker.metering import Metrics
+            from stepwell.worker.metrics import Metrics
 
             found += [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
         return found
@@ -160,7 +167,7 @@ class Engine(Facade):
         new = super()._new_runs(started, inputs, plan)
         if not self._observers:
             return new
-        from stepwell.worker.observing import Observers
+        from stepwell.worker.observers import Observers
 
         return [*map(Observers(self._observers).starting, new)]
 

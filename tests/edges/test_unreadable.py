@@ -222,7 +222,7 @@ async def test_a_paused_run_whose_failure_cannot_be_read_stops_no_worker(anywher
 
     async with Engine(anywhere, workflows=[shop.confused, shop.checkout]) as engine:
         assert engine._worker is not None
-        assert await engine._worker._reviver.look_once() is False
+        assert await engine._worker._resumer.look_once() is False
         other = await engine.start(shop.checkout, shop.Order("ann", 1))
         assert (await other.result(timeout="60s"))["amount"] == 1
 

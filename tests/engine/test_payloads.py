@@ -200,7 +200,7 @@ async def test_every_kind_of_value_is_read_back_from_the_database(harness: Harne
         node = await open_node(harness, JsonCodec(), *workflows)
         node.engine._codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.blobs, above=1_000)
         if node.engine._worker is not None:
-            node.engine._worker.codec = node.engine._codec
+            node.engine._worker._resources.codec = node.engine._codec
         return node
 
     worker, client = await add(*flows), await add()

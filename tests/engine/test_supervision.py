@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, EntryView, RunView, workflow
+from stepwell import Context, Engine, EntryView, RunView, StepContext, workflow
 from stepwell.errors import WorkerStoppedError
-from stepwell.worker.observing import Observers
+from stepwell.replay.journal import Journal
+from stepwell.worker.observers import Observers
 from tests.cases.harness import Harness, Node
 
 
@@ -111,20 +112,57 @@ async def test_an_odd_error_of_the_code_stops_its_own_run_and_no_other(
     assert status.status in ("paused", "failed", "cancelled")
 
 
+@pytest.mark.parametrize("verb", ["append", "checkpoint"])
+async def test_a_defect_while_a_body_keeps_something_stops_its_own_run_and_no_other(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    take, seen = Journal.take, []
+
+    def fail(self: Journal, *args: Any) -> Any:
+        if self.pending.extras.appends or self.pending.extras.progress:
+            seen.append(verb)
+            raise LookupError("a defect")
+        return take(self, *args)
+
+    async def keeps(info: StepContext) -> None:
+        await (info.stream("out").append(1) if verb == "append" else info.checkpoint(1))
+
+    @workflow
+    async def bad(ctx: Context) -> None:
+        await ctx.step(keeps)
+
+    @workflow
+    async def good(ctx: Context) -> str:
+        await ctx.sleep("pause", "2s")
+        return "done"
+
+    monkeypatch.setattr(Journal, "take", fail)
+    worker = await harness.worker(bad, good, lease="10s", sweep_every="1s")
+    odd, other = await worker.start(bad), await worker.start(good)
+    await harness.advance("20s")
+
+    assert seen == [verb]
+    assert await harness.result(other) == "done"
+    status = await worker.do(worker.engine.status(odd.run_id))
+    assert status is not None
+    assert status.status == "paused"
+    assert "LookupError" in str(status.failure)
+
+
 @workflow
 async def waiting(ctx: Context) -> Any:
     return (await ctx.receive("go")).payload
 
 
-LOOPS = ["_claim_once", "_renew", "_sweep"]
+LOOPS = [("_claimer", "claim_once"), ("_registration", "renew_once"), ("_sweeper", "sweep_once")]
 
 
-@pytest.mark.parametrize("name", LOOPS)
-async def test_a_loop_that_ends_a_few_times_is_started_again(harness: Harness, name: str):
+@pytest.mark.parametrize(("part", "name"), LOOPS)
+async def test_a_loop_that_ends_a_few_times_is_started_again(harness: Harness, part: str, name: str):
     worker = await harness.worker(waiting, lease="10s", sweep_every="1s")
     served = _worker(worker)
     original, failures = (
-        getattr(served, name),
+        getattr(getattr(served, part), name),
         [KeyError("a defect"), RuntimeError("another"), asyncio.CancelledError()],
     )
 
@@ -133,9 +171,9 @@ async def test_a_loop_that_ends_a_few_times_is_started_again(harness: Harness, n
             raise failures.pop()
         return await original()
 
-    setattr(served, name, fail)
+    setattr(getattr(served, part), name, fail)
     run = await worker.start(waiting)
-    served._wake.set()
+    served._resources.wake.set()
     await harness.advance("20s")
     await worker.signal(run.run_id, "go", "on")
     await harness.advance("20s")
@@ -145,8 +183,8 @@ async def test_a_loop_that_ends_a_few_times_is_started_again(harness: Harness, n
     assert await harness.result(run) == "on"
 
 
-@pytest.mark.parametrize("name", LOOPS)
-async def test_a_worker_whose_loop_ends_for_ever_gives_its_runs_to_others(harness: Harness, name: str):
+@pytest.mark.parametrize(("part", "name"), LOOPS)
+async def test_a_worker_whose_loop_ends_for_ever_gives_its_runs_to_others(harness: Harness, part: str, name: str):
     broken = await harness.worker(waiting, lease="1h", sweep_every="1s")
     served = _worker(broken)
     runs = [await broken.start(waiting) for _ in range(3)]
@@ -154,8 +192,8 @@ async def test_a_worker_whose_loop_ends_for_ever_gives_its_runs_to_others(harnes
     async def fail() -> Any:
         raise RuntimeError("a defect")
 
-    setattr(served, name, fail)
-    served._wake.set()
+    setattr(getattr(served, part), name, fail)
+    served._resources.wake.set()
     failing = asyncio.ensure_future(broken.do(broken.engine.wait_failed()))
     await harness.advance("1h")
 
@@ -281,8 +319,8 @@ async def test_an_observer_that_raises_changes_nothing(harness: Harness):
 
     worker = await harness.worker(flow)
     served = _worker(worker)
-    served.observers = Observers([Leaving()])
-    served.committer._on_written = served.observers.wrote
+    observers = served._resources.observers = Observers([Leaving()])
+    served._resources.committer._on_written = observers.wrote
     run = await worker.start(flow)
     await harness.advance("2m")
 

@@ -19,10 +19,9 @@ from stepwell.errors.records import FailureRecord
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, BeginRollback, Commit, Park, Verdict
 from stepwell.model.failures import decode_failure, encode_failure
-from stepwell.model.runs import NewRun
+from stepwell.model.runs import History, NewRun
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence, NewWorker
-from stepwell.replay.journal import Pending
 from stepwell.replay.registry import Registry
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
@@ -30,13 +29,15 @@ from stepwell.worker.worker import Worker
 
 
 class Host:
-    """A worker that only notes what it is told."""
+    """The set of executions of a worker, and the rest of it, that only note what they are told."""
+
+    observers = on_over = None
 
     def __init__(self) -> None:
         self.told: list[str] = []
         self.lease = SimpleNamespace(incarnation="i")
-        self.observers = None
-        self.on_over = None
+        self.committer = self.routes = None
+        self.requests = self
 
     def adopt(self, claimed: Any) -> None:
         self.told.append(f"adopt {len(claimed)}")
@@ -44,17 +45,19 @@ class Host:
     def left(self, _: Execution) -> None:
         self.told.append("left")
 
-    def doubt(self) -> None:
-        self.told.append("doubt")
+    def suspect_lost_claims(self) -> None:
+        self.told.append("suspect")
 
 
-def make_execution(host: Host, **attributes: Any) -> Any:
-    execution: Any = object.__new__(Execution)
-    given = {"_host": host, "_sent": object(), "_is_over": False, "_running": {}, "_held": [], "_turn": None}
-    given |= {"_is_leaving": False, "_broken": None}
-    for name, value in {**given, "_due": [], "_timer": None, **attributes}.items():
-        setattr(execution, name, value)
+def make_execution(host: Any, claimed: Any) -> Any:
+    execution: Any = Execution(host, host, WORKFLOWS[0], claimed, History())
+    execution._commits.sent = object()
     return execution
+
+
+def claim_of(epoch: int) -> Any:
+    run = SimpleNamespace(run_id=RunId("r"), epoch=epoch, status=RunStatus.RUNNING, last_seq=0)
+    return SimpleNamespace(run=run, inbox=None)
 
 
 def make_worker() -> Worker:
@@ -65,7 +68,9 @@ def make_worker() -> Worker:
 def test_children_claimed_by_the_last_commit_of_a_run_given_up_are_adopted() -> None:
     host = Host()
 
-    make_execution(host, _is_over=True)._answered(Applied(Verdict.APPLIED, claimed=(object(),)))  # type: ignore[arg-type]
+    execution = make_execution(host, claim_of(1))
+    execution._claim.is_over = True
+    execution.answered(Applied(Verdict.APPLIED, claimed=(object(),)))  # type: ignore[arg-type]
 
     assert host.told == ["adopt 1"]
 
@@ -73,31 +78,32 @@ def test_children_claimed_by_the_last_commit_of_a_run_given_up_are_adopted() -> 
 def test_a_fenced_worker_asks_what_it_owns() -> None:
     host = Host()
 
-    make_execution(host)._answered(Applied(Verdict.FENCED))
+    make_execution(host, claim_of(1)).answered(Applied(Verdict.FENCED))
 
-    assert host.told == ["left", "doubt"]
+    assert host.told == ["left", "suspect"]
 
 
 def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_the_claim_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Execution, "begin", lambda self: None)
-    execution = make_execution(Host(), _held=[(7, "body")], _journal=SimpleNamespace(pending=Pending()))
+    execution = make_execution(Host(), claim_of(1))
+    execution._bodies.held = [(7, "body")]
 
-    execution.reclaim(SimpleNamespace(run=SimpleNamespace(status=None, epoch=2), inbox=None))
+    execution.reclaim(claim_of(2))
 
-    assert execution._held == [(0, "body")]
+    assert execution._bodies.held == [(0, "body")]
 
 
 async def test_a_lease_that_is_being_taken_anew_is_not_asked_for() -> None:
-    assert await make_worker()._renew() is False
+    assert await make_worker()._registration.renew_once() is False
 
 
 async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = make_worker()
-    register, asked = worker._store.workers.register, []
+    register, asked = worker._resources.store.workers.register, []
 
     async def register_slowly(new: Any) -> Any:
         asked.append(new.incarnation)
@@ -105,9 +111,9 @@ async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
             raise LeaseLostError("it is over already")
         return await register(new)
 
-    monkeypatch.setattr(worker._store.workers, "register", register_slowly)
+    monkeypatch.setattr(worker._resources.store.workers, "register", register_slowly)
 
-    await worker._register()
+    await worker._registration.register()
 
     assert len(set(asked)) == 2
     assert worker.lease.is_live()
@@ -119,10 +125,10 @@ async def test_what_was_claimed_again_while_it_was_loaded_under_a_lost_lease_is_
     worker, adopted = make_worker(), []
     claimed: Any = SimpleNamespace(run=SimpleNamespace(run_id=RunId("r")))
     again: Any = object()
-    worker._later[RunId("r")] = again
-    monkeypatch.setattr(worker, "adopt", lambda claims: adopted.extend(claims))
+    worker._executions._later[RunId("r")] = again
+    monkeypatch.setattr(worker._executions, "adopt", lambda claims: adopted.extend(claims))
 
-    await worker._load([claimed], worker._new_lease())
+    await worker._executions.load([claimed], worker._resources.new_lease())
 
     assert adopted == [again]
 
@@ -136,14 +142,14 @@ async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_
         freed.append(worker.offer())
         return []
 
-    monkeypatch.setattr(worker._store.runs, "relinquish", relinquish)
-    await worker._register()
-    worker.doubt()
+    monkeypatch.setattr(worker._resources.store.runs, "relinquish", relinquish)
+    await worker._registration.register()
+    worker.suspect_lost_claims()
 
     with worker.awaiting:
-        await worker._claim_once()
+        await worker._claimer.claim_once()
         assert (freed, worker.offer()) == ([], None)
-    await worker._claim_once()
+    await worker._claimer.claim_once()
 
     assert freed == [None]
     assert worker.offer() is not None
@@ -162,19 +168,19 @@ async def test_nothing_is_freed_while_it_is_unknown_whether_a_commit_gave_its_ru
     async def apply(*_: Any) -> list[Applied]:
         return await answer
 
-    monkeypatch.setattr(worker._store.runs, "relinquish", relinquish)
-    monkeypatch.setattr(worker._store.runs, "apply", apply)
-    await worker._register()
+    monkeypatch.setattr(worker._resources.store.runs, "relinquish", relinquish)
+    monkeypatch.setattr(worker._resources.store.runs, "apply", apply)
+    await worker._registration.register()
     park = Commit(RunId("r"), Fence(worker.lease.incarnation, 1), 1, move=Park(None))
-    worker.committer.submit(park, lambda applied: None)
+    worker._resources.committer.submit(park, lambda applied: None)
     await asyncio.sleep(0.01)
-    worker.doubt()
+    worker.suspect_lost_claims()
 
-    await worker._claim_once()
-    assert (freed, worker.committer.is_asking) == ([], True)
+    await worker._claimer.claim_once()
+    assert (freed, worker._resources.committer.is_asking) == ([], True)
     answer.set_result([Applied(Verdict.APPLIED)])
     await asyncio.sleep(0.01)
-    await worker._claim_once()
+    await worker._claimer.claim_once()
 
     assert freed == [True]
 

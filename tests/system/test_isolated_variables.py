@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Engine, step, workflow
 from stepwell.errors import InvalidOptionError
-from stepwell.worker.isolation.surroundings import variables_for
+from stepwell.worker.isolation.variables import variables_for
 
 SECRETS = {"DATABASE_URL": "postgresql://ann:hunter2@db", "SHOP_KEY": "hunter3", "MY_TOKEN": "hunter4"}
 

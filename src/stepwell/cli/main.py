@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,6 +10,7 @@ from typing import Any
 
 import click
 
+from stepwell import collector
 from stepwell.cli.settings import Group, Settings
 
 # Command → its module. A module is imported when its command is used or when help lists it, so it must stay light.
@@ -61,7 +60,6 @@ _MODULES = {
 
 
 _NOUN = "wf"  # runs are what every command is about
-_YOUNG_MAX = 100_000  # objects, before cycles among them are looked for: a command that only looks makes 80,000
 
 
 class LazyGroup(Group):
@@ -114,7 +112,7 @@ def stepwell() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code. Never raises, unless `--debug` asks for the traceback."""
     if argv is None:
-        _settle_process()
+        collector.tune_command()
     words = list(sys.argv[1:] if argv is None else argv)
     settings = Settings.from_environment()
     try:
@@ -124,18 +122,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return report(error, settings, words)
     return code if isinstance(code, int) else 0
-
-
-def _settle_process() -> None:
-    """Let the process of a command look for garbage seldom, and not at all at its end.
-
-    Nearly all that a command makes are modules, which stay. Going through them again and again while they are imported,
-    and once more before they go with the process, took a fifth of the time of a command that only looks.
-    """
-    young_max, *older = gc.get_threshold()
-    if 0 < young_max < _YOUNG_MAX:
-        gc.set_threshold(_YOUNG_MAX, *older)
-    atexit.register(gc.freeze)
 
 
 if __name__ == "__main__":

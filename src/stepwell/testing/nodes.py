@@ -50,7 +50,7 @@ class NodeEngine(Engine):
             await self._store.workers.register(
                 NewWorker(incarnation, settings.name, settings.lease_span, self._registry.definitions)
             )
-            self._worker.doubt()  # it looks at once for what it may run now
+            self._worker.suspect_lost_claims()  # it looks at once for what it may run now
 
 
 class Node:

@@ -1,114 +1,201 @@
-"""Runs step bodies: coroutines on the loop, plain functions in threads, isolated ones in processes."""
+"""The bodies of one claim: what may begin and when, what runs, and how it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Protocol
 
-from stepwell.clock import SECOND
-from stepwell.environment import Executor
-from stepwell.logs import DOING
-from stepwell.model.failures import is_closing, sound, words_of
-from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut, Yielded
-from stepwell.replay.isolation import Isolated
-from stepwell.replay.suspend import StepYield
-from stepwell.worker.isolation.parent import run_isolated
+from stepwell.model.entries import Attempt
+from stepwell.replay.bodies import Attempted, Body, Raised
+from stepwell.replay.journal import Journal
+from stepwell.worker.attempts import AttemptLink
+from stepwell.worker.claim_state import ClaimState
+from stepwell.worker.invocations import run_body
+from stepwell.worker.resources import Resources
+
+# How long one task may run body after body before the rest of the loop gets its turn.
+_INLINE_SECONDS, _INLINE_MAX = 0.002, 32
+
+Ended = Callable[[Body, Attempted | None], None]
 
 
-async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]) -> Attempted | None:
-    """Run one attempt to its end or its timeout; None if it might not begin any more when there was a thread for it.
+class BodyOwner(Protocol):
+    """What running bodies need of their execution."""
 
-    What it logs says where it comes from. Raises nothing but the cancellation of this very attempt, and the
-    `KeyboardInterrupt` of a coroutine, which ends the process.
+    def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
+    def record_soon(self) -> None: ...
+    def open_link(self, body: Body) -> AttemptLink: ...
+    def close_link(self, link: AttemptLink, attempted: Attempted | None) -> None: ...
+    def lose(self) -> None: ...
+
+
+class BodyHost(Protocol):
+    """What running bodies need of the set of executions that theirs is in."""
+
+    @property
+    def active(self) -> int: ...
+    @property
+    def is_torn_down(self) -> bool: ...
+
+
+class Bodies:
+    """Held back until everything before them is durable and the lease is live; then run, each in a task.
+
+    Like `Commits`, it is given its execution with each call, and does not hold on to it.
     """
-    doing = DOING.set(body)
-    try:
-        if body.timeout is None:
-            if body.is_async and not body.takes_context and not isinstance(body.fn, Isolated):
-                return Succeeded(await body.fn(*body.args, **body.kwargs))  # what nearly every step is
-            return await _attempt(body, executor, may_begin)
-        timer = _Timer(body)
-        try:
-            async with timer.timeout:
-                return await _attempt(body, executor, may_begin, timer)
-        except TimeoutError as error:
-            return TimedOut(body.timeout, body.output) if timer.timeout.expired() else Raised(sound(error))
-        finally:
-            timer.is_over = True
-    except asyncio.CancelledError as error:
-        if body.is_unwanted or body.is_stopping or (body.link is not None and body.link.is_cancelled):
-            raise
-        return Raised(RuntimeError(f"the body cancelled itself: {words_of(error)}"))
-    except _TooLateError:
-        return None
-    except StepYield:
-        return Yielded()
-    except BaseExceptionGroup as group:  # of a task group in the body
-        return Yielded() if group.split(StepYield)[1] is None else Raised(sound(group))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        if is_closing(error):
-            raise
-        return Raised(sound(error))
-    finally:
-        DOING.reset(doing)
 
+    __slots__ = ("_claim", "_free_task", "_host", "_journal", "_lease", "_next", "_resources", "held", "running")
 
-class _Timer:
-    """The timeout of one attempt. The time of a plain function begins when a thread is free for it."""
+    def __init__(self, claim: ClaimState, journal: Journal, resources: Resources, host: BodyHost) -> None:
+        self._claim = claim
+        self._journal = journal
+        self._resources = resources
+        self._lease = resources.lease
+        self._host = host
+        self.held: list[tuple[int, Body]] = []  # each with the commit that must be durable before it starts
+        self.running: dict[Body, asyncio.Task[None]] = {}
+        self._free_task: asyncio.Task[None] | None = None  # takes the next body
+        self._next: Body | None = None  # the body it took
 
-    def __init__(self, body: Body) -> None:
-        assert body.timeout is not None
-        self._seconds = body.timeout / SECOND
-        is_queued = not body.is_async and not isinstance(body.fn, Isolated)
-        self.timeout = asyncio.timeout(None if is_queued else self._seconds)
-        self.is_over = False
+    # --- what waits ---
 
-    def begin(self) -> None:
-        """The function begins now."""
-        if not self.is_over:
-            self.timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
+    def renumber(self) -> None:
+        """The run was claimed again: what was asked for meanwhile waits for the first commit, if one is to be sent."""
+        barrier = int(self._journal.pending.is_urgent)
+        self.held = [(barrier, body) for _, body in self.held]
 
+    def give_back(self, *, but_announced: bool) -> None:
+        """None of them begins in this claim, but those whose beginning is announced if that is said."""
+        for _, body in self.held:
+            self.retract(body)
+        self.held = [held for held in self.held if held[1].is_announced] if but_announced else []
 
-async def _attempt(
-    body: Body, executor: Executor, may_begin: Callable[[], bool], timer: _Timer | None = None
-) -> Succeeded | Raised:
-    if isinstance(body.fn, Isolated):
-        return await run_isolated(body, body.fn)
-    args = (body.info, *body.args) if body.takes_context else body.args
-    if body.is_async:
-        return Succeeded(await body.fn(*args, **body.kwargs))
-    # A thread has no context variables of its own task: what it logs belongs to this body too.
-    call = functools.partial(_begin, may_begin, copy_context().run, body.fn, *args, **body.kwargs)
-    came = await executor.call_blocking(call, began=None if timer is None else timer.begin)
-    if isinstance(came, Raised):
-        if issubclass(type(came.error), _NOT_TO_BE_RAISED):
-            return Raised(sound(came.error))
-        raise came.error
-    return Succeeded(await came.value) if inspect.isawaitable(came.value) else came
+    def retract(self, body: Body) -> None:
+        """A body whose beginning is recorded does not begin, or was stopped in order: that never is an attempt."""
+        if body.is_noted and not body.is_unwanted:
+            now = self._resources.now()
+            self._journal.record_attempt(Attempt(body.location, body.attempt, now, None, now))
 
+    # --- what runs ---
 
-def _begin(may_begin: Callable[[], bool], call: Callable[..., Any], *args: Any, **kwargs: Any) -> Succeeded | Raised:
-    """In the thread: the process may have stood still since the body was put into the queue for one.
+    def start(self, owner: BodyOwner) -> None:
+        """Start what is held back, if everything before it is durable and the lease is live."""
+        held, acknowledged = self.held, self._claim.acknowledged
+        if len(held) == 1 and held[0][0] > acknowledged:
+            return  # the most frequent case: its own commit is on its way
+        if not held or not self._lease.is_live():
+            return
+        self.held = []
+        for barrier, body in held:
+            if body.is_unwanted or (self._claim.is_leaving and not body.is_announced):
+                self.retract(body)
+            elif barrier > acknowledged:
+                self.held.append((barrier, body))
+            elif self._free_task is not None:
+                self._next, self.running[body] = body, self._free_task
+                self._free_task = None
+            else:
+                work = self._run(body, owner)
+                resources = self._resources
+                self.running[body] = resources.committer.answers.take(work) or resources.spawn_body(work)
+        if self._journal.pending.receipts:
+            owner.record_soon()
 
-    What the body raises is returned: a future does not take every exception.
-    """
-    if not may_begin():
-        return Raised(_TooLateError())
-    try:
-        return Succeeded(call(*args, **kwargs))
-    except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
-        return Raised(error)
+    async def _run(self, body: Body, owner: BodyOwner) -> None:
+        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
 
+        Of a run that executes here alone nobody could share the commit, so it is written at once, and the body that
+        comes next runs in this task too, unless this one has left traces in it.
+        """
+        task = self.running[body]
+        environment, committer, clean = self._resources.environment, self._resources.committer, copy_context()
+        monotonic = environment.clock.monotonic
+        began, count = monotonic(), 0
+        following: Body | None = body
+        while following is not None:
+            body, attempted = following, None
+            if not self._may_begin(body, owner):
+                return
+            if environment.on_body is not None:
+                environment.on_body(body, owner)
+            link = owner.open_link(body) if body.takes_context else None
+            try:
+                attempt = run_body(body, environment.executor, self._lease.is_live)
+                observers = self._resources.observers
+                attempted = await (attempt if observers is None else observers.watch(body, attempt))
+                if link is not None:
+                    owner.close_link(link, attempted)
+                if attempted is None:
+                    self._hold_back(body, owner)
+                    return
+                if attempted.__class__ is Raised and task.cancelling() and self._host.is_torn_down:
+                    # The event loop ends, and took the body along: that is no outcome of it.
+                    owner.lose()
+                    return
+                is_alone = self._host.active == 1 and len(self.running) == 1
+                committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
+                owner.body_ended(body, attempted)
+            except BaseException:
+                committer.is_attended = False
+                if link is not None:
+                    owner.close_link(link, attempted)
+                owner.body_ended(body, None)
+                raise
+            if not committer.is_attended:
+                return
+            self._free_task = task
+            try:
+                await committer.write_now()
+            finally:
+                self._free_task = None
+            following, self._next = self._next, None
+            count += 1
+            if following is not None and (count >= _INLINE_MAX or monotonic() - began > _INLINE_SECONDS):
+                await asyncio.sleep(0)
+                began, count = monotonic(), 0
 
-# Raised in a coroutine, these would become something else, or end the process. Ctrl-C never reaches a thread.
-_NOT_TO_BE_RAISED: Final = (StopIteration, GeneratorExit, KeyboardInterrupt)
+    def _may_begin(self, body: Body, owner: BodyOwner) -> bool:
+        """Whether the lease is live still, now that the body's turn has come. If not, it is held back."""
+        is_live = self._lease.is_live()
+        if not is_live:
+            self._hold_back(body, owner)
+        return is_live
 
+    def _hold_back(self, body: Body, owner: BodyOwner) -> None:
+        """The process stood still before this body began, for longer than its lease: it begins when that is live."""
+        if not (self._claim.is_over or self._claim.is_stopping):
+            self.held.append((0, body))
+        owner.body_ended(body, None)
 
-class _TooLateError(Exception):
-    """A body may not begin any more."""
+    # --- what is to end ---
+
+    def cancel_unwanted(self, unwanted: Iterable[Body], ended: Ended) -> None:
+        """Nobody waits for these any more."""
+        for body in unwanted:
+            task = self.running.get(body)
+            if task is not None:
+                self._cancel(body, task, ended)
+        self.held = [(barrier, body) for barrier, body in self.held if not body.is_unwanted]
+
+    def stop(self, ended: Ended, *, but: Body | None) -> None:
+        """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
+        for body, task in self.running.items():
+            if body.is_async and not body.is_stopping and body is not but:
+                body.is_stopping = True
+                self._cancel(body, task, ended)
+
+    def abandon(self) -> None:
+        """Stop every body at once; nobody waits for what it gives."""
+        for body, task in self.running.items():
+            body.is_unwanted = True
+            self._resources.environment.executor.keep(task)
+            task.cancel()
+        self.running.clear()
+        self.held.clear()
+
+    def _cancel(self, body: Body, task: asyncio.Task[None], ended: Ended) -> None:
+        """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
+        task.cancel()
+        task.add_done_callback(lambda _: ended(body, None))

@@ -14,8 +14,8 @@ from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.faults import Fate, fate_of
 from stepwell.stores.base.runs import RunStore
-from stepwell.worker.outstanding import Outstanding
-from stepwell.worker.teller import Answer, Answered, Teller, Work
+from stepwell.worker.answers import Answer, AnswerDispatcher, Answered, Work
+from stepwell.worker.claim_requests import ClaimRequests
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -35,8 +35,7 @@ class Committer:
         environment: Environment,
         runs: RunStore,
         offer: Callable[[], Claimant | None],
-        awaiting: Outstanding,
-        on_doubt: Callable[[], None],
+        requests: ClaimRequests,
         spawn_body: Callable[[Work], asyncio.Task[None]],
         on_written: Callable[[list[Commit], float], None] | None = None,
         tend: Callable[..., None] | None = None,
@@ -44,9 +43,8 @@ class Committer:
         self._environment = environment
         self._runs = runs
         self._offer = offer
-        self._awaiting = awaiting  # entered while an answer is on its way that may bring claims
-        self._on_doubt = on_doubt  # an acknowledgement was lost: the store may have done more than we know
-        self.teller = Teller(spawn_body, on_doubt)
+        self._requests = requests  # entered while an answer is on its way that may bring claims
+        self.answers = AnswerDispatcher(spawn_body, requests)
         self._on_written = on_written  # told of every batch, and of the seconds that it took
         self._tend = tend  # starts the loop that writes, and starts it again if it fails
         self._queue: list[tuple[Commit, Answer]] = []
@@ -61,7 +59,7 @@ class Committer:
     @property
     def is_asking(self) -> bool:
         """Whether the store has been asked to apply commits whose runs do not know yet what became of them."""
-        return self._is_asking or self.teller.is_telling
+        return self._is_asking or self.answers.is_dispatching
 
     def submit(self, commit: Commit, answer: Answer) -> None:
         """Write this commit with the next batch; `answer` is called with what became of it."""
@@ -84,7 +82,7 @@ class Committer:
             return
         self._is_busy = True
         try:
-            self.teller.tell_at_once(await self._write_batch())
+            self.answers.dispatch_at_once(await self._write_batch())
         finally:
             self._is_busy = False
             if self._queue and not self._is_closed:
@@ -105,7 +103,7 @@ class Committer:
         self.let_go()
         self._is_closed = True
         self._queue.clear()
-        self.teller.close()
+        self.answers.close()
 
     def _is_over(self) -> bool:
         return self._is_closed
@@ -115,9 +113,9 @@ class Committer:
         while await self._has_gathered():
             answered = await self._write_batch()
             if self._queue or len(answered) < 2:
-                self.teller.tell_at_once(answered)
+                self.answers.dispatch_at_once(answered)
             else:
-                self.teller.tell_in_turn(answered)
+                self.answers.dispatch_in_turn(answered)
             if not self._queue:
                 # The answers start bodies; what ends at once joins the next batch without a new unit of work.
                 await asyncio.sleep(0)
@@ -180,7 +178,7 @@ class Committer:
             if offer is None:
                 self._is_asking = True
                 return await self._runs.apply(commits)
-            with self._awaiting:
+            with self._requests:
                 return await self._runs.apply(commits, offer)
         finally:
             self._is_asking = False
@@ -188,7 +186,7 @@ class Committer:
     async def _back_off(self, commits: list[Commit], error: Exception) -> None:
         title = error.title if isinstance(error, StepwellError) else repr(error)
         _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), title)
-        self._on_doubt()
+        self._requests.suspect_lost_claims()
         pause, self._pause = self._pause, min(self._pause * 2, BACKOFF_MAX)
         await asyncio.sleep(pause)
 
@@ -228,7 +226,7 @@ class Committer:
                 break
             except Exception as refused:  # noqa: BLE001  as above
                 if fate_of(refused) is Fate.FINAL:
-                    self._on_doubt()
+                    self._requests.suspect_lost_claims()
                     break
                 await self._back_off([pause], refused)
         return Applied(Verdict.FENCED)

@@ -3,114 +3,203 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Coroutine
-from contextvars import copy_context
+from collections.abc import Callable
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Concatenate, ParamSpec, Protocol, assert_never
 
 from stepwell.clock import SECOND, Instant, Span
-from stepwell.errors import ReplayError, StoreError
 from stepwell.errors.records import FailureRecord
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release, Verdict
-from stepwell.model.deadlines import waited_too_long
+from stepwell.model.deadlines import deadline_exceeded, waited_too_long
 from stepwell.model.failures import encode_failure, record_failure, words_of
-from stepwell.model.runs import Claimed, Inbox
-from stepwell.model.states import KEEPS_CURSORS, RunStatus
-from stepwell.model.waits import Wait
-from stepwell.replay.bodies import Attempted, Body, Raised
-from stepwell.replay.driver import begin_forward, begin_rollback, conclude, expire, honour_cancel
+from stepwell.model.runs import Claimed, History, Inbox, Run
+from stepwell.model.states import RunStatus
+from stepwell.replay.bodies import Attempted, Body, Raised, Recorded
+from stepwell.replay.driver import begin_forward, begin_rollback, conclude
+from stepwell.replay.journal import Journal, Pending
 from stepwell.replay.turn import Turn
-from stepwell.stores.base.faults import is_final
-from stepwell.worker.bodies import run_body
-from stepwell.worker.observing import Observers, outcome_of, woken_at
-from stepwell.worker.owning import contained
-from stepwell.worker.transacting import Transacting
+from stepwell.replay.workflows import Workflow
+from stepwell.stores.base.transactions import Performed
+from stepwell.worker.attempts import AttemptLink
+from stepwell.worker.bodies import Bodies
+from stepwell.worker.claim_state import ClaimState
+from stepwell.worker.commits import Commits
+from stepwell.worker.mailbox import Mailbox
+from stepwell.worker.moves import Next, Standing, decide_next, defect_of, is_due_soon, is_interrupted, stop_move
+from stepwell.worker.observers import Observers, outcome_of, woken_at
+from stepwell.worker.progress import RunProgress
+from stepwell.worker.resources import Resources
+from stepwell.worker.transactions import Transactions
 
 _LOG = logging.getLogger("stepwell.worker")
 
-
-# How long one task may run body after body before the rest of the loop gets its turn.
-_INLINE_SECONDS, _INLINE_MAX = 0.002, 32
 _APPLIED = Verdict.APPLIED
 
+P = ParamSpec("P")
 
-class Execution(Transacting):
-    """The life of one claim. Everything happens in callbacks of the event loop, one at a time."""
+
+class Host(Protocol):
+    """What an execution needs of the set that it is in."""
+
+    @property
+    def active(self) -> int: ...
+    @property
+    def is_torn_down(self) -> bool: ...
+    def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
+    def left(self, execution: Execution, *, is_parked: bool = False) -> None: ...
+    def adopt(self, claimed: tuple[Claimed, ...]) -> None: ...
+
+
+def contained(
+    method: Callable[Concatenate[Execution, P], None],
+) -> Callable[Concatenate[Execution, P], None]:
+    """For every way into an execution: what one run raises stays with that run, and ends no loop of the worker."""
+
+    @functools.wraps(method)
+    def call(self: Execution, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  see above
+            self.break_off(error)
+
+    return call
+
+
+class Execution:
+    """The life of one claim. Everything happens in callbacks of the event loop, one at a time.
+
+    It drives the turn and decides what comes next; its parts know the claim, the commits, the bodies.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_bodies",
+        "_broken",
+        "_claim",
+        "_commits",
+        "_host",
+        "_journal",
+        "_late",
+        "_mailbox",
+        "_progress",
+        "_resources",
+        "_timer",
+        "_transactions",
+        "turn",
+        "workflow",
+    )
+
+    def __init__(
+        self, resources: Resources, host: Host, workflow: Workflow[Any, Any], claimed: Claimed, history: History
+    ) -> None:
+        self._resources = resources
+        self._host = host
+        self.workflow = workflow
+        self._claim = claim = ClaimState(claimed, resources.lease.incarnation)
+        self._journal = journal = Journal(claimed.run.run_id, history, claimed.run.last_seq)
+        self._mailbox = Mailbox(claimed.inbox)
+        self._commits = Commits(claim, journal, resources.committer, resources.routes)
+        self._bodies = Bodies(claim, journal, resources, host)
+        self._transactions = Transactions(resources)
+        self._progress: RunProgress | None = None
+        self.turn: Turn | None = None
+        self._awaited: Pending | None = None  # what is sent before long, even if no other commit takes it along
+        self._timer: asyncio.TimerHandle | None = None
+        self._late: FailureRecord | None = None  # why it stops, if its time is over
+        self._broken: Pause | None = None  # what is committed next and last: the run met a defect
+
+    @property
+    def run(self) -> Run:
+        """The run as it was claimed."""
+        return self._claim.run
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its code is not to be kept."""
+        return self._claim.is_leaving
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this claim is given up."""
+        return self._claim.is_over
 
     # --- driven by the worker ---
 
     @contained
     def begin(self) -> None:
         """Start or resume the code under a new claim."""
-        if self._host.observers is not None:
-            self._observe_claim(self._host.observers)
-        if self._is_stopping:
+        if self._resources.observers is not None:
+            self._observe_claim(self._resources.observers)
+        claim = self._claim
+        if claim.is_stopping:
             self._finish_stopped()
             return
-        if self._is_past_deadline():
+        if claim.run.deadline_at is not None and claim.is_past_deadline(self._resources.now()):
             self._stop_late(self._deadline_exceeded())
             return
-        if self._turn is None:
-            self._turn = self._new_turn(self._inbox)
+        if self.turn is None:
+            self.turn = self._new_turn(self._mailbox.claimed)
         self.pump()
 
     @contained
     def reclaim(self, claimed: Claimed) -> None:
         """The parked run was claimed again here, and nothing happened to it in between: go on in place."""
-        self.run = claimed.run
-        self._fence = self._fence_of(claimed)
-        self._number = self._acknowledged = 0
+        self._claim.renew(claimed, self._resources.lease.incarnation)
         # A deadline may have passed while the park was on its way, and the code asked for bodies: numbers begin anew.
-        barrier = int(self._journal.pending.is_urgent)
-        self._held = [(barrier, body) for _, body in self._held]
-        self._is_over = self._is_leaving = False
-        self._is_stopping = claimed.run.status is RunStatus.CANCELLING
+        self._bodies.renumber()
         self._late = None
-        self._inbox, self._came = claimed.inbox, None
-        if self._turn is not None:
-            self._turn.resume(claimed.run, claimed.inbox)
+        self._mailbox.renew(claimed.inbox)
+        if self.turn is not None:
+            self.turn.resume(claimed.run, claimed.inbox)
         self.begin()
 
     @contained
     def receive(self, inbox: Inbox, epoch: int) -> None:
         """Messages came while the run is owned, by this very claim."""
-        if epoch != self.run.epoch or self._is_over:
+        claim = self._claim
+        if epoch != claim.run.epoch or claim.is_over:
             return
-        if self._turn is None or self._is_stopping:
-            self._came = inbox  # the forward code gets nothing any more; a compensation may
+        if self.turn is None or claim.is_stopping:
+            self._mailbox.keep(inbox)
             return
-        self._turn.mailbox.receive(inbox)
+        self.turn.mailbox.receive(inbox)
         self.pump()
 
     @contained
     def cancel(self) -> None:
         """A cancel was recorded: stop the code, let running bodies end, then undo."""
-        if self._is_over or self._is_stopping or self.run.status is RunStatus.COMPENSATING:
+        claim = self._claim
+        if claim.is_over or claim.is_stopping or claim.run.status is RunStatus.COMPENSATING:
             return
         self._stop()
 
     @contained
     def renewed(self) -> None:
         """The lease lasts longer now: bodies that were held back may start."""
-        if self._is_over:
+        if self._claim.is_over:
             return
-        self._start_bodies()
-        if self._due and self._sent is None:
+        self._bodies.start(self)
+        if self._transactions.due and self._commits.sent is None:
             self._commit_or_start()
 
     @contained
     def leave(self) -> None:
         """Give the run back, without losing anything, as soon as no body of it is running."""
-        self._is_leaving = True
-        if not self._is_over and not self._is_stopping and self._sent is None:
+        claim = self._claim
+        claim.is_leaving = True
+        if not claim.is_over and not claim.is_stopping and self._commits.sent is None:
             self._commit_or_start()
 
     def drop(self) -> None:
-        """Stop at once; whatever is not committed is lost, and somebody else will do it again."""
-        if self._host.observers is not None and not self._is_over:
-            self._host.observers.left(self.run, "lost")
-        self._is_over = True
+        """Stop at once; whatever is not committed is lost, and another worker will do it again."""
+        observers = self._resources.observers
+        if observers is not None and not self._claim.is_over:
+            observers.left(self.run, "lost")
+        self._claim.is_over = True
         self._stop_timer()
         self._tell_over(None)
         self._abandon_bodies()
@@ -118,9 +207,9 @@ class Execution(Transacting):
 
     def close(self) -> None:
         """Tear the code down."""
-        turn, self._turn = self._turn, None
+        turn, self.turn = self.turn, None
         if turn is not None:
-            self._left = turn
+            self._mailbox.leave(turn)
             try:
                 turn.close()
             except KeyboardInterrupt:
@@ -137,98 +226,117 @@ class Execution(Transacting):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
-            self._break(error)
+            self.break_off(error)
 
     def _pump(self) -> None:
-        if self._is_over or self._is_stopping or self._turn is None or self._transacting is not None:
+        claim, turn = self._claim, self.turn
+        if claim.is_over or claim.is_stopping or turn is None or self._transactions.running is not None:
             return
-        turn = self._turn
-        is_late = self.run.deadline_at is not None and self._is_past_deadline()
+        is_late = claim.run.deadline_at is not None and claim.is_past_deadline(self._resources.now())
         late = self._deadline_exceeded() if is_late else None
         self._advance(turn)  # also when it is late: what has ended is recorded, so that it can be undone
         if late is not None:
             self._stop_late(late)
             return
-        if turn.bodies.yielded and (self._running or self._held or not turn.bodies.are_idle):
+        bodies = self._bodies
+        if turn.bodies.yielded and (bodies.running or bodies.held or not turn.bodies.are_idle):
             # The slot cannot be given back while another body of the run needs it.
             turn.bodies.resume_yielded()
             self._advance(turn)
         if turn.problem is None and not turn.is_ended:
-            overdue = None if self.run.max_suspend is None else turn.waits.find_overdue(turn.now)
+            overdue = None if claim.run.max_suspend is None else turn.waits.find_overdue(turn.now)
             if overdue is not None:
                 self._stop_late(waited_too_long(overdue, self._journal.names.text(overdue.location)))
                 return
             if turn.bodies.asked:
-                barrier = self._number + int(self._journal.pending.is_urgent)
+                barrier = claim.number + int(self._journal.pending.is_urgent)
                 for body in turn.bodies.take():
-                    self._held.append((barrier, body))
+                    bodies.held.append((barrier, body))
             if turn.bodies.transactions:
-                self._due += turn.bodies.transactions
+                self._transactions.due += turn.bodies.transactions
                 turn.bodies.transactions.clear()
-        if self._sent is None:
+        if self._commits.sent is None:
             self._commit_or_start()
 
     def _advance(self, turn: Turn) -> None:
         try:
-            turn.advance(self._host.now())
+            turn.advance(self._resources.now())
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  a defect stops this run and no other
             _LOG.exception("run %s stopped by a defect", self.run.run_id)
-            turn.diverge(_defect(error))
+            turn.diverge(defect_of(error))
         if turn.bodies.unwanted:
-            for body in turn.bodies.unwanted:
-                task = self._running.get(body)
-                if task is not None:
-                    self._cancel(body, task)
+            self._bodies.cancel_unwanted(turn.bodies.unwanted, self.body_ended)
             turn.bodies.unwanted.clear()
-            self._held = [(barrier, body) for barrier, body in self._held if not body.is_unwanted]
 
     def _commit_or_start(self) -> None:
-        turn = self._turn
+        turn = self.turn
         if turn is None:
             return
-        is_special = self._due or self._is_leaving or self._timer is not None or self.run.deadline_at is not None
-        if self._held and not is_special and turn.is_stepping:
+        claim, bodies, due = self._claim, self._bodies, self._transactions.due
+        is_special = due or claim.is_leaving or self._timer is not None or claim.run.deadline_at is not None
+        if bodies.held and not is_special and turn.is_stepping:
             # Its code waits for bodies, and needs nothing else.
             if self._journal.pending.is_urgent:
-                self._submit(None, turn.take_waits())
-            self._start_bodies()
+                self._commits.submit(self.answered, None, turn.take_waits())
+            bodies.start(self)
             return
         move = self._next_move(turn)
-        if self._due and move is None and self._begin_transaction(turn):
+        if due and move is None and self._begin_transaction(turn):
             pass  # it takes along what there is to commit
         elif move is not None or self._journal.pending.is_urgent or turn.waits.has_new:
-            self._submit(move, turn.take_waits())
-        if self._held:
-            self._start_bodies()
-        if self._timer is not None or turn.waits.has_deadlines or self.run.deadline_at is not None:
+            self._commits.submit(self.answered, move, turn.take_waits())
+        if bodies.held:
+            bodies.start(self)
+        if self._timer is not None or turn.waits.has_deadlines or claim.run.deadline_at is not None:
             self._set_timer()
 
     def _next_move(self, turn: Turn) -> Move | None:
-        if turn.problem is not None or turn.is_ended:
-            for _, body in self._held:
-                self._retract(body)
-            self._held.clear()
-            self._due.clear()
-            if self._running:
-                self._stop_bodies()
+        claim, bodies, settings = self._claim, self._bodies, self._resources.settings
+        has_ended = turn.problem is not None or turn.is_ended
+        if has_ended:
+            bodies.give_back(but_announced=False)
+            self._transactions.due.clear()
+        elif claim.is_leaving and not bodies.running:
+            bodies.give_back(but_announced=True)
+        is_waiting = not (has_ended or bodies.running or bodies.held)
+        now, deadline = (self._resources.now(), turn.waits.next_deadline) if is_waiting else (Instant(0), None)
+        standing = Standing(
+            has_ended=has_ended,
+            is_interrupted=is_interrupted(turn.problem),
+            is_leaving=claim.is_leaving,
+            is_running=bool(bodies.running),
+            is_holding=bool(bodies.held),
+            is_idle=turn.bodies.are_idle,
+            has_yielded=bool(turn.bodies.yielded),
+            is_due_soon=is_waiting
+            and is_due_soon(
+                deadline,
+                claim.end_at,
+                now,
+                waits_for_time_only=turn.waits_for_time_only,
+                hold_span=settings.hold_span,
+                ahead_span=settings.ahead_span,
+            ),
+        )
+        following = decide_next(standing)
+        match following:
+            case Next.STAY:
                 return None
-            return Release() if _is_interrupted(turn.problem) else self._conclude(turn)
-        if self._running:
-            return None
-        if self._is_leaving:
-            for _, body in self._held:
-                self._retract(body)
-            self._held = [held for held in self._held if held[1].is_announced]
-            return None if self._held else Release()
-        if self._held or not turn.bodies.are_idle:
-            return None
-        deadline = turn.waits.next_deadline
-        if turn.bodies.yielded:
-            now = self._host.now()
-            return Park(now if deadline is None else min(now, deadline))  # behind all who are due already
-        return None if self._is_due_soon(turn, deadline) else Park(deadline)
+            case Next.STOP_BODIES:
+                bodies.stop(self.body_ended, but=self._transactions.running)
+                return None
+            case Next.CONCLUDE:
+                return self._conclude(turn)
+            case Next.RELEASE:
+                return Release()
+            case Next.YIELD:
+                return Park(now if deadline is None else min(now, deadline))
+            case Next.PARK:
+                return Park(deadline)
+            case _:
+                assert_never(following)
 
     def _conclude(self, turn: Turn) -> Move:
         try:
@@ -237,145 +345,78 @@ class Execution(Transacting):
             raise
         except BaseException as error:  # noqa: BLE001  what the code returned or raised cannot be recorded
             _LOG.exception("run %s stopped by a defect", self.run.run_id)
-            turn.diverge(_defect(error))
+            turn.diverge(defect_of(error))
             return conclude(turn, self.workflow)
 
-    def _is_due_soon(self, turn: Turn, deadline: Instant | None) -> bool:
-        """Whether it is not worth while to give the run up."""
-        settings = self._host.settings
-        end = None if self.run.status is RunStatus.COMPENSATING else self.run.deadline_at
-        if deadline is not None and turn.waits_for_time_only and deadline - self._host.now() <= settings.hold_span:
-            return True
-        # It would be claimed again at once.
-        due = end if deadline is None else deadline if end is None else min(deadline, end)
-        return due is not None and settings.ahead_span > 0 and due - self._host.now() <= settings.ahead_span
+    # --- answers of the store ---
 
-    def _submit(self, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
-        self._number += 1
-        self._send(self._addressed(self._journal.take(self._fence, self._number, waits, move)))
-
-    def _send(self, commit: Commit) -> None:
-        left = self._journal.progress
-        if left and isinstance(commit.move, End) and commit.move.status not in KEEPS_CURSORS:
-            commit = commit._replace(progress=(), ended_progress=(*commit.ended_progress, *left))
-        self._sent = commit
-        self._host.committer.submit(commit, self._answered)
-
-    def _answered(self, applied: Applied) -> None:
+    def answered(self, applied: Applied) -> None:
+        """The store has answered the commit in flight."""
         try:
-            commit, self._sent = self._sent, None
+            commits, claim = self._commits, self._claim
+            commit, commits.sent = commits.sent, None
             verdict, is_cancelling, _, _, claimed, is_held = applied
             if claimed:
                 # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
                 self._host.adopt(claimed)
-            if self._is_over or commit is None:
+            if claim.is_over or commit is None:
                 return
-            self._is_leaving |= is_held
-            if verdict is _APPLIED and commit.move is None and not (is_cancelling or self._is_stopping):
-                self._acknowledge()
+            claim.is_leaving |= is_held
+            if verdict is _APPLIED and commit.move is None and not (is_cancelling or claim.is_stopping):
+                claim.acknowledged = claim.number
+                if self._progress is not None:
+                    self._progress.acknowledge(claim.number)
                 self._commit_or_start()
-                return
-            if self._broken is not None and verdict is not Verdict.FENCED:
+            elif self._broken is not None and verdict is not Verdict.FENCED:
                 self._answered_broken(commit, applied)
-                return
-            match verdict:
-                case Verdict.FENCED:
-                    self.drop()
-                    self._host.left(self)
-                    # It may be ours again, by a later claim whose answer was lost while we still held this one.
-                    self._host.doubt()
-                case Verdict.CANCELLING:
-                    # Nothing was written. The forward code has stopped, so the same delta goes again with the cancel's
-                    # own move.
-                    self._is_stopping, self._late = True, None
-                    self.close()
-                    self._send(commit._replace(move=honour_cancel(self._journal), waits=None))
-                case Verdict.EXPIRED:
-                    # Nothing was written: the code ended too late. What it did goes again, with the failure.
-                    self._is_stopping, self._late = True, self._deadline_exceeded()
-                    self.close()
-                    self._send(commit._replace(move=expire(self._journal, self._late), waits=None))
-                case Verdict.APPLIED:
-                    self._applied(commit.move, applied)
-                case _:
-                    assert_never(verdict)
+            else:
+                self._judged(commit, applied)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
-            self._break(error)
+            self.break_off(error)
 
-    def _break(self, error: BaseException) -> None:
-        """Something failed that the run's code cannot handle. The run is paused with the reason; the others go on."""
-        if self._is_over:
-            _LOG.error("run %s met a defect after it was given up: %s", self.run.run_id, type(error).__name__)
-            return
-        is_first = self._broken is None
-        _LOG.error("run %s stopped by a defect: %s: %s", self.run.run_id, type(error).__name__, words_of(error))
-        try:
-            self._broken = Pause(encode_failure(record_failure(_defect(error))))
-            self._is_stopping = True
-            self._stop_timer()
-            self._abandon_bodies()
-            if self._transacting is not None:
-                self._transacting = self._sent = None
-            self.close()
-            if not is_first:
-                raise RuntimeError("it cannot be paused, either")
-            if self._sent is None:
-                self._send_broken()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001  given back like a claim that nobody heard of
-            _LOG.exception("run %s could not be paused", self.run.run_id)
-            self._is_over = True
-            self._host.left(self)
-            self._host.doubt()
+    def _judged(self, commit: Commit, applied: Applied) -> None:
+        verdict = applied.verdict
+        match verdict:
+            case Verdict.FENCED:
+                self.lose()
+                # It may be ours again, by a later claim whose answer was lost while we still held this one.
+                self._resources.requests.suspect_lost_claims()
+            case Verdict.CANCELLING | Verdict.EXPIRED:
+                # Nothing was written. The forward code has stopped, so the same delta goes again with the move of the
+                # cancel, or with the failure of code that ended too late.
+                self._claim.is_stopping = True
+                self._late = None if verdict is Verdict.CANCELLING else self._deadline_exceeded()
+                self.close()
+                self._commits.send_again(commit, stop_move(self._journal, self._late), self.answered)
+            case Verdict.APPLIED:
+                self._acknowledge()
+                self._moved(commit.move, applied)
+            case _:
+                assert_never(verdict)
 
-    def _send_broken(self) -> None:
-        self._number += 1
-        self._sent = Commit(self.run.run_id, self._fence, self._number, move=self._broken)
-        self._host.committer.submit(self._sent, self._answered)
+    def _acknowledge(self) -> None:
+        claim = self._claim
+        claim.acknowledged = claim.number
+        if self._progress is not None:
+            self._progress.acknowledge(claim.number)
 
-    def _answered_broken(self, commit: Commit, applied: Applied) -> None:
-        """The answer to the last commit before the defect, or to the pause."""
-        if applied.verdict is _APPLIED and commit.move is None:
-            self._send_broken()
-        elif applied.verdict is _APPLIED:
-            self._give_up(commit.move or Release())
-            self._host.left(self, is_parked=isinstance(commit.move, Pause))
-        else:
-            # It was cancelled, or its time is over, which counts more.
-            failure = None if applied.verdict is Verdict.CANCELLING else self._deadline_exceeded()
-            move = honour_cancel(self._journal) if failure is None else expire(self._journal, failure)
-            self._broken, self._late = None, failure
-            self._send(commit._replace(move=move, waits=None))
-
-    def _abandon_bodies(self) -> None:
-        """Stop every body at once; nobody waits for what it gives."""
-        for body, task in self._running.items():
-            body.is_unwanted = True
-            self._host.environment.executor.keep(task)
-            task.cancel()
-        self._running.clear()
-        self._held.clear()
-        self._due.clear()
-
-    def _applied(self, move: Move | None, applied: Applied) -> None:
-        self._acknowledge()
+    def _moved(self, move: Move | None, applied: Applied) -> None:
         match move:
-            case None if self._is_stopping:
-                if not self._running:
+            case None if self._claim.is_stopping:
+                if not self._bodies.running:
                     self._finish_stopped()
                 elif self._journal.pending.is_urgent:
-                    self._submit(None)
+                    self._commits.submit(self.answered, None)
             case None if applied.cancelling:
                 self.cancel()
             case None:
                 self._commit_or_start()
             case Park():
                 self._give_up(move)
-                if self._turn is not None and self._turn.threads.functions:
-                    self._turn.threads.release()
+                if self.turn is not None and self.turn.threads.functions:
+                    self.turn.threads.release()
                 self._host.parked(self, applied.revision, is_awake=applied.is_awake)
             case BeginRollback():
                 self._begin_rollback(move)
@@ -388,148 +429,186 @@ class Execution(Transacting):
 
     def _give_up(self, move: Move) -> None:
         """The claim is over."""
-        self._is_over = True
+        self._claim.is_over = True
         self._stop_timer()
-        if self._is_leaving or not isinstance(move, Park):
+        if self._claim.is_leaving or not isinstance(move, Park):
             self._tell_over(move)
-        if self._host.observers is not None:
-            self._host.observers.left(self.run, outcome_of(move))
+        if self._resources.observers is not None:
+            self._resources.observers.left(self.run, outcome_of(move))
 
-    # --- bodies ---
+    def _tell_over(self, move: Move | None) -> None:
+        """Callers in this process that wait for the result need not ask the store for what was just written."""
+        on_over = self._resources.on_over
+        if on_over is not None:
+            run = self._claim.run
+            if isinstance(move, End) and move.status is RunStatus.COMPLETED:
+                run = run._replace(status=move.status, output=move.output)
+            on_over(run)
 
-    def _start_bodies(self) -> None:
-        """Start what is held back, if everything before it is durable and the lease is live."""
-        host = self._host
-        if not self._held:
+    # --- defects ---
+
+    def break_off(self, error: BaseException) -> None:
+        """Something failed that the run's code cannot handle. The run is paused with the reason; the others go on."""
+        claim, commits = self._claim, self._commits
+        if claim.is_over:
+            _LOG.error("run %s met a defect after it was given up: %s", self.run.run_id, type(error).__name__)
             return
-        if len(self._held) == 1 and self._held[0][0] > self._acknowledged:
-            return  # the most frequent case: its own commit is on its way
-        if not host.lease.is_live():
-            return
-        held, self._held = self._held, []
-        for barrier, body in held:
-            if body.is_unwanted or (self._is_leaving and not body.is_announced):
-                self._retract(body)
-                continue
-            if barrier > self._acknowledged:
-                self._held.append((barrier, body))
-                continue
-            if self._free_runner is not None:
-                self._next, self._running[body] = body, self._free_runner
-                self._free_runner = None
-            else:
-                work = self._run(body)
-                self._running[body] = host.committer.teller.take(work) or host.spawn_body(work)
-        if self._journal.pending.receipts:
-            self._record_soon()
+        is_first = self._broken is None
+        _LOG.error("run %s stopped by a defect: %s: %s", self.run.run_id, type(error).__name__, words_of(error))
+        try:
+            self._broken = Pause(encode_failure(record_failure(defect_of(error))))
+            claim.is_stopping = True
+            self._stop_timer()
+            self._abandon_bodies()
+            if self._transactions.running is not None:
+                self._transactions.running = commits.sent = None
+            self.close()
+            if not is_first:
+                raise RuntimeError("it cannot be paused, either")
+            if commits.sent is None:
+                commits.pause(self._broken, self.answered)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  given back like a claim that was never heard of
+            _LOG.exception("run %s could not be paused", self.run.run_id)
+            claim.is_over = True
+            self._host.left(self)
+            self._resources.requests.suspect_lost_claims()
 
-    async def _run(self, body: Body) -> None:
-        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
+    def _answered_broken(self, commit: Commit, applied: Applied) -> None:
+        """The answer to the last commit before the defect, or to the pause."""
+        assert self._broken is not None
+        if applied.verdict is _APPLIED and commit.move is None:
+            self._commits.pause(self._broken, self.answered)
+        elif applied.verdict is _APPLIED:
+            self._give_up(commit.move or Release())
+            self._host.left(self, is_parked=isinstance(commit.move, Pause))
+        else:
+            # It was cancelled, or its time is over, which counts more.
+            self._broken = None
+            self._late = None if applied.verdict is Verdict.CANCELLING else self._deadline_exceeded()
+            self._commits.send_again(commit, stop_move(self._journal, self._late), self.answered)
 
-        Of a run that executes here alone nobody could share the commit, so it is written at once, and the body that
-        comes next runs in this task too, unless this one has left traces in it.
-        """
-        task = self._running[body]
-        host, clean, monotonic = self._host, copy_context(), self._host.environment.clock.monotonic
-        began, count = monotonic(), 0
-        following: Body | None = body
-        while following is not None:
-            body, attempted = following, None
-            if not self._may_begin(body):
-                return
-            if host.environment.on_body is not None:
-                host.environment.on_body(body, self)
-            committer = host.committer
-            link = self._open_link(body) if body.takes_context else None
-            try:
-                attempted = await self._attempt(body)
-                if link is not None:
-                    self._close(link, attempted)
-                if attempted is None:
-                    self._hold_back(body)
-                    return
-                if attempted.__class__ is Raised and task.cancelling() and host.is_torn_down:
-                    # The event loop ends, and took the body along: that is no outcome of it.
-                    self.drop()
-                    host.left(self)
-                    return
-                is_alone = host.active == 1 and len(self._running) == 1
-                committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
-                self._body_ended(body, attempted)
-            except BaseException:
-                committer.is_attended = False
-                if link is not None:
-                    self._close(link, attempted)
-                self._body_ended(body, None)
-                raise
-            if not committer.is_attended:
-                return
-            self._free_runner = task
-            try:
-                await committer.write_now()
-            finally:
-                self._free_runner = None
-            following, self._next = self._next, None
-            count += 1
-            if following is not None and (count >= _INLINE_MAX or monotonic() - began > _INLINE_SECONDS):
-                await asyncio.sleep(0)
-                began, count = monotonic(), 0
+    # --- for its bodies ---
 
-    def _attempt(self, body: Body) -> Coroutine[Any, Any, Attempted | None]:
-        """Run one body; whoever observes hears of it."""
-        host = self._host
-        attempt = run_body(body, host.environment.executor, host.lease.is_live)
-        return attempt if host.observers is None else host.observers.watch(body, attempt)
-
-    def _body_ended(self, body: Body, attempted: Attempted | None) -> None:
+    def body_ended(self, body: Body, attempted: Attempted | None) -> None:
         """A body has ended, or was cancelled and gave nothing."""
         try:
-            was_running = self._running.pop(body, None)
-            turn = self._turn
-            if was_running is None or self._is_over or turn is None:
+            running, turn, claim = self._bodies.running, self.turn, self._claim
+            if running.pop(body, None) is None or claim.is_over or turn is None:
                 return
             if attempted is not None:
                 turn.bodies.settle(body, attempted)
             elif body.is_stopping:
-                self._retract(body)
-            if self._transacting is not None:
+                self._bodies.retract(body)
+            if self._transactions.running is not None:
                 return
-            if not self._is_stopping:
+            if not claim.is_stopping:
                 self._pump()
                 return
             self._advance(turn)
-            if not self._running:
+            if not running:
                 self._finish_stopped()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
-            self._break(error)
+            self.break_off(error)
 
-    def _stop_bodies(self) -> None:
-        """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
-        for body, task in self._running.items():
-            if body.is_async and not body.is_stopping and body is not self._transacting:
-                body.is_stopping = True
-                self._cancel(body, task)
+    def lose(self) -> None:
+        """The run is not ours any more, or will not be for long: drop it."""
+        self.drop()
+        self._host.left(self)
 
-    def _cancel(self, body: Body, task: asyncio.Task[None]) -> None:
-        """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
-        task.cancel()
-        task.add_done_callback(lambda _: self._body_ended(body, None))
+    def open_link(self, body: Body) -> AttemptLink:
+        """Connect a body that takes a context to this run, while it runs."""
+        if self._progress is None:
+            self._progress = RunProgress(self, self._claim, self._journal, self._bodies, self._resources)
+        return self._progress.open_link(body)
+
+    def close_link(self, link: AttemptLink, attempted: Attempted | None) -> None:
+        """The body has ended."""
+        assert self._progress is not None
+        self._progress.close_link(link, attempted)
+
+    @contained
+    def commit_kept(self) -> None:
+        """Commit what a running body keeps: now, or with the next commit if one is in flight."""
+        if self._commits.sent is None:
+            if self._claim.is_stopping:
+                self._commits.submit(self.answered, None)
+            else:
+                self._commit_or_start()
+
+    def record_soon(self) -> None:
+        """A receipt goes with the next commit, if that comes before long."""
+        pending = self._journal.pending
+        if pending is not self._awaited and self._bodies.running:
+            self._awaited = pending
+            self._resources.receipts.wait(partial(self._record_now, pending))
+
+    @contained
+    def _record_now(self, pending: Pending) -> None:
+        claim = self._claim
+        if self._journal.pending is pending and not claim.is_over:
+            pending.is_urgent = True
+            if self._commits.sent is None and self._transactions.running is None and not claim.is_stopping:
+                self._commit_or_start()
+
+    def _abandon_bodies(self) -> None:
+        self._bodies.abandon()
+        self._transactions.due.clear()
+
+    # --- transactional steps ---
+
+    def _begin_transaction(self, turn: Turn) -> bool:
+        """Begin the step that is due first; whether there is one that may begin."""
+        body = None if self._claim.is_leaving else self._transactions.next_due()
+        if body is None:
+            return False
+        self._commits.sent = commit = self._commits.take(None, turn.take_waits())
+        self._bodies.running[body] = self._transactions.begin(body, commit, self)
+        return True
+
+    @contained
+    def transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None:
+        """The store has answered the commit of a transactional step."""
+        if self._claim.is_over:
+            return
+        applied = performed.applied
+        if applied is None:
+            # Nothing was written: what was to go along goes now.
+            assert performed.error is not None
+            self._commits.send(commit, self.answered)
+            self.body_ended(body, Raised(performed.error))
+        elif applied.verdict is Verdict.FENCED:
+            self.answered(applied)
+        elif applied.verdict is Verdict.CANCELLING:
+            # A cancel came first, and the body was not run; the answer to this commit says so again.
+            self._bodies.running.pop(body, None)
+            self._commits.send(commit, self.answered)
+        else:
+            assert recorded is not None
+            self._commits.sent = None
+            self._acknowledge()
+            self._claim.is_leaving |= applied.held
+            self._journal.adopt(recorded.entry)
+            if applied.cancelling and not self._claim.is_stopping:
+                self._begin_stop()
+            self.body_ended(body, recorded)
 
     # --- ends ---
 
     def _stop(self) -> None:
         """The forward code goes no further; bodies that cannot be stopped are waited for."""
         self._begin_stop()
-        if not self._running:
+        if not self._bodies.running:
             self._finish_stopped()
 
     def _begin_stop(self) -> None:
-        self._is_stopping = True
-        self._held.clear()
-        self._due.clear()
-        self._stop_bodies()
+        self._claim.is_stopping = True
+        self._bodies.held.clear()
+        self._transactions.due.clear()
+        self._bodies.stop(self.body_ended, but=self._transactions.running)
 
     def _stop_late(self, failure: FailureRecord) -> None:
         self._late = failure
@@ -537,81 +616,71 @@ class Execution(Transacting):
 
     def _finish_stopped(self) -> None:
         """No body runs any more: record what did end, and leave the forward code."""
-        if self._sent is not None:
+        if self._commits.sent is not None:
             return  # its answer comes back here
         self.close()
-        move = honour_cancel(self._journal) if self._late is None else expire(self._journal, self._late)
-        self._submit(move)
+        self._commits.submit(self.answered, stop_move(self._journal, self._late))
 
     def _begin_rollback(self, move: BeginRollback) -> None:
         self.close()
-        self._is_stopping, self._late = False, None
-        self.run = self.run._replace(
+        claim = self._claim
+        claim.is_stopping, self._late = False, None
+        claim.run = claim.run._replace(
             status=RunStatus.COMPENSATING,
             cause=move.cause,
             undo_floor=move.undo_floor,
-            failure=move.failure if move.failure is not None else self.run.failure,
+            failure=move.failure if move.failure is not None else claim.run.failure,
         )
         self._journal.waits = {}
-        self._turn = self._new_turn(self._mail())
-        self._left = self._came = None
+        self.turn = self._new_turn(self._mailbox.take())
         self.pump()
 
-    def _mail(self) -> Inbox:
-        """The mailbox as the forward code left it, with what has come since."""
-        if self._left is None:
-            return self._inbox if self._came is None else self._came
-        if self._came is not None:
-            self._left.mailbox.receive(self._came)
-        return self._left.mailbox.inbox
-
     def _new_turn(self, inbox: Inbox) -> Turn:
-        host = self._host
-        threads = host.environment.executor.lockstep_threads
-        if self.run.status is RunStatus.COMPENSATING:
-            return begin_rollback(self.workflow, self.run, self._journal, inbox, host.codec, host.now(), threads)
-        return begin_forward(self.workflow, self.run, self._journal, inbox, host.codec, threads)
+        run, resources = self._claim.run, self._resources
+        strands = resources.environment.executor.lockstep_threads
+        if run.status is RunStatus.COMPENSATING:
+            return begin_rollback(self.workflow, run, self._journal, inbox, resources.codec, resources.now(), strands)
+        return begin_forward(self.workflow, run, self._journal, inbox, resources.codec, strands)
 
     # --- time ---
+
+    def _deadline_exceeded(self) -> FailureRecord:
+        waits = [*self._journal.waits.values()] if self.turn is None else self.turn.waits.all
+        path = self._journal.names.text(waits[0].location) if waits else ""
+        assert self.run.deadline_at is not None
+        return deadline_exceeded(self.run.deadline_at, path)
 
     def _set_timer(self) -> None:
         """While the run is owned, its deadlines are kept here."""
         self._stop_timer()
-        deadline = self._turn.waits.next_deadline if self._turn is not None else None
-        end = self.run.deadline_at
-        if end is not None and self.run.status is not RunStatus.COMPENSATING:
+        deadline = self.turn.waits.next_deadline if self.turn is not None else None
+        end = self._claim.end_at
+        if end is not None:
             deadline = end if deadline is None else min(deadline, end)
         if deadline is not None:
-            delay = max(0.001, (deadline - self._host.now()) / SECOND)
-            call = self.pump if self._host.observers is None else partial(self._on_time, deadline)
+            delay = max(0.001, (deadline - self._resources.now()) / SECOND)
+            call = self.pump if self._resources.observers is None else partial(self._on_time, deadline)
             self._timer = asyncio.get_running_loop().call_later(delay, call)
 
-    # --- who looks on ---
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- observers ---
 
     @contained
     def _on_time(self, due: Instant) -> None:
         """The run was here when its time came."""
-        if self._host.observers is not None and not self._is_over:
-            self._host.observers.resumed(self.run, Span(max(0, self._host.now() - due)))
+        observers = self._resources.observers
+        if observers is not None and not self._claim.is_over:
+            observers.resumed(self.run, Span(max(0, self._resources.now() - due)))
         self.pump()
 
     def _observe_claim(self, observers: Observers) -> None:
-        observers.began(self.run, is_fresh=self.run.epoch == 1)
-        now = self._host.now()
-        woken = None if self.run.epoch == 1 else woken_at([*self._journal.waits.values()], self._inbox, now)
+        run, now = self.run, self._resources.now()
+        observers.began(run, is_fresh=run.epoch == 1)
+        inbox = self._mailbox.claimed
+        woken = None if run.epoch == 1 else woken_at([*self._journal.waits.values()], inbox, now)
         if woken is not None:
-            observers.resumed(self.run, Span(max(0, now - woken)))
-
-
-def _defect(error: BaseException) -> ReplayError:
-    return ReplayError(f"stepwell itself failed on this run: {type(error).__name__}: {words_of(error)}")
-
-
-def _is_interrupted(problem: ReplayError | None) -> bool:
-    """Whether the code was stopped because the store is away, and with it a payload that is kept apart in it.
-
-    The run is given back, which waits until the store is there again. A payload in a file that cannot be read needs a
-    person.
-    """
-    cause = None if problem is None else problem.__cause__
-    return isinstance(cause, StoreError) and not is_final(cause) and not isinstance(cause.__cause__, OSError)
+            observers.resumed(run, Span(max(0, now - woken)))

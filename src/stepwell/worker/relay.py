@@ -6,24 +6,20 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
 from stepwell.codec.base import Codec, Place, event_row
-from stepwell.environment import Environment
-from stepwell.errors import Fatal, StepwellError, StoreError
+from stepwell.errors import Fatal, StepwellError
 from stepwell.model.failures import record_failure
 from stepwell.model.outbox import OWN_PREFIX, Owed, Settled, Unsent
 from stepwell.sinks.base import EmittedEvent, Sink
 from stepwell.sinks.handlers import is_async
-from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.outbox import Batch
-from stepwell.stores.base.store import Store
 from stepwell.worker.lease import Lease
-
-T = TypeVar("T")
+from stepwell.worker.resources import Resources
+from stepwell.worker.rounds import PAUSE, Rounds, until_answered, wait_set
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -31,25 +27,15 @@ BATCHES_MAX = 16  # that a sink works on at once, each of another run
 BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
 BATCH_MAX = 10  # events of one run that are taken at once
 FAILURE_MAX = 500  # characters that are kept of a failure
-PAUSE, PAUSE_MAX = 0.05, 1.0  # after a store that did not answer
-
-
-class Host(Protocol):
-    """What a relay needs of its worker."""
-
-    environment: Environment
-    codec: Codec
-    lease: Lease
-
-    async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T: ...
 
 
 class Relay:
     """Serves one sink. One that is slow or broken holds up nobody but itself."""
 
-    def __init__(self, host: Host, store: Store, sink: Sink) -> None:
-        self._host = host
-        self._store = store
+    def __init__(self, resources: Resources, rounds: Rounds, sink: Sink) -> None:
+        self._resources = resources
+        self._rounds = rounds
+        self._store = resources.store
         self._sink = sink
         self._busy: dict[int, Lease] = {}  # the batches in our hands, by their first number
         self._wake = asyncio.Event()
@@ -62,7 +48,7 @@ class Relay:
     # --- life ---
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._host.environment.executor.spawn(work, name="stepwell-relay")
+        task = self._resources.environment.executor.spawn(work, name="stepwell-relay")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -74,10 +60,10 @@ class Relay:
         """Take nothing more, and let what is being sent be settled until the deadline, by the monotonic clock."""
         self._is_stopping = True
         self._wake.set()
-        clock = self._host.environment.clock
+        clock = self._resources.environment.clock
         while self._busy and (left := deadline - clock.monotonic()) > 0:
             self._wake.clear()
-            await _wait(self._wake, left)
+            await wait_set(self._wake, left)
         rest = tuple(self._tasks)
         for task in rest:
             task.cancel()
@@ -91,15 +77,15 @@ class Relay:
             if self._is_stopping:
                 await asyncio.Event().wait()
             self._wake.clear()
-            pause = await self._host.guarded(self.serve_once(), otherwise=None)
+            pause = await self._rounds.guarded(self.serve_once(), otherwise=None)
             if pause is None:
                 await asyncio.sleep(PAUSE)
             elif pause > 0:
-                await _wait(self._wake, pause)
+                await wait_set(self._wake, pause)
 
     async def serve_once(self) -> float | None:
         """Take what is due, and begin to send it; how long nothing will be due, in seconds."""
-        lease = self._host.lease
+        lease = self._resources.lease
         free = self._limit - len(self._busy) - len(self._abandoned)
         if free <= 0 or not lease.is_live():
             return PAUSE if free > 0 else float("inf")
@@ -132,7 +118,7 @@ class Relay:
     async def _relay(self, batch: Batch, lease: Lease) -> None:
         try:
             settled = await self._send_all(batch, lease)
-            await self._patiently(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
+            await until_answered(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
         except StepwellError:
             _LOG.exception("sink %s: what became of a batch could not be noted", self._sink.name)
             self._in_doubt = True
@@ -145,7 +131,7 @@ class Relay:
         sent: list[int] = []
         for owed in batch:
             # After the lease others may send them: ours would come late, between theirs.
-            if self._is_stopping or lease is not self._host.lease or not lease.is_live():
+            if self._is_stopping or lease is not self._resources.lease or not lease.is_live():
                 break
             error = await self._send(owed)
             if error is not None:
@@ -184,7 +170,7 @@ class Relay:
             return
         call = _Blocking(functools.partial(self._sink.send, event), self._thread_ended)
         try:
-            result = await self._host.environment.executor.call_blocking(call)
+            result = await self._resources.environment.executor.call_blocking(call)
         except asyncio.CancelledError:
             if call.is_running:
                 self._abandoned.add(call)
@@ -200,7 +186,7 @@ class Relay:
         return EmittedEvent(
             id=owed.event_id,
             name=owed.name,
-            payload=read_payload(self._host.codec, owed),
+            payload=read_payload(self._resources.codec, owed),
             run_id=owed.run_id,
             workflow=owed.workflow,
             key=owed.key,
@@ -214,7 +200,7 @@ class Relay:
         attempt, retry = owed.attempts + 1, self._sink.retry
         record = record_failure(error)
         failure = f"{record.code} {record.summary}".strip()[:FAILURE_MAX]
-        retry_in = decide_retry(self._sink, attempt, error, self._host.environment.random.random())
+        retry_in = decide_retry(self._sink, attempt, error, self._resources.environment.random.random())
         fate = "given up" if retry_in is None else f"again in {retry_in / SECOND:.1f} s"
         _LOG.warning(
             "sink %s: event %s (%s), attempt %d of %d: %s; %s",
@@ -228,17 +214,24 @@ class Relay:
         )
         return Unsent(owed.number, failure, retry_in)
 
-    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        pause = PAUSE
-        while True:
-            try:
-                return await ask()
-            except StoreError as error:
-                if is_final(error):
-                    raise
-                _LOG.warning("store did not answer: %s", error.title)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, PAUSE_MAX)
+
+class Relays:
+    """The relays of a worker, one for each sink."""
+
+    def __init__(self, resources: Resources, rounds: Rounds) -> None:
+        self._relays = [Relay(resources, rounds, sink) for sink in resources.routes]
+
+    def __iter__(self) -> Iterator[Relay]:
+        return iter(self._relays)
+
+    def wake(self) -> None:
+        """Something may be owed to any sink."""
+        for relay in self._relays:
+            relay.wake()
+
+    async def drain(self, deadline: float) -> None:
+        """Let all of them come to an end until the deadline, by the monotonic clock."""
+        await asyncio.gather(*(relay.drain(deadline) for relay in self._relays))
 
 
 class _Blocking:
@@ -278,10 +271,3 @@ def read_payload(codec: Codec, owed: Owed) -> Any:
         return codec.decode_body(owed.payload[1:], Any, Place(owed.workflow, owed.path, "the event"))
     place = Place(owed.workflow, owed.path, "the event", row=event_row(owed.run_id, owed.path, owed.event_id))
     return codec.decode(owed.payload, Any, place=place)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
-        async with asyncio.timeout(None if seconds == float("inf") else seconds):
-            await event.wait()

@@ -1,4 +1,4 @@
-"""Runs the bodies of transactional steps: inside the transaction that commits their result."""
+"""Transactional steps: their bodies run inside the transaction that commits their result."""
 
 from __future__ import annotations
 
@@ -6,19 +6,67 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.errors import StoreError, StoreUnavailableError, TransactionError
+from stepwell.logs import DOING
 from stepwell.model.commits import Commit
 from stepwell.model.failures import sound, words_of
 from stepwell.model.transactions import Transaction
-from stepwell.replay.bodies import Body, Recorded
+from stepwell.replay.bodies import Body, Raised, Recorded
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.transactions import Performed, TransactionStore
 from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
+from stepwell.worker.resources import Resources
 
 _LOG = logging.getLogger("stepwell.worker")
+
+
+class TransactionOwner(Protocol):
+    """What a running transaction needs of its execution."""
+
+    def transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None: ...
+
+
+class Transactions:
+    """The transactional steps of one claim, one at a time; the code stands still while one runs."""
+
+    __slots__ = ("_resources", "due", "running")
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.due: list[Body] = []  # asked for, and not begun
+        self.running: Body | None = None
+
+    def next_due(self) -> Body | None:
+        """The step that is to begin, if one is wanted still and the lease is live."""
+        self.due = [body for body in self.due if not body.is_unwanted]
+        return self.due.pop(0) if self.due and self._resources.lease.is_live() else None
+
+    def begin(self, body: Body, commit: Commit, owner: TransactionOwner) -> asyncio.Task[None]:
+        """Run a step. Its commit takes along what is before it, so it has nothing to wait for."""
+        self.running = body
+        return self._resources.spawn_body(self._transact(body, commit, owner))
+
+    async def _transact(self, body: Body, commit: Commit, owner: TransactionOwner) -> None:
+        performed, recorded = await self._attempt(body, commit)
+        self.running = None
+        owner.transacted(body, commit, performed, recorded)
+
+    async def _attempt(self, body: Body, commit: Commit) -> tuple[Performed, Recorded | None]:
+        observers, came = self._resources.observers, None
+        doing = DOING.set(body)
+        marks = None if observers is None else observers.body(body)
+        try:
+            store, requests = self._resources.store.transactions, self._resources.requests
+            performed, recorded = await transact(store, body, commit, requests.suspect_lost_claims)
+            came = recorded if performed.error is None else Raised(performed.error)
+            return performed, recorded
+        finally:
+            if observers is not None and marks is not None:
+                observers.body_ended(body, marks, came)
+            DOING.reset(doing)
 
 
 class StepWork:
@@ -41,7 +89,7 @@ class StepWork:
 
 
 async def transact(
-    store: TransactionStore, body: Body, commit: Commit, doubt: Callable[[], None]
+    store: TransactionStore, body: Body, commit: Commit, suspect_lost_claims: Callable[[], None]
 ) -> tuple[Performed, Recorded | None]:
     """Do the step's work with its commit, until the store has answered; numbers make repeating safe."""
     work = StepWork(body, commit)
@@ -56,7 +104,7 @@ async def transact(
             if not isinstance(error, StoreError) or is_final(error):
                 return Performed(error=error), None  # refused: nothing was written
             problem = error
-            doubt()
+            suspect_lost_claims()
         _LOG.warning("transaction of %r not acknowledged, repeating: %s", work, problem.title)
         await asyncio.sleep(pause)
         pause = min(pause * 2, BACKOFF_MAX)

@@ -11,8 +11,8 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.runs import RunStore
+from stepwell.worker.claim_requests import ClaimRequests
 from stepwell.worker.committer import GATHERED_MAX, Committer
-from stepwell.worker.outstanding import Outstanding
 
 
 class Sizes:
@@ -32,7 +32,7 @@ def _nothing(*_: Any) -> None:
 
 def _committer(store: Sizes) -> Committer:
     runs = cast(RunStore, store)
-    return Committer(system_environment(), runs, lambda: None, Outstanding(_nothing), _nothing, asyncio.ensure_future)
+    return Committer(system_environment(), runs, lambda: None, ClaimRequests(asyncio.Event()), asyncio.ensure_future)
 
 
 def _submit(committer: Committer, number: int = 1) -> None:

@@ -198,7 +198,7 @@ async def _serve(settings: Settings, workflows: list[Workflow[Any, Any]], listen
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.http.serving import ServerLimits, make_server
     from stepwell.wiring import Engine
-    from stepwell.worker.metering import Metrics
+    from stepwell.worker.metrics import Metrics
 
     observers, environment = [Metrics()] if how.is_worker else [], environment_of(settings.db)
     limits = ServerLimits() if how.connections_max is None else ServerLimits(connections=how.connections_max)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepwell.logs import LogFormat
     from stepwell.replay.workflows import Workflow
     from stepwell.wiring import Engine
-    from stepwell.worker.observing import Observer
+    from stepwell.worker.observers import Observer
 
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -68,15 +68,15 @@ def worker(
     import asyncio
     import logging
 
+    from stepwell import collector
     from stepwell.cli.loading import load_workflows
     from stepwell.config import WorkerSettings
-    from stepwell.environment import tune_process
     from stepwell.logs import configure
 
     configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
     workflows = load_workflows(module)
     how = WorkerSettings(name=name, lease=lease, runs_max=concurrency)
-    tune_process()
+    collector.tune_worker()
     asyncio.run(_serve(settings, workflows, how, grace, port, traces=traces))
 
 
@@ -93,8 +93,8 @@ async def _serve(
 
     from stepwell.cli.dev.clock import environment_of
     from stepwell.wiring import Engine
-    from stepwell.worker.metering import Metrics
-    from stepwell.worker.tracing import Traces
+    from stepwell.worker.metrics import Metrics
+    from stepwell.worker.traces import Traces
 
     observers: list[Observer] = [*([] if port is None else [Metrics()]), *([Traces()] if traces else [])]
 

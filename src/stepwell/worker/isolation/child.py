@@ -22,7 +22,7 @@ from stepwell.model.failures import sound
 from stepwell.replay.step_context import StepContext
 from stepwell.worker.isolation.failures import describe
 from stepwell.worker.isolation.frames import CODEC, Answer, Order, Returned, frame_of, read_order, write_all
-from stepwell.worker.isolation.loading import find_function, loaded_as
+from stepwell.worker.isolation.functions import find_function, loaded_as
 
 _STATM: Final = Path("/proc/self/statm")
 

@@ -13,9 +13,9 @@ from stepwell.replay.bodies import Body, Raised, Succeeded
 from stepwell.replay.isolation import Isolated
 from stepwell.worker.isolation.failures import crashed, describe_output, rebuild
 from stepwell.worker.isolation.frames import CODEC, Failed, Order, Returned, frame_of, parse_answer
-from stepwell.worker.isolation.loading import loading
+from stepwell.worker.isolation.functions import loading
 from stepwell.worker.isolation.process import ChildProcess, search_path
-from stepwell.worker.isolation.surroundings import variables_for
+from stepwell.worker.isolation.variables import variables_for
 
 _LOG = logging.getLogger("stepwell.step")
 _MODULE: Final = "stepwell.worker.isolation.child"

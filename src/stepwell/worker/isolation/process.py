@@ -11,7 +11,7 @@ from subprocess import PIPE
 from typing import Any, Final, cast
 
 from stepwell.worker.isolation.frames import FRAME_BYTES_MAX
-from stepwell.worker.isolation.surroundings import variables_for
+from stepwell.worker.isolation.variables import variables_for
 
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stepwell.clock import SECOND, Instant, span
 from stepwell.errors import (
@@ -24,14 +24,11 @@ from stepwell.ids import RunId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
-from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import rehearse
 from stepwell.stores.base.damage import UNREADABLE
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter
-
-if TYPE_CHECKING:
-    from stepwell.worker.worker import Worker
+from stepwell.worker.resources import Resources
+from stepwell.worker.rounds import Rounds
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -56,13 +53,14 @@ _MENDABLE: Final = frozenset(
 )
 
 
-class Reviver:
+class Resumer:
     """Looks through parked runs, and lets those go on that the code of this worker fits."""
 
-    def __init__(self, host: Worker, store: Store, registry: Registry) -> None:
-        self._host = host
-        self._store = store
-        self._registry = registry
+    def __init__(self, resources: Resources, rounds: Rounds) -> None:
+        self._resources = resources
+        self._rounds = rounds
+        self._store = resources.store
+        self._registry = resources.registry
         self._own: set[RunId] = set()  # parked by this very code: it will not become another in this process
         self._unfit: dict[RunId, int] = {}  # judged, at this revision
         self._tried: dict[
@@ -77,9 +75,9 @@ class Reviver:
 
     async def serve(self) -> None:
         """Look once at all that is parked, and then at a page from time to time."""
-        every = SWEEPS * span(self._host.settings.sweep_every) / SECOND
+        every = SWEEPS * span(self._resources.settings.sweep_every) / SECOND
         while True:
-            is_more = await self._host.guarded(self.look_once(), otherwise=False)
+            is_more = await self._rounds.guarded(self.look_once(), otherwise=False)
             await asyncio.sleep(0 if is_more else every)
 
     async def look_once(self) -> bool:
@@ -108,7 +106,7 @@ class Reviver:
         try:
             [history] = await self._store.runs.load([run.run_id])
             problem = rehearse(
-                workflow, run, history, self._host.codec, self._host.environment.executor.lockstep_threads
+                workflow, run, history, self._resources.codec, self._resources.environment.executor.lockstep_threads
             )
         except StoreError as error:
             if not isinstance(error, CorruptRecordError):
@@ -123,9 +121,9 @@ class Reviver:
             return
         times, _ = self._tried.get(run.run_id, (0, Instant(0)))
         # Workers with the old code may still be there, and park it again: each time it is left to them for longer.
-        pause = SWEEPS * span(self._host.settings.sweep_every) << min(times, 6)
+        pause = SWEEPS * span(self._resources.settings.sweep_every) << min(times, 6)
         self._tried[run.run_id] = times + 1, Instant(self._store.now() + pause)
-        by = f"worker {self._host.settings.name}: its code fits"
+        by = f"worker {self._resources.settings.name}: its code fits"
         if await self._store.runs.resume(run.run_id, by=by, even_if_held=False):
             _LOG.info("run %s goes on: the code of this worker fits it", run.run_id)
 

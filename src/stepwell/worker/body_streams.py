@@ -13,8 +13,11 @@ from stepwell.replay.bodies import Body
 Commit = Callable[[Body, Append], int | None]  # the number of the commit that carries it; None if it is too late
 
 
-class BodyOutlet:
-    """The outlet of one owned run. While a commit is on its way, further appends collect for the next one."""
+class BodyStreams:
+    """The streams that the bodies of one owned run append to.
+
+    While a commit is on its way, further appends collect for the next one.
+    """
 
     def __init__(self, codec: Codec, closed: Callable[[], set[str]], commit: Commit) -> None:
         self.codec = codec

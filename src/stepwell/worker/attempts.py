@@ -21,7 +21,7 @@ from stepwell.worker.lease import Lease
 WRITE_EVERY = 1.0  # seconds, for what need not be durable at once
 
 
-class Surroundings(Protocol):
+class AttemptHost(Protocol):
     """What an attempt needs of its worker."""
 
     environment: Environment
@@ -31,7 +31,7 @@ class Surroundings(Protocol):
     def now(self) -> Instant: ...
 
 
-class Keeper(Protocol):
+class ProgressSink(Protocol):
     """What an attempt needs of its execution."""
 
     @property
@@ -42,35 +42,15 @@ class Keeper(Protocol):
     def keep_durably(self, progress: Progress) -> asyncio.Future[None]: ...
 
 
-class Checkpoints:
-    """Who waits for a commit to be durable."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
-
-    def add(self, number: int) -> asyncio.Future[None]:
-        """Done when the commit of this number is."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((number, future))
-        return future
-
-    def tell(self, acknowledged: int) -> None:
-        """Everything up to this commit is durable."""
-        for number, future in self.waiting:
-            if number <= acknowledged and not future.done():
-                future.set_result(None)
-        self.waiting = [(number, future) for number, future in self.waiting if not future.done()]
-
-
 class AttemptLink:
     """One attempt while it runs. Its body may call it from any thread; all the rest happens on the loop's."""
 
-    def __init__(self, keeper: Keeper, body: Body, around: Surroundings) -> None:
-        self._keeper = keeper
+    def __init__(self, sink: ProgressSink, body: Body, host: AttemptHost) -> None:
+        self._sink = sink
         self._body = body
-        self._around = around
-        self._codec = around.codec
-        self._clock = clock = around.environment.clock
+        self._host = host
+        self._codec = host.codec
+        self._clock = clock = host.environment.clock
         self._loop = asyncio.get_running_loop()
         self._began = clock.monotonic()
         self._spending = None if body.budget is None else Spending(body.budget)
@@ -91,7 +71,7 @@ class AttemptLink:
     def is_cancelled(self) -> bool:
         """Whether nobody wants it any more."""
         body = self._body
-        return self._is_over or body.is_unwanted or body.is_stopping or self._keeper.is_cancelling
+        return self._is_over or body.is_unwanted or body.is_stopping or self._sink.is_cancelling
 
     def read(self, hint: Any) -> Any:
         """The latest state."""
@@ -123,7 +103,7 @@ class AttemptLink:
         answer: Answer[None] = Answer()
         self._loop.call_soon_threadsafe(self._write_for, answer)
         try:
-            self._around.environment.executor.answers.wait(answer)
+            self._host.environment.executor.answers.wait(answer)
         except Abandoned:
             raise asyncio.CancelledError from None
         return _Done()
@@ -152,8 +132,8 @@ class AttemptLink:
     def should_yield(self) -> bool:
         """Whether it is time to let others go first, or to stop."""
         self.check("should_yield")
-        keeper = self._keeper
-        if self.is_cancelled or keeper.is_leaving or not self._around.lease.is_live():
+        sink = self._sink
+        if self.is_cancelled or sink.is_leaving or not self._host.lease.is_live():
             return True
         spending = self._spending
         return spending is not None and spending.is_nearly_used(self._clock.monotonic() - self._began)
@@ -222,14 +202,14 @@ class AttemptLink:
     def _write(self) -> None:
         self._is_planned = False
         if self._is_dirty and not self._is_over and not self._body.is_unwanted:
-            self._keeper.keep(self._take())
+            self._sink.keep(self._take())
 
     def _write_durably(self) -> asyncio.Future[None]:
         if self._body.is_unwanted:
             unkept: asyncio.Future[None] = self._loop.create_future()
             unkept.cancel()
             return unkept
-        future = self._keeper.keep_durably(self._take())
+        future = self._sink.keep_durably(self._take())
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
         return future
@@ -247,7 +227,7 @@ class AttemptLink:
         return self._progress()
 
     def _progress(self) -> Progress:
-        return Progress(self._body.location, self._around.now(), self._state, *self._figures, self._turns)
+        return Progress(self._body.location, self._host.now(), self._state, *self._figures, self._turns)
 
 
 class _Done:

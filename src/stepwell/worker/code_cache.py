@@ -9,7 +9,7 @@ from stepwell.model.runs import Run
 from stepwell.worker.execution import Execution
 
 
-class Parking:
+class CodeCache:
     """Keeps at most `size` executions; the longest unused one is torn down first. It can always be replayed."""
 
     def __init__(self, size: int) -> None:

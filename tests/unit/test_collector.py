@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell.worker import garbage
+from stepwell import collector
 
 THEIRS = (700, 10, 10)
 
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "_before", [])
+    monkeypatch.setattr(collector, "_before", [])
     found = gc.get_threshold()
     gc.set_threshold(*THEIRS)
     yield
@@ -23,32 +23,32 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_it_is_relaxed_from_the_first_worker_to_the_last() -> None:
-    garbage.relax()
-    garbage.relax()
-    assert gc.get_threshold() == (garbage.YOUNG_MAX, 10, 10)
-    garbage.restore()
-    assert gc.get_threshold() == (garbage.YOUNG_MAX, 10, 10)
-    garbage.restore()
+    collector.relax()
+    collector.relax()
+    assert gc.get_threshold() == (collector.YOUNG_MAX, 10, 10)
+    collector.restore()
+    assert gc.get_threshold() == (collector.YOUNG_MAX, 10, 10)
+    collector.restore()
     assert gc.get_threshold() == THEIRS
 
 
 @pytest.mark.parametrize("chosen", [(0, 0, 0), (50_000, 5, 5), (2_001, 10, 10)])
 def test_what_somebody_has_chosen_is_left_alone(chosen: tuple[int, int, int]) -> None:
     gc.set_threshold(*chosen)
-    garbage.relax()
+    collector.relax()
     assert gc.get_threshold() == chosen
-    garbage.restore()
+    collector.restore()
     assert gc.get_threshold() == chosen
 
 
 def test_a_worker_without_work_leaves_little_behind() -> None:
-    garbage.relax()
+    collector.relax()
     gc.collect()
     gone = [weakref.ref(made) for made in [_Cycle() for _ in range(20_000)]]
     assert gone[0]() is not None
-    garbage.tidy()
+    collector.tidy()
     assert not any(made() for made in gone)
-    garbage.restore()
+    collector.restore()
 
 
 class _Cycle:
@@ -57,7 +57,7 @@ class _Cycle:
 
 
 def test_what_somebody_chooses_meanwhile_stays() -> None:
-    garbage.relax()
+    collector.relax()
     gc.set_threshold(5_000, 5, 5)
-    garbage.restore()
+    collector.restore()
     assert gc.get_threshold() == (5_000, 5, 5)

@@ -1,0 +1,28 @@
+"""Requests whose answers may bring claims, and whether such an answer was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+
+class ClaimRequests:
+    """Entered while such an answer is on its way. If it is lost, the store may hold claims that are not known here."""
+
+    def __init__(self, wake: asyncio.Event) -> None:
+        self.count = 0  # of those in flight
+        self.in_doubt = False  # the store is to be asked to free what is not known here
+        self._wake = wake
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None) -> None:
+        self.count -= 1
+        if kind is not None:
+            self.suspect_lost_claims()
+
+    def suspect_lost_claims(self) -> None:
+        """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
+        self.in_doubt = True
+        self._wake.set()

@@ -1,0 +1,39 @@
+"""The state of one claim: whose it is, which commits it has sent, and how far it may still go."""
+
+from __future__ import annotations
+
+from stepwell.clock import Instant
+from stepwell.ids import Incarnation
+from stepwell.model.runs import Claimed, Run
+from stepwell.model.states import RunStatus
+from stepwell.model.workers import Fence
+
+
+class ClaimState:
+    """What the parts of an execution share. It decides nothing."""
+
+    __slots__ = ("acknowledged", "fence", "is_leaving", "is_over", "is_stopping", "number", "run")
+
+    def __init__(self, claimed: Claimed, incarnation: Incarnation) -> None:
+        self.renew(claimed, incarnation)
+
+    def renew(self, claimed: Claimed, incarnation: Incarnation) -> None:
+        """The run was claimed, for the first time or again: numbers begin anew."""
+        self.run: Run = claimed.run
+        self.fence = Fence(incarnation, claimed.run.epoch)
+        self.number = 0  # of the last commit sent
+        self.acknowledged = 0  # the number of the last commit known to be durable
+        self.is_stopping = claimed.run.status is RunStatus.CANCELLING  # the forward code goes no further
+        self.is_leaving = False  # the run is to be given back between two steps
+        self.is_over = False  # the claim is given up
+
+    def is_past_deadline(self, now: Instant) -> bool:
+        """Whether the run should have ended by now. A rollback takes the time that it takes."""
+        deadline = self.end_at
+        return deadline is not None and deadline <= now
+
+    @property
+    def end_at(self) -> Instant | None:
+        """The deadline of the whole run, while that counts."""
+        run = self.run
+        return None if run.status is RunStatus.COMPENSATING else run.deadline_at

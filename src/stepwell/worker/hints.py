@@ -1,0 +1,87 @@
+"""Hints from the store: what a worker looks at when it is told that something happened."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from stepwell.ids import RunId
+from stepwell.model.holds import ALL_WORKFLOWS
+from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.worker.execution import Execution
+from stepwell.worker.executions import Executions
+from stepwell.worker.relay import Relays
+from stepwell.worker.resources import Resources
+from stepwell.worker.rounds import Rounds
+
+
+class HintListener:
+    """Turns hints into looks at the store. A hint that is lost costs time, and nothing else."""
+
+    def __init__(self, resources: Resources, executions: Executions, relays: Relays, rounds: Rounds) -> None:
+        self._resources = resources
+        self._executions = executions
+        self._relays = relays
+        self._rounds = rounds
+
+    def hear(self, hint: Hint) -> None:
+        """Something happened."""
+        match hint.kind:
+            case HintKind.READY:
+                self._resources.wake.set()
+            case HintKind.MAIL:
+                for run_id in hint.runs:
+                    self.look_at(run_id)
+            case HintKind.OWED:
+                self._relays.wake()
+            case HintKind.HELD:
+                self._look_at_holds()
+            case HintKind.CHANGED:
+                self._look_at_holds()
+                self._resources.wake.set()
+                self._relays.wake()
+                for execution in self._executions:
+                    self.look_at(execution.run.run_id)
+            case HintKind.REPLIED | HintKind.STREAM:
+                pass
+            case HintKind.ENDED:
+                for run_id in hint.runs:
+                    self._executions.parked_code.forget(run_id)
+            case _:
+                assert_never(hint.kind)
+
+    def look_at(self, run_id: RunId) -> None:
+        """Something outside may have changed a run."""
+        execution = self._executions.find(run_id)
+        if execution is not None and not execution.is_over:
+            work = self._rounds.once(self._look(execution))
+            self._resources.environment.executor.spawn(work, name="stepwell-mail")
+
+    async def _look(self, execution: Execution) -> None:
+        """Fetch the inbox of an owned run, and see whether it is still ours."""
+        store = self._resources.store
+        epoch, run = execution.run.epoch, await store.views.find(execution.run.run_id)
+        if execution.is_over or execution.run.epoch != epoch or run is None:
+            return  # if it was given up and claimed again meanwhile, that has told more
+        if run.status in TERMINAL or (run.owner, run.epoch) != (self._resources.lease.incarnation, epoch):
+            execution.lose()
+            # It may be ours by a later claim that we never heard of.
+            self._resources.requests.suspect_lost_claims()
+        elif run.status is RunStatus.CANCELLING:
+            execution.cancel()
+        elif run.hold is not None:
+            execution.leave()
+        else:
+            execution.receive(await store.runs.inbox(run.run_id), epoch)
+
+    def _look_at_holds(self) -> None:
+        if self._executions.active:
+            work = self._rounds.once(self._honour_holds())
+            self._resources.environment.executor.spawn(work, name="stepwell-holds")
+
+    async def _honour_holds(self) -> None:
+        """Give back the runs of workflows that were paused."""
+        held = {workflow or ALL_WORKFLOWS for workflow, _ in await self._resources.store.holds.list_holds()}
+        for execution in self._executions:
+            if not held.isdisjoint((ALL_WORKFLOWS, execution.run.workflow)):
+                execution.leave()

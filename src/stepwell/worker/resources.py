@@ -1,0 +1,59 @@
+"""What all parts of a worker use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepwell.clock import Instant
+from stepwell.codec.base import Codec
+from stepwell.config import WorkerSettings
+from stepwell.environment import Environment
+from stepwell.ids import Incarnation
+from stepwell.model.runs import Run
+from stepwell.replay.registry import Registry
+from stepwell.sinks.routes import Routes
+from stepwell.stores.base.store import Store
+from stepwell.worker.claim_requests import ClaimRequests
+from stepwell.worker.committer import Committer
+from stepwell.worker.lease import Lease
+from stepwell.worker.observers import Observers
+from stepwell.worker.receipts import Receipts
+
+
+@dataclass(slots=True, eq=False)
+class Resources:
+    """Settings, services and the store. Lease and committer are replaced together when a lease was lost."""
+
+    environment: Environment
+    store: Store
+    registry: Registry
+    settings: WorkerSettings
+    codec: Codec
+    routes: Routes
+    observers: Observers | None
+    on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
+    lease: Lease = field(init=False)
+    committer: Committer = field(init=False)
+    receipts: Receipts = field(init=False, default_factory=Receipts)
+    wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set when the claimer is to look for runs
+    requests: ClaimRequests = field(init=False)
+    now: Callable[[], Instant] = field(init=False)
+    _context: Context = field(init=False, default_factory=copy_context)
+
+    def __post_init__(self) -> None:
+        self.now = self.store.now
+        self.requests = ClaimRequests(self.wake)
+        self.lease = self.new_lease()
+
+    def new_lease(self) -> Lease:
+        """A lease that was not asked for yet, of a new incarnation."""
+        incarnation = Incarnation(self.environment.ids.uuid())
+        return Lease(self.environment.clock, incarnation, self.settings.lease_span)
+
+    def spawn_body(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a body with the context variables of the worker, whatever the bodies before it did to theirs."""
+        return self.environment.executor.begin(work, name="stepwell-step", context=self._context.copy())
