@@ -45,6 +45,7 @@ check: setup ## lint, format, types, layers, generated pages, and the audit that
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync mypy basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.sync_side --check
 	$(BIN)/python -m tools.audit --offline
 
 mypy: setup
@@ -57,8 +58,9 @@ fmt: setup ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: setup ## write the generated pages of docs/
+docs: setup ## write the generated pages of docs/, and the synchronous side of the package
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.sync_side
 
 sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 	$(BIN)/python -m sim --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)

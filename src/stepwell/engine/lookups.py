@@ -8,7 +8,7 @@ from stepwell.model.runs import Run
 from stepwell.stores.base.store import Store
 
 
-class Together:
+class SharedLookup:
     """Runs that are looked for at one time: whoever comes first looks for all of them."""
 
     def __init__(self, store: Store, targets: list[str]) -> None:
@@ -31,7 +31,7 @@ class Together:
         return found[target] if found is not None and target in found else await self._store.views.find(target)
 
 
-class _Round(Together):
+class _Round(SharedLookup):
     """One read of a finder, for those who asked while it read for others."""
 
     def __init__(self, store: Store) -> None:

@@ -1,11 +1,11 @@
-"""News of runs: those who wait for something hear of it by hint, and look again where there is none."""
+"""Changes of runs: those who wait for something hear of it by hint, and look again where there is none."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from stepwell.engine.finding import Together
+from stepwell.engine.lookups import SharedLookup
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
@@ -15,16 +15,16 @@ from stepwell.stores.base.wakeups import Hint, HintKind
 LOOK_AGAIN = 1.0  # seconds, without any hint
 
 
-class Changed:
+class ChangeFlag:
     """Something may have happened to a run; to others too, if they ended with it. One at a time waits for it.
 
-    Whoever waits has told `News` to set it: from there it is also woken now and then without a hint.
+    Whoever waits has told `Changes` to set it: from there it is also woken now and then without a hint.
     """
 
     __slots__ = ("_is_set", "_waiter", "completed", "together")
 
     def __init__(self) -> None:
-        self.together: Together | None = None
+        self.together: SharedLookup | None = None
         self.completed: Run | None = None  # known without looking, because it was done here
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
@@ -58,18 +58,18 @@ class Changed:
             self._waiter = None
 
 
-class News:
+class Changes:
     """Tells those who wait for something to happen to a run that it may have happened."""
 
     def __init__(self, store: Store, kinds: frozenset[HintKind] = frozenset(HintKind)) -> None:
         self._store = store
-        self._kinds = kinds  # of hints that are news here
+        self._kinds = kinds  # of hints that are changes here
         # Ordered, so that those who wait for the same run hear of it in the same order every time.
-        self._waiting: dict[RunId, dict[Changed, None]] = {}
+        self._waiting: dict[RunId, dict[ChangeFlag, None]] = {}
         self._unlisten: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # that will wake those who wait
 
-    def listen(self, run_id: RunId, changed: Changed) -> None:
+    def listen(self, run_id: RunId, changed: ChangeFlag) -> None:
         """From now on it is set when something may have happened to the run."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -79,7 +79,7 @@ class News:
                 self._unlisten = self._store.wakeups.listen(self._heard)
         self._waiting.setdefault(run_id, {})[changed] = None
 
-    def unlisten(self, run_id: RunId, changed: Changed) -> None:
+    def unlisten(self, run_id: RunId, changed: ChangeFlag) -> None:
         """It is set no more."""
         waiting = self._waiting.get(run_id)
         if waiting is not None:
@@ -117,7 +117,7 @@ class News:
                     event.set()
         elif hint.kind in self._kinds:
             awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
-            together = Together(self._store, list(awaited)) if len(awaited) > 1 else None
+            together = SharedLookup(self._store, list(awaited)) if len(awaited) > 1 else None
             for run_id in awaited:
                 for event in self._waiting[run_id]:
                     event.together = together

@@ -1,4 +1,4 @@
-"""Watching runs: whoever watches is told of changes, and all who watch in one process look at the store together."""
+"""Watches runs: whoever watches is told of changes, and all who watch in one process look at the store together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 
-from stepwell.engine.finding import Finder
-from stepwell.engine.news import Changed, News
+from stepwell.engine.changes import ChangeFlag, Changes
+from stepwell.engine.lookups import Finder
 from stepwell.errors import StoreError
 from stepwell.model.runs import Run
 from stepwell.stores.base.faults import is_final
@@ -38,18 +38,18 @@ class Pace:
 PACE = Pace()  # one for the process: its engines share its time
 
 
-class Watching:
+class Watches:
     """Everybody who watches runs of one store."""
 
     def __init__(self, store: Store, finder: Finder) -> None:
         self._finder = finder
-        self._news = News(store)
+        self._changes = Changes(store)
 
     async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
         """This run, and as it is after each change; None for each second without one. Ends with the run."""
-        changed, loop = Changed(), asyncio.get_running_loop()
+        changed, loop = ChangeFlag(), asyncio.get_running_loop()
         PACE.watchers += 1
-        self._news.listen(run.run_id, changed)
+        self._changes.listen(run.run_id, changed)
         try:
             yield run
             while run.ended_at is None:
@@ -62,7 +62,7 @@ class Watching:
                 run = latest
         finally:
             PACE.watchers -= 1
-            self._news.unlisten(run.run_id, changed)
+            self._changes.unlisten(run.run_id, changed)
 
     async def _look(self, known: Run) -> Run:
         try:
