@@ -506,7 +506,7 @@ class SyncHolds:
         return self._portal.wait(self._inner.pause(target, by=by, reason=reason))
 
     def resume(self, target: str, *, by: str = "") -> bool:
-        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is mended. One that
+        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is fixed. One that
         has not stopped yet simply goes on. False if it is not paused.
         """
         return self._portal.wait(self._inner.resume(target, by=by))

@@ -1,4 +1,4 @@
-"""What is in the way of a run, and in the way of that: each cause with the act that removes it."""
+"""Causes: what is in the way of a run, and in the way of that, each with the act that removes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cause:
 
 
 class ClusterState(NamedTuple):
-    """What a run stands in: who is there to execute it, what is paused, and the time."""
+    """What decides whether a run can be executed: the workers, the paused workflows, and the time."""
 
     workers: Sequence[Worker]
     holds: Sequence[WorkflowHold]
@@ -66,7 +66,7 @@ class ClusterState(NamedTuple):
         return [worker for worker in self.live if run.definition in worker.definitions]
 
     def holds_of(self, run: Run) -> list[Cause]:
-        """Why nobody may take a run, whoever is there."""
+        """The pauses that keep every worker from taking a run."""
         return [
             Cause(
                 "workflow paused" if workflow else "all paused",
@@ -79,7 +79,7 @@ class ClusterState(NamedTuple):
         ]
 
     def lack_of(self, run: Run) -> Cause | None:
-        """Who is missing, if nobody who is there could take a run."""
+        """Which worker is missing, if no live one can take a run."""
         if self.serving(run):
             return None
         name, what = run.workflow, f"no worker for {run.workflow} version {run.version} is alive"
@@ -132,8 +132,8 @@ def _pauses(run: Run) -> list[Cause]:
     if failure is not None or not causes:
         at = f" at {failure.path}" if failure and failure.path else ""
         what = failure.summary if failure else "no cause was recorded"
-        is_code = failure is not None and is_mendable(failure)
-        following = f"deploy code that fits, or {resume}" if is_code else f"mend the cause, then {resume}"
+        is_code = failure is not None and is_fixed_by_code(failure)
+        following = f"deploy code that fits, or {resume}" if is_code else f"fix the cause, then {resume}"
         causes.append(Cause("code" if is_code else "failure", run.run_id, f"it stopped{at}: {what}", following))
     return causes
 
@@ -153,7 +153,7 @@ def _owned(run: Run, cluster: ClusterState) -> list[Cause]:
 
 
 def _ready(run: Run, cluster: ClusterState) -> Cause:
-    """It could go on, and nobody has taken it yet."""
+    """It could continue, and no worker has taken it yet."""
     serving = cluster.serving(run)
     sentence = f"it waits for room at one of {len(serving)} workers: {', '.join(one.name for one in serving[:5])}"
     return Cause("slot", run.run_id, sentence, "stepwell worker MODULE adds one")
@@ -196,7 +196,7 @@ def _advice(run_id: str, wait: WaitView) -> str:
     return f"stepwell watch {run_id}"
 
 
-def is_mendable(failure: FailureRecord) -> bool:
+def is_fixed_by_code(failure: FailureRecord) -> bool:
     """Whether other code may let the run go on."""
     return failure.code.startswith(("SW1", "SW20")) and failure.code != PoisonError.code
 

@@ -17,7 +17,7 @@ from stepwell.engine.causes import (
     ClusterState,
     causes_of,
     hold_words,
-    is_mendable,
+    is_fixed_by_code,
     left_to_undo,
     wait_words,
     waited_children,
@@ -119,10 +119,10 @@ def _why(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tuple[
             besides = f"; before that it stopped{at}: {cause}" if failure else ""
             return f"is {hold_words(run.hold)}{besides}.", resume
         case RunStatus.PAUSED:
-            if failure is not None and is_mendable(failure):
+            if failure is not None and is_fixed_by_code(failure):
                 itself = "; it goes on by itself when a worker with code that fits it starts"
                 return f"is paused{at}: {cause}{_sides(failure)}{itself}.", f"deploy code that fits, or {resume}"
-            return f"is paused{at}: {cause}.", f"mend the cause, then {resume}"
+            return f"is paused{at}: {cause}.", f"fix the cause, then {resume}"
         case RunStatus.COMPENSATION_FAILED:
             left = len(left_to_undo(detail))
             return (

@@ -29,7 +29,7 @@ class Holds:
         return await self._backend.retrying(lambda store: store.runs.pause(run.run_id, by=by, reason=said))
 
     async def resume(self, target: str, *, by: str = "") -> bool:
-        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is mended. One that
+        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is fixed. One that
         has not stopped yet simply goes on. False if it is not paused.
         """
         run = await self._backend.get(target)

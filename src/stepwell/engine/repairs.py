@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from stepwell.engine import repair_drafts
 from stepwell.engine.backend import Backend
@@ -32,32 +32,6 @@ TRIES_MAX = 5  # plans, while the run changes under them
 UNCHANGED: Any = object()
 
 VersionChoice = Literal["same", "new"]
-
-
-class RepairOptions(TypedDict, total=False):
-    """What every repair takes: who does it and why, for the audit, and whether it is only planned."""
-
-    by: str
-    reason: str
-    dry_run: bool
-
-
-class ForkOptions(RepairOptions, total=False):
-    """What a fork may have of its own; see `Repairs.fork`."""
-
-    key: str | None
-    run_id: str | None
-    input: Any
-
-
-class RedriveOptions(RepairOptions, total=False):
-    """From where, on which version and with what a run goes on; see `Repairs.redrive`."""
-
-    start: str | None
-    version: VersionChoice | int
-    input: Any
-    skip: str | None
-    result: Any
 
 
 class Repairs:

@@ -165,12 +165,12 @@ class Results:
                     return changed.completed
                 # One that was named alone is looked for at once; without a hint, many may look at the same time.
                 views = self._store.views if changed.is_set() else self.finder
-                together, changed.together = changed.together, None
+                lookup, changed.lookup = changed.lookup, None
                 changed.clear()
-                run = await self._look(run_id, together or views)
+                run = await self._look(run_id, lookup or views)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
                     self._changes.unlisten(run_id, changed)
-                    # What was heard meanwhile is about the run before, and so is what was to be looked for together.
+                    # A hint or a shared lookup from before is about the previous run.
                     run_id, changed = run.successor, ChangeFlag()
                     self._changes.listen(run_id, changed)
                     continue

@@ -68,7 +68,7 @@ class Skip:
         draft.names = names
         text = draft.path(location)
         if is_undoing(location):
-            raise InvalidMoveError(f"{text} is an undo", fix="mend it and resume the rollback")
+            raise InvalidMoveError(f"{text} is an undo", fix="fix it and resume the rollback")
         kinds = self._kinds(location, text, asked)
         hint = next((one.hint for one in asked if one.location == location), ANY)
         for number, kind in enumerate(kinds):

@@ -1,4 +1,4 @@
-"""Watches runs: whoever watches is told of changes, and all who watch in one process look at the store together."""
+"""Watches: clients are told of changes of a run, and all watches of a process read the store together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TICKS = 10  # in a pause
 
 
 class Pace:
-    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
+    """How often watched runs are read: so seldom that all watches together read at a bounded rate."""
 
     def __init__(self) -> None:
         self.watchers = 0
@@ -39,7 +39,7 @@ PACE = Pace()  # one for the process: its engines share its time
 
 
 class Watches:
-    """Everybody who watches runs of one store."""
+    """The watches of runs of one store."""
 
     def __init__(self, store: Store, finder: Finder) -> None:
         self._finder = finder
@@ -53,7 +53,7 @@ class Watches:
         try:
             yield run
             while run.ended_at is None:
-                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
+                # Changes meanwhile are told as one: reading after every step would slow the worker down.
                 await asyncio.sleep(PACE.rest(loop.time()))
                 await changed.heard()
                 changed.clear()
