@@ -46,6 +46,7 @@ check: setup ## lint, format, types, layers, generated pages, and the audit that
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.sync_context --check
+	$(BIN)/python -m tools.sync_side --check
 	$(BIN)/python -m tools.audit --offline
 
 mypy: setup
@@ -61,6 +62,7 @@ fmt: setup ## format the code and mend what the linter can
 docs: setup ## write what is generated: pages of docs/, schema.sql of each store, and the synchronous side of the code
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.sync_context
+	$(BIN)/python -m tools.sync_side
 
 sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 	$(BIN)/python -m sim --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)

@@ -90,10 +90,10 @@ async def _round(arena: Arena, size: Size, count: int) -> Crowd:
 
 async def _start_all(bench: Bench, size: Size) -> tuple[float, float]:
     began, began_at = time.perf_counter(), time.time()
-    handles = await bench.engine.start_many(sequence, [Start(size.steps_each)] * size.crowd)
+    handles = await bench.engine.runs.start_many(sequence, [Start(size.steps_each)] * size.crowd)
     await asyncio.gather(*(handle.result() for handle in handles))
     took = time.perf_counter() - began
-    views = await bench.engine.status_many([handle.run_id for handle in handles])
+    views = await bench.engine.runs.find_many([handle.run_id for handle in handles])
     ended_at = max(view.ended_at.timestamp() for view in views if view and view.ended_at)
     steps = size.crowd * size.steps_each
     return steps / took, steps / (ended_at - began_at)

@@ -29,7 +29,7 @@ async def endless(arena: Arena, size: Size, report: Report) -> None:
         took = time.perf_counter() - began
         gc.collect()
         grown = _resident() - before
-        kept = len(await bench.engine.history(handle.run_id))
+        kept = len(await bench.engine.runs.history(handle.run_id))
     report.line(f"loop of {total:,} iterations: entries kept", f"{kept}", *at_most(kept, _KEPT_MAX))
     report.timed("  growth of the process, MiB", f"{grown:.1f}", *at_most(grown, _GROWTH_MAX))
     report.line("  iterations/s", f"{total / took:,.0f}")

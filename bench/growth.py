@@ -80,9 +80,9 @@ async def _ask(side: Side, round_: int) -> None:
     engine, store = side.bench.engine, side.bench.probe.store
     await side.time("start", lambda: engine.start(sequence, 1))
     await side.time("signal", lambda: engine.signal(side.waiting.pop(), "go"))
-    await side.time("list, newest first", lambda: engine.list_runs(limit=50))
-    await side.time("list, waiting ones", lambda: engine.list_runs(_WAITING, limit=50))
+    await side.time("list, newest first", lambda: engine.runs.list(limit=50))
+    await side.time("list, waiting ones", lambda: engine.runs.list(_WAITING, limit=50))
     await side.time("due", lambda: store.views.next_wake((f"{looking_out.name}@{looking_out.version}",)))
     if round_ % 10 == 0:
-        await engine.start_many(sequence, [Start(1)] * 10)
+        await engine.runs.start_many(sequence, [Start(1)] * 10)
     await side.time("claim", lambda: store.runs.claim(Claimant(Incarnation("w9"), 10, _SERVED)))

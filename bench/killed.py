@@ -43,7 +43,7 @@ async def _kill(arena: Arena, runs: int, steps: int) -> Killed:
         marks.touch()
         async with opened(url, serves=False) as bench:
             worker = await run_module("bench.processes", url, str(_LEASE_SECONDS))
-            await bench.engine.start_many(noted, [Start((str(marks), steps))] * runs)
+            await bench.engine.runs.start_many(noted, [Start((str(marks), steps))] * runs)
             await _grown(marks, 1)
             began = time.perf_counter()
             await _grown(marks, runs * steps // 2)

@@ -73,7 +73,7 @@ async def shared(arena: Arena, size: Size, report: Report) -> None:
         for _ in range(count):
             await (await engine.start(parenting)).result()
         children = (await probe.spent()).since(before).commits / count
-        runs = await engine.start_many(waiting, [Start()] * count)
+        runs = await engine.runs.start_many(waiting, [Start()] * count)
         await bench.until("waiting", count)
         before = await probe.spent()
         for run in runs:
@@ -97,7 +97,7 @@ async def w4(arena: Arena, size: Size, report: Report) -> None:
     report.say("W4 signals")
     resumed, ended = [], []
     async with opened_anew(arena, **QUIET) as bench:
-        handles = await bench.engine.start_many(waiting, [Start()] * size.signals)
+        handles = await bench.engine.runs.start_many(waiting, [Start()] * size.signals)
         await bench.until("waiting", size.signals)
         asked = bench.probe.asked()
         for handle in handles:

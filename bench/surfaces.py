@@ -103,7 +103,7 @@ async def asking(arena: Arena, size: Size, report: Report) -> None:
     """`GET /runs` of one server process, while a worker process executes one run after the other."""
     with arena.database() as url:
         async with opened(url, serves=False) as bench, workers(url, 1), _serving(url) as where:
-            await bench.engine.start_many(sequence, [Start(size.busy_steps)] * size.busy)
+            await bench.engine.runs.start_many(sequence, [Start(size.busy_steps)] * size.busy)
             await bench.until("running", 1)
             report.say("GET /runs")
             path = "/runs?limit=50"
@@ -145,7 +145,7 @@ async def following(arena: Arena, size: Size, report: Report) -> None:
 async def _crowd(bench: Bench, size: Size, told: list[Process], where: Sequence[str] = ()) -> float:
     """Steps per second of runs that are let go at one moment."""
     before = bench.probe.count("completed")
-    started = await bench.engine.start_many(held_back, [Start(size.followed_steps)] * size.crowd)
+    started = await bench.engine.runs.start_many(held_back, [Start(size.followed_steps)] * size.crowd)
     await bench.until("waiting", size.crowd)
     if where:
         process = await run_module("bench.callers", "follow", *where)

@@ -20,11 +20,11 @@ async def w5(arena: Arena, size: Size, report: Report) -> None:
     async with opened_anew(arena) as bench:
         WOKE.clear()
         asked, busy, began = bench.probe.asked(), time.process_time(), time.perf_counter()
-        handles = await bench.engine.start_many(sleeping, [Start(size.timer_seconds)] * count)
+        handles = await bench.engine.runs.start_many(sleeping, [Start(size.timer_seconds)] * count)
         # Nobody waits for results meanwhile: that would ask for each of them once a second.
         await bench.until("completed", count, every=0.1)
         took, busy, asked = time.perf_counter() - began, time.process_time() - busy, bench.probe.asked() - asked
-        views = await bench.engine.status_many([handle.run_id for handle in handles])
+        views = await bench.engine.runs.find_many([handle.run_id for handle in handles])
     woke, ended = [], []
     for view in views:
         assert view is not None

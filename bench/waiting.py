@@ -68,11 +68,11 @@ def _own_bytes() -> int:
 async def _watch(url: str, size: Size) -> Waiting:
     async with opened(url, parked_max=0) as bench:
         # Caches and arenas fill with the first ones.
-        await bench.engine.start_many(waiting, [Start()] * size.waiting_first)
+        await bench.engine.runs.start_many(waiting, [Start()] * size.waiting_first)
         await bench.until("waiting", size.waiting_first)
         before = _own_bytes()
         for started in range(0, size.waiting, size.waiting_batch):
-            await bench.engine.start_many(waiting, [Start()] * size.waiting_batch)
+            await bench.engine.runs.start_many(waiting, [Start()] * size.waiting_batch)
             await bench.until("waiting", size.waiting_first + started + size.waiting_batch)
         await asyncio.sleep(1.0)
         each = (_own_bytes() - before) / size.waiting

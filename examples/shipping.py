@@ -2,8 +2,8 @@
 
 You learn: an `Event` class names a topic and its fields. `ctx.topic` waits for an event, `where` says which one, and
 `ctx.wait_any` waits for the first of an event, a signal, a timer or a child. A topic keeps an event with `retain`, so
-that `since="start"` finds it also if it came before the wait. `engine.on` starts a workflow with each event that this
-engine publishes.
+that `since="start"` finds it also if it came before the wait. `engine.events.on` starts a workflow with each event that
+this engine publishes.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ async def ship(ctx: Context, paid: Paid) -> str:
 async def main() -> None:
     with TemporaryDirectory() as folder:
         async with Engine(f"sqlite:///{folder}/shop.db", workflows=[ship]) as engine:
-            engine.on(Paid, start=ship, key="order")
+            engine.events.on(Paid, start=ship, key="order")
             for order in ("order-1", "order-2"):
                 await engine.publish(Paid(order, amount=20))
-            run = await engine.handle(ship, "order-2")
+            run = await engine.runs.handle(ship, "order-2")
             await engine.publish(Shipped("order-2", parcels=3), retain="7d")
             print(f"order-2: {await run.result()}")
 

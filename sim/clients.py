@@ -253,7 +253,7 @@ class Clients:
         mark = self.new_mark(key)
         try:
             handle = await self.ask(
-                lambda engine: engine.signal_or_start(PROGRAM, program, "a", {"mark": mark}, key=key)
+                lambda engine: engine.runs.signal_or_start(PROGRAM, program, "a", {"mark": mark}, key=key)
             )
         except UNKNOWN:
             return
@@ -317,7 +317,7 @@ class Clients:
         try:
             await self.ask(lambda engine: engine.status(target))
             await self.ask(lambda engine: engine.explain(target))
-            await self.ask(lambda engine: engine.history(target))
+            await self.ask(lambda engine: engine.runs.history(target))
         except (*UNKNOWN, NotFoundError):
             return
 
@@ -341,7 +341,7 @@ class Clients:
         if target is None:
             return
         try:
-            await self.ask(lambda engine: engine.evict(target))
+            await self.ask(lambda engine: engine.workers.evict(target))
         except (*UNKNOWN, NotFoundError):
             return
 
@@ -350,7 +350,7 @@ class Clients:
         for _ in range(self.rng.randint(0, 3)):
             await asyncio.sleep(self.rng.uniform(0.5, 2.0))
             try:
-                await self.ask(lambda engine: engine.recover())
+                await self.ask(lambda engine: engine.workers.recover())
             except UNKNOWN:
                 pass
             if self.rng.random() < 0.5:

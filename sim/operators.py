@@ -101,10 +101,10 @@ class Operators:
                 case RunStatus.PAUSED:
                     acted |= await self._resume(row)
                 case RunStatus.COMPENSATION_FAILED if is_mending:
-                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.resume_rollback(at)))
+                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.repairs.resume_rollback(at)))
                 case RunStatus.FAILED if row.run_id not in self.retried and self.may_retry(row):
                     self.retried.add(row.run_id)
-                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.retry(at)))
+                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.repairs.retry(at)))
                 case _:
                     pass
         for letter in at_once(self.world.checker.inspector.outbox.list_owed(is_dead=True, limit=100)):
@@ -119,14 +119,14 @@ class Operators:
 
     async def _resume(self, row: Run) -> bool:
         if row.hold is not None and row.failure is None:
-            return bool(await self.attempt(lambda engine: engine.resume(row.run_id)))
+            return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
         failure = decode_failure(row.failure) if row.failure else None
         if failure is None or failure.code != "SW202":
             self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
             return False
         self.world.mend(row.run_id)
         self.world.stats["set aside"] += 1
-        return bool(await self.attempt(lambda engine: engine.resume(row.run_id)))
+        return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
 
     async def attempt(self, question: Any) -> Any:
         """Ask somebody; false if nobody knows what became of it."""

@@ -40,25 +40,25 @@ class Pauses:
         if not active:
             return
         target, stays = self._rng.choice(active), self._rng.expovariate(1 / 0.8)
-        if await self._try(lambda engine: engine.pause(target, by="ann", reason="a look at it")):
+        if await self._try(lambda engine: engine.holds.pause(target, by="ann", reason="a look at it")):
             self._world.stats["runs paused"] += 1
         await asyncio.sleep(stays)
         if self._rng.random() < 0.7:
-            await self._try(lambda engine: engine.resume(target, by="ann"))
+            await self._try(lambda engine: engine.holds.resume(target, by="ann"))
 
     async def _pause_workflow(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         name, stays = self._rng.choice(("program", None)), self._rng.expovariate(1 / 0.8)
-        if await self._try(lambda engine: engine.pause_workflow(name, by="ann")):
+        if await self._try(lambda engine: engine.holds.pause_workflow(name, by="ann")):
             self._world.stats["workflows paused"] += 1
         await asyncio.sleep(stays)
         if self._rng.random() < 0.7:
-            await self._try(lambda engine: engine.resume_workflow(name, by="ann"))
+            await self._try(lambda engine: engine.holds.resume_workflow(name, by="ann"))
 
     async def resume_workflows(self) -> None:
         """Let everything go on that is still paused as a whole."""
-        for held in await self._try(lambda engine: engine.list_holds()) or ():
-            await self._try(lambda engine, name=held.workflow: engine.resume_workflow(name, by="ann"))
+        for held in await self._try(lambda engine: engine.holds.list()) or ():
+            await self._try(lambda engine, name=held.workflow: engine.holds.resume_workflow(name, by="ann"))
 
     async def _try(self, question: Any) -> Any:
         try:

@@ -77,6 +77,6 @@ class Repairers:
 
     async def _ask(self, run_id: str, verb: str, *args: Any, **options: Any) -> Any:
         try:
-            return await self._operators.attempt(lambda engine: getattr(engine, verb)(run_id, *args, **options))
+            return await self._operators.attempt(lambda engine: getattr(engine.repairs, verb)(run_id, *args, **options))
         except RequestError:  # it went on meanwhile
             return False

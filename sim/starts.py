@@ -84,7 +84,7 @@ class Starters:
 
 
 def _debounce(program: dict[str, Any], key: str, engine: Engine) -> Any:
-    return engine.start_debounced(PROGRAM, program, key=key, quiet=QUIET, max_wait=MAX_WAIT)
+    return engine.runs.start_debounced(PROGRAM, program, key=key, quiet=QUIET, max_wait=MAX_WAIT)
 
 
 def _numbered(number: int, seconds: float) -> dict[str, Any]:

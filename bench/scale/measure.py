@@ -162,7 +162,7 @@ async def _worker_step(server: PostgresServer) -> float:
         async with Engine(url, workflows=WORKFLOWS, worker=True) as engine:
             await (await engine.start(sequence, 50)).result()
             busy = time.process_time()
-            for handle in await engine.start_many(sequence, [Start(10)] * 500):
+            for handle in await engine.runs.start_many(sequence, [Start(10)] * 500):
                 await handle.result()
             return (time.process_time() - busy) / 5_000
     finally:

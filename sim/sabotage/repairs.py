@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sim.sabotage.patches import Patches, nothing, statement, switches
-from stepwell.engine import drafts
+from stepwell.engine import repair_drafts
 from stepwell.stores.sqlite.rows import to_status
 from stepwell.stores.sqlite.transitions import amendments
 
@@ -28,13 +28,13 @@ def repair_without_epoch() -> Patches:
 
 def rewind_keeps_the_cursor() -> Patches:
     """A loop that is rewound goes on where it was."""
-    original = drafts._drop_whole
+    original = repair_drafts._drop_whole
 
     def drop_whole(draft: Any, scope: Any) -> None:
         original(draft, scope)
         draft.ended_cursors.clear()
 
-    return [(drafts, "_drop_whole", drop_whole)]
+    return [(repair_drafts, "_drop_whole", drop_whole)]
 
 
 def rewind_keeps_what_came_later() -> Patches:
@@ -42,9 +42,9 @@ def rewind_keeps_what_came_later() -> Patches:
 
     def drop_since(draft: Any, cut: int, cut_at: Any) -> None:
         for scope in tuple(draft.whole):
-            drafts._drop_whole(draft, scope)
+            repair_drafts._drop_whole(draft, scope)
 
-    return [(drafts, "_drop_since", drop_since)]
+    return [(repair_drafts, "_drop_since", drop_since)]
 
 
 def dropped_child_stays() -> Patches:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from stepwell.config import WorkerSettings
     from stepwell.engine.bulks import BulkItem, BulkView
     from stepwell.engine.causes import Cause
-    from stepwell.engine.explain import Explanation
-    from stepwell.engine.facade import Recovered
+    from stepwell.engine.explanations import Explanation
     from stepwell.engine.handles import Handle
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         SignalView,
         WaitView,
     )
+    from stepwell.engine.workers import Recovered
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -213,8 +213,8 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.causes": ["Cause"],
-    "stepwell.engine.explain": ["Explanation"],
-    "stepwell.engine.facade": ["Recovered"],
+    "stepwell.engine.explanations": ["Explanation"],
+    "stepwell.engine.workers": ["Recovered"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.handles": ["Handle"],

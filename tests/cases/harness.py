@@ -207,7 +207,7 @@ class Harness:
         return view
 
     async def history(self, run: Handle[Any] | str) -> list[EntryView]:
-        return await self._any.history(_id(run))
+        return await self._any.runs.history(_id(run))
 
     async def paths(self, run: Handle[Any] | str) -> list[str]:
         """The recorded places of a run, in the order of their commits."""

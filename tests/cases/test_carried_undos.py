@@ -83,7 +83,7 @@ async def test_a_successor_undoes_what_its_predecessors_did(
     worker = await harness.worker(flow)
     run = await worker.start(flow, 1, key="k")
     await harness.drain()
-    pending = [entry.path for entry in await worker.engine.history("k") if entry.can_undo]
+    pending = [entry.path for entry in await worker.engine.runs.history("k") if entry.can_undo]
     if takeover:
         worker = await harness.takeover(worker, flow)
     await worker.signal("k", "burnt")
@@ -140,13 +140,13 @@ async def test_what_was_carried_is_no_part_of_the_code_that_follows(harness: Har
     run = await worker.start(flow, 1, key="k")
     await harness.drain()
     worker = await harness.takeover(worker, flow)
-    await worker.do(worker.engine.rewind("k", "/"))
+    await worker.do(worker.engine.repairs.rewind("k", "/"))
     await harness.advance("1m")
     await worker.signal("k", "go")
     await harness.advance("1m")
 
     assert await harness.result(run) == ["month 2"]
-    paths = [entry.path for entry in await worker.engine.history("k")]
+    paths = [entry.path for entry in await worker.engine.runs.history("k")]
     assert paths == ["~run1/charge", "charge", "line", "go"]
 
 

@@ -43,7 +43,7 @@ async def test_sc_02_a_suspended_run_has_no_result_and_an_unknown_one_no_status(
     view = await harness.status(run)
     assert (view.status, view.output, view.is_ended) == ("waiting", None, False)
     assert await worker.engine.status("no-such-run") is None
-    assert [found and found.run_id for found in await worker.engine.status_many(["nobody", run.run_id])] == [
+    assert [found and found.run_id for found in await worker.engine.runs.find_many(["nobody", run.run_id])] == [
         None,
         run.run_id,
     ]
@@ -121,10 +121,10 @@ async def test_sc_13_a_signal_for_another_wait_is_kept_until_that_comes(harness:
     worker = await harness.worker(two)
     run = await worker.start(two)
     await harness.drain()
-    before = (await worker.engine.detail(run.run_id)).run.epoch
+    before = (await worker.engine.runs.detail(run.run_id)).run.epoch
     await worker.signal(run.run_id, "second", 2)
     await harness.drain()
-    assert (await worker.engine.detail(run.run_id)).run.epoch == before
+    assert (await worker.engine.runs.detail(run.run_id)).run.epoch == before
     await worker.signal(run.run_id, "first", 1)
     await harness.drain()
 
@@ -144,7 +144,7 @@ async def test_sc_14_what_a_cancelled_run_has_not_read_is_gone_or_listed(harness
     await worker.do(worker.engine.cancel("k"))
     await harness.drain()
 
-    unread = await worker.engine.unread_signals()
+    unread = await worker.engine.signals.list_unread()
     listed = [(one.target, one.run_status, one.name, one.payload) for one in unread]
     assert listed == ([] if policy == "discard" else [(run.run_id, "cancelled", "event", 7)])
 
@@ -163,7 +163,7 @@ async def test_sc_16_of_two_names_the_other_stays_pending(harness: Harness):
     await harness.drain()
     await worker.signal(run.run_id, "a")
     await harness.drain()
-    assert [signal.name for signal in (await worker.engine.detail(run.run_id)).signals] == ["a"]
+    assert [signal.name for signal in (await worker.engine.runs.detail(run.run_id)).signals] == ["a"]
     await worker.signal(run.run_id, "end")
     await harness.drain()
 
@@ -246,7 +246,7 @@ async def test_sc_22_a_suspended_run_survives_a_restart_and_repeats_nothing(harn
     await harness.drain()
     worker.crash()
     worker = await harness.worker(flow)
-    assert (await worker.do(worker.engine.recover())).freed == 0
+    assert (await worker.do(worker.engine.workers.recover())).freed == 0
     assert (await harness.status(run)).status == "waiting"
     await worker.signal(run.run_id, "go", "on")
     await harness.drain()
@@ -277,7 +277,7 @@ async def test_sc_23_recovering_resumes_a_running_run_after_its_last_record(harn
     await harness.drain()
     assert (await harness.status(run)).status == "running"
     await harness.advance("11s")
-    recovered = await client.engine.recover()
+    recovered = await client.engine.workers.recover()
     await harness.worker(flow)
     await harness.drain()
 
@@ -299,7 +299,7 @@ async def test_sc_25_a_restart_loads_only_what_is_due(harness: Harness, ledger: 
     worker.crash()
     worker = await harness.worker(timed, waiting, sweep_every="10h")
     await harness.drain()
-    report = await worker.do(worker.engine.recover())
+    report = await worker.do(worker.engine.workers.recover())
     assert (report, worker.wire.count("runs.load", "runs.claim")) == ((0, 0, 0), 0)
 
     await harness.advance("1h")

@@ -60,8 +60,8 @@ async def test_sc_10_an_event_whose_time_is_over_is_not_delivered(harness: Harne
 
 async def test_sc_11_a_full_topic_refuses_and_keeps_what_it_has(harness: Harness, monkeypatch: pytest.MonkeyPatch):
     worker = await harness.worker(listener)
-    make = engine_events.Publisher.make
-    monkeypatch.setattr(engine_events.Publisher, "make", lambda *args: make(*args)._replace(room=3))
+    make = engine_events.Events._make
+    monkeypatch.setattr(engine_events.Events, "_make", lambda *args: make(*args)._replace(room=3))
     for n in range(3):
         await worker.publish("news", n, retain="1h", deliver="one")
 

@@ -61,10 +61,10 @@ async def failed(harness: Harness, shop: Shop, *charges: str) -> tuple[Any, Any]
 
 
 REPAIRS = {
-    "retry": lambda engine: engine.retry("k"),
-    "skip": lambda engine: engine.skip("k", "ship", None),
-    "redrive": lambda engine: engine.redrive("k"),
-    "rewind": lambda engine: engine.rewind("k", "ship"),
+    "retry": lambda engine: engine.repairs.retry("k"),
+    "skip": lambda engine: engine.repairs.skip("k", "ship", None),
+    "redrive": lambda engine: engine.repairs.redrive("k"),
+    "rewind": lambda engine: engine.repairs.rewind("k", "ship"),
 }
 
 
@@ -102,7 +102,7 @@ async def test_changed_code_is_found_out_however_the_run_was_repaired(
 async def test_code_that_was_changed_before_the_retry_repeats_nothing(harness: Harness, shop: Shop):
     worker, run = await failed(harness, shop, "one", "two")
     worker = await harness.takeover(worker, shop.order("one", "second"))
-    await worker.do(worker.engine.retry("k"))
+    await worker.do(worker.engine.repairs.retry("k"))
     await harness.advance("1m")
 
     assert (await harness.status(run)).status == "paused"

@@ -69,14 +69,14 @@ async def test_rv_03_starting_an_active_key_again_gives_its_run_and_writes_nothi
     worker = await harness.worker(waiting)
     first = await worker.start(waiting, key="Order-42")
     await harness.drain()
-    before = await worker.engine.detail(first.run_id)
+    before = await worker.engine.runs.detail(first.run_id)
 
     again = await worker.start(waiting, key=" ORDER-42 ")
     await harness.drain()
 
     assert (again.run_id, again.is_new, again.same_input) == (first.run_id, False, True)
-    assert await worker.engine.detail(first.run_id) == before
-    assert len(await worker.engine.list_runs()) == 1
+    assert await worker.engine.runs.detail(first.run_id) == before
+    assert len(await worker.engine.runs.list()) == 1
 
 
 async def test_rv_04_an_ended_run_answers_for_its_key_within_the_window(harness: Harness):
@@ -97,7 +97,7 @@ async def test_rv_06_a_blank_key_is_refused_and_nothing_is_stored(harness: Harne
     for key in ("", "   ", "k" * 201):
         with pytest.raises(InvalidKeyError):
             await worker.start(trivial, key=key)
-    assert await worker.engine.list_runs() == []
+    assert await worker.engine.runs.list() == []
 
 
 async def test_rv_06_an_enormous_window_still_works(harness: Harness):
@@ -139,12 +139,12 @@ async def test_rv_09_a_signal_that_came_twice_while_the_step_ran_is_consumed_wit
     await harness.drain()
     await worker.signal(run.run_id, "X")
     await harness.drain()
-    assert len((await worker.engine.detail(run.run_id)).signals) == 2
+    assert len((await worker.engine.runs.detail(run.run_id)).signals) == 2
     gate.set()
     await harness.drain()
 
     assert await harness.result(run) == [True, False]
-    assert await worker.engine.unread_signals() == []
+    assert await worker.engine.signals.list_unread() == []
 
 
 async def test_rv_10_probing_what_is_absent_does_not_consume_what_comes_later(harness: Harness, ledger: Ledger):
@@ -175,7 +175,7 @@ async def test_rv_12_a_dedup_key_counts_per_run(harness: Harness):
 
     assert told == ["delivered", "duplicate", "duplicate", "delivered"]
     for run in (one, two):
-        assert len((await worker.engine.detail(run.run_id)).signals) == 1
+        assert len((await worker.engine.runs.detail(run.run_id)).signals) == 1
 
 
 async def test_rv_13_a_signal_without_a_run_is_held_and_delivered_oldest_first(harness: Harness):
@@ -277,7 +277,7 @@ async def test_rv_18_a_stalled_rollback_keeps_the_rest_and_is_resumed_once(harne
     assert view.failure.causes["run"].summary == "ValueError: do 5 failed"
 
     plan.has_outage = False
-    resumed = [await worker.do(worker.engine.resume_rollback(run.run_id)) for _ in range(2)]
+    resumed = [await worker.do(worker.engine.repairs.resume_rollback(run.run_id)) for _ in range(2)]
     await harness.advance("10m")
 
     view = await harness.status(run)
@@ -300,7 +300,7 @@ async def test_rv_19_a_cancel_whose_undo_failed_and_was_resumed_ends_cancelled(h
     assert (await harness.status(run)).status == "compensation_failed"
 
     plan.has_outage = False
-    await worker.do(worker.engine.resume_rollback(run.run_id))
+    await worker.do(worker.engine.repairs.resume_rollback(run.run_id))
     await harness.advance("10m")
 
     with pytest.raises(RunCancelled, match="no longer wanted"):
@@ -365,7 +365,7 @@ async def test_rv_24_a_retrying_branch_is_not_disturbed_by_its_siblings_end(harn
     started = harness.clock.now()
     await harness.advance("45m")
     assert ledger.lines == ["call", "sibling"]
-    (wait,) = (await worker.engine.detail(run.run_id)).history.waits
+    (wait,) = (await worker.engine.runs.detail(run.run_id)).history.waits
     assert (wait.kind, wait.due_at) == ("retry", started + 3_600_000_000)
     await harness.advance("75m")
 
@@ -548,7 +548,7 @@ async def test_rv_33_a_parent_that_is_reentered_has_one_child(harness: Harness, 
     await harness.advance("5h")
 
     assert await harness.result(run) == ("success 42" if is_good else "failed: child is broken")
-    assert len(await worker.engine.list_runs(RunFilter(parent=run.run_id))) == 1
+    assert len(await worker.engine.runs.list(RunFilter(parent=run.run_id))) == 1
 
 
 async def test_rv_33_a_foreign_active_run_with_the_childs_key_is_an_error(harness: Harness):

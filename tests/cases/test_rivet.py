@@ -131,7 +131,7 @@ async def test_ri_07_retry_lets_an_exhausted_step_run_again(harness: Harness, le
     assert (await harness.status(run)).status == "failed"
     assert ledger.counts == {"reserve": 1, "charge": 3}
 
-    assert await worker.do(worker.engine.retry(run.run_id))
+    assert await worker.do(worker.engine.repairs.retry(run.run_id))
     await harness.advance("1m")
 
     assert await harness.result(run) == "paid"
@@ -150,10 +150,10 @@ async def test_ri_07_retry_of_a_run_that_has_not_failed_does_nothing(harness: Ha
     await harness.drain()
     before = await harness.status(run)
 
-    assert not await worker.do(worker.engine.retry(run.run_id))
+    assert not await worker.do(worker.engine.repairs.retry(run.run_id))
     assert await harness.status(run) == before
     await harness.advance("1h")
-    assert not await worker.do(worker.engine.retry(run.run_id))
+    assert not await worker.do(worker.engine.repairs.retry(run.run_id))
     assert (await harness.result(run), ledger.lines) == ("done", ["reserve"])
 
 
@@ -817,11 +817,11 @@ async def test_ri_40_a_rewind_keeps_what_is_before_the_step_and_restarts_a_loop_
     run = await worker.start(order)
     await harness.drain()
 
-    await worker.do(worker.engine.rewind(run.run_id, "a loop/~1/tick"))
+    await worker.do(worker.engine.repairs.rewind(run.run_id, "a loop/~1/tick"))
     await harness.drain()
     assert [ledger.counts.get(name, 0) for name in ("one", "two", "three", "tick")] == [1, 1, 1, 6]
 
-    await worker.do(worker.engine.rewind(run.run_id, "two"))
+    await worker.do(worker.engine.repairs.rewind(run.run_id, "two"))
     await harness.drain()
     assert [ledger.counts.get(name, 0) for name in ("one", "two", "three", "tick")] == [1, 2, 2, 9]
     await worker.signal(run.run_id, "go")

@@ -50,7 +50,7 @@ async def test_the_most_urgent_of_many_begins_first(harness: Harness, ledger: Le
 
     client = await harness.client()
     starts = [Start(name, priority=priority) for name, priority in (("low", -1), ("none", None), ("high", 9))]
-    await client.do(client.engine.start_many(job, starts))
+    await client.do(client.engine.runs.start_many(job, starts))
     await harness.worker(job, runs_max=1)
     await harness.advance("1s")
 
@@ -95,7 +95,7 @@ async def test_children_and_successors_are_as_urgent_as_their_run(harness: Harne
     run = await worker.start(parent, True, priority=7, tags={"vip"}, deadline="1h", key="k")
     await harness.drain()
 
-    views = {view.workflow: view for view in await worker.engine.list_runs() if view.status != "continued"}
+    views = {view.workflow: view for view in await worker.engine.runs.list() if view.status != "continued"}
     deadline = (await harness.status(run)).deadline_at
     assert (views["parent"].priority, views["parent"].tags, views["parent"].deadline_at) == (7, {"vip": ""}, deadline)
     assert (views["child"].priority, views["child"].tags, views["child"].deadline_at) == (7, {}, deadline)
@@ -201,7 +201,7 @@ async def test_a_child_ends_by_its_parents_deadline(harness: Harness):
     run = await worker.start(parent, deadline="10s")
     await harness.advance("20s")
 
-    statuses = {view.workflow: view.failure.code for view in await worker.engine.list_runs()}
+    statuses = {view.workflow: view.failure.code for view in await worker.engine.runs.list()}
     assert statuses == {"parent": "SW471", "waiter": "SW471"}
     assert (await harness.status(run)).status == "failed"
 
@@ -211,7 +211,7 @@ async def test_a_retry_of_a_late_run_goes_on_without_a_deadline(harness: Harness
     run = await worker.start(waiter, deadline="10s")
     await harness.advance("20s")
 
-    assert await worker.do(worker.engine.retry(run.run_id))
+    assert await worker.do(worker.engine.repairs.retry(run.run_id))
     await harness.drain()
     await worker.signal(run.run_id, "go", "at last")
     await harness.drain()
@@ -296,9 +296,9 @@ async def test_a_batch_that_conflicts_stores_nothing(harness: Harness):
     first = await worker.start(waiter, key="k")
 
     with pytest.raises(AlreadyExistsError, match=first.run_id):
-        await worker.do(worker.engine.start_many(waiter, [Start(key="a"), Start(key="K")], on_conflict="raise"))
+        await worker.do(worker.engine.runs.start_many(waiter, [Start(key="a"), Start(key="K")], on_conflict="raise"))
 
-    assert [view.run_id for view in await worker.engine.list_runs()] == [first.run_id]
+    assert [view.run_id for view in await worker.engine.runs.list()] == [first.run_id]
 
 
 # --- debouncing ---
@@ -314,7 +314,7 @@ async def test_the_last_input_is_run_once_it_is_quiet(harness: Harness):
     worker = await harness.worker(reindex)
     runs = []
     for version in range(3):
-        debounced = worker.engine.start_debounced(reindex, version, key="doc", quiet="5s", max_wait="1m")
+        debounced = worker.engine.runs.start_debounced(reindex, version, key="doc", quiet="5s", max_wait="1m")
         runs.append(await worker.do(debounced))
         await harness.advance("4s")
     assert (await harness.status(runs[0])).status == "pending"
@@ -323,25 +323,25 @@ async def test_the_last_input_is_run_once_it_is_quiet(harness: Harness):
     assert [run.is_new for run in runs] == [True, False, False]
     assert {run.run_id for run in runs} == {runs[0].run_id}
     assert await harness.result(runs[0]) == 2
-    assert len(await worker.engine.list_runs()) == 1
+    assert len(await worker.engine.runs.list()) == 1
 
 
 async def test_calls_without_end_are_run_after_the_longest_wait(harness: Harness):
     worker = await harness.worker(reindex)
     for version in range(12):
-        await worker.do(worker.engine.start_debounced(reindex, version, key="doc", quiet="5s", max_wait="10s"))
+        await worker.do(worker.engine.runs.start_debounced(reindex, version, key="doc", quiet="5s", max_wait="10s"))
         await harness.advance("2s")
     await harness.advance("1m")
 
-    results = [view.output for view in await worker.engine.list_runs()]
+    results = [view.output for view in await worker.engine.runs.list()]
     assert results == [11, 9, 4]  # each run takes as long as five calls
 
 
 async def test_a_call_while_it_runs_is_run_after_it(harness: Harness):
     worker = await harness.worker(reindex)
-    first = await worker.do(worker.engine.start_debounced(reindex, 1, key="doc", quiet="1s"))
+    first = await worker.do(worker.engine.runs.start_debounced(reindex, 1, key="doc", quiet="1s"))
     await harness.advance("2s")
-    second = await worker.do(worker.engine.start_debounced(reindex, 2, key="doc", quiet="1s"))
+    second = await worker.do(worker.engine.runs.start_debounced(reindex, 2, key="doc", quiet="1s"))
     await harness.advance("3s")
     assert (await harness.status(second)).status == "pending"
     await harness.advance("1m")
@@ -355,7 +355,7 @@ async def test_a_call_while_it_runs_is_run_after_it(harness: Harness):
 
 async def test_a_debounced_start_survives_a_crash(harness: Harness):
     client = await harness.client()
-    run = await client.do(client.engine.start_debounced(reindex, 1, key="doc", quiet="5s"))
+    run = await client.do(client.engine.runs.start_debounced(reindex, 1, key="doc", quiet="5s"))
     client.crash()
     await harness.worker(reindex)
     await harness.advance("1m")
@@ -383,7 +383,7 @@ async def test_a_parent_that_fails_leaves_its_children_unless_they_are_tied(
     run = await worker.start(parent, max_suspend="5s")
     await harness.advance("10s")
 
-    statuses = {view.workflow: view.status for view in await worker.engine.list_runs()}
+    statuses = {view.workflow: view.status for view in await worker.engine.runs.list()}
     assert (await harness.status(run)).status == "failed"
     assert statuses["child"] == ("cancelled" if on_parent_close == "cancel" else "waiting")
     assert ledger.lines == (["child", "undo child"] if on_parent_close == "cancel" else ["child"])
@@ -400,7 +400,7 @@ async def test_children_of_a_plain_workflow_may_be_tied_to_it(harness: Harness, 
     await harness.advance("10s")
 
     assert (await harness.status(run)).status == "failed"
-    children = [view.status for view in await worker.engine.list_runs(f"parent:{run.run_id}")]
+    children = [view.status for view in await worker.engine.runs.list(f"parent:{run.run_id}")]
     assert children == ["cancelled" if on_parent_close == "cancel" else "waiting"] * 2
 
 
@@ -439,7 +439,7 @@ async def test_a_cancel_reaches_all_descendants_root_first(harness: Harness, led
     assert await worker.do(worker.engine.cancel(run.run_id, "enough"))
     await harness.drain()
 
-    views = await worker.engine.list_runs()
+    views = await worker.engine.runs.list()
     assert {(view.workflow, view.status, view.reason) for view in views} == {
         ("root", "cancelled", "enough"),
         ("middle", "cancelled", "enough"),
@@ -458,7 +458,7 @@ async def test_children_in_bulk_may_be_tied(harness: Harness):
     run = await worker.start(parent, max_suspend="5s")
     await harness.advance("10s")
 
-    views = await worker.engine.list_runs()
+    views = await worker.engine.runs.list()
     assert (await harness.status(run)).status == "failed"
     assert [view.status for view in views if view.workflow == "waiter"] == ["cancelled", "cancelled"]
 
@@ -475,4 +475,4 @@ async def test_a_policy_that_does_not_exist_fails_the_parent_and_starts_nothing(
 
     view = await harness.status(run)
     assert (view.status, view.failure.code) == ("failed", "SW103")
-    assert len(await worker.engine.list_runs()) == 1
+    assert len(await worker.engine.runs.list()) == 1

@@ -37,10 +37,10 @@ async def test_st_06_a_timer_that_a_signal_ended_early_fires_in_vain(harness: Ha
     await harness.advance("10m")
     await worker.signal(run.run_id, "go", "early")
     await harness.drain()
-    before = (await worker.engine.detail(run.run_id)).run
+    before = (await worker.engine.runs.detail(run.run_id)).run
 
     await harness.advance("2h")
-    assert (await worker.engine.detail(run.run_id)).run == before
+    assert (await worker.engine.runs.detail(run.run_id)).run == before
 
     await worker.signal(run.run_id, "end")
     await harness.drain()
@@ -119,13 +119,13 @@ async def test_st_10_a_worker_that_was_overtaken_writes_nothing(harness: Harness
     assert slow.process.is_stopped
     await harness.worker(flow, lease="10s", sweep_every="1s")
     await harness.advance("1m")
-    done = await harness.nodes[1].engine.detail(run.run_id)
+    done = await harness.nodes[1].engine.runs.detail(run.run_id)
     slow.wire.before = _pass
     slow.resume()
     await harness.advance("1m")
 
     assert done.run.status == "completed"
-    assert await harness.nodes[1].engine.detail(run.run_id) == done
+    assert await harness.nodes[1].engine.runs.detail(run.run_id) == done
     assert slow.wire.answers[-1][2].verdict == "fenced"
 
 
@@ -257,7 +257,7 @@ async def test_st_16_a_run_that_kills_its_workers_is_set_aside_and_can_be_resume
     assert (caught.value.failure.code, caught.value.failure.path) == ("SW202", "deadly")
     assert ledger.counts == {"safe": 1, "deadly": 3}
     is_poison = False
-    assert await watcher.do(watcher.engine.resume(run.run_id))
+    assert await watcher.do(watcher.engine.holds.resume(run.run_id))
     await harness.advance("1m")
     assert await harness.result(run) == "tamed"
 
@@ -359,7 +359,7 @@ async def test_st_24_a_crash_between_child_and_parent_leaves_no_orphan(harness: 
 
     assert await harness.result(run) == 111
     assert ledger.lines == ["deep", "merge"]
-    for each in await harness.nodes[-1].engine.list_runs(RunFilter()):
+    for each in await harness.nodes[-1].engine.runs.list(RunFilter()):
         assert each.status == "completed"
 
 
@@ -377,7 +377,7 @@ async def test_st_25_continuing_ends_the_old_run_and_begins_the_new_one_in_one_c
 
     async def look(name: str) -> None:
         if name == "runs.apply":
-            runs = await client.engine.list_runs()
+            runs = await client.engine.runs.list()
             seen.append(sorted((run.status, run.generation) for run in runs))
 
     worker.wire.before = worker.wire.after = look

@@ -173,7 +173,7 @@ async def test_sm_18_a_cancelled_run_is_not_woken_by_time_or_signals(harness: Ha
     await harness.drain()
     assert await worker.do(worker.engine.cancel(run.run_id, "changed my mind"))
     assert not await worker.do(worker.engine.cancel(run.run_id, "again"))
-    detail = await worker.engine.detail(run.run_id)
+    detail = await worker.engine.runs.detail(run.run_id)
     assert (detail.history.waits, detail.run.wake_at) == ((), None)
     assert str(await worker.signal(run.run_id, "go", if_missing="drop")) == "missing"
     await harness.advance("2h")
@@ -196,15 +196,15 @@ async def test_sm_19_a_claimed_run_belongs_to_its_worker_until_the_lease_is_over
     first = await harness.worker(flow, lease="10s")
     run = await first.start(flow)
     await harness.advance("1s")
-    owner = (await first.engine.detail(run.run_id)).run.owner
+    owner = (await first.engine.runs.detail(run.run_id)).run.owner
     first.pause()
     second = await harness.worker(flow, lease="10s", sweep_every="1s")
     await harness.advance("8s")
-    assert (await second.engine.detail(run.run_id)).run.owner == owner
+    assert (await second.engine.runs.detail(run.run_id)).run.owner == owner
     assert ledger.counts == {"begins": 1}
     await harness.advance("10s")
     assert await harness.result(run) == "done"
-    ended = await second.engine.detail(run.run_id)
+    ended = await second.engine.runs.detail(run.run_id)
     assert ended.run.epoch == 2
 
     assert owner is not None
@@ -212,7 +212,7 @@ async def test_sm_19_a_claimed_run_belongs_to_its_worker_until_the_lease_is_over
         await first.wire.behind.runs.claim(Claimant(owner, 1, ("flow@1",)))
     first.resume()
     await harness.advance("1m")
-    assert await second.engine.detail(run.run_id) == ended
+    assert await second.engine.runs.detail(run.run_id) == ended
     assert ledger.counts == {"begins": 2}
 
 
@@ -220,11 +220,11 @@ async def test_sm_21_a_completed_run_keeps_its_result_and_no_waits(harness: Harn
     worker = await harness.worker(waiting)
     run = await worker.start(waiting)
     await harness.drain()
-    assert len((await worker.engine.detail(run.run_id)).history.waits) == 1
+    assert len((await worker.engine.runs.detail(run.run_id)).history.waits) == 1
     await worker.signal(run.run_id, "go", [1, 2])
     await harness.drain()
 
-    detail = await worker.engine.detail(run.run_id)
+    detail = await worker.engine.runs.detail(run.run_id)
     assert (detail.history.waits, detail.run.wake_at, detail.run.owner) == ((), None, None)
     assert (await harness.status(run)).output == [1, 2]
 
@@ -344,7 +344,7 @@ async def test_sm_31_a_child_knows_its_parent_and_gives_a_typed_result(harness: 
     run = await worker.start(ship)
     await harness.drain()
 
-    (child,) = await worker.engine.list_runs(RunFilter(parent=run.run_id))
+    (child,) = await worker.engine.runs.list(RunFilter(parent=run.run_id))
     assert (child.parent, child.input, child.status) == (run.run_id, 7, "completed")
     assert await harness.result(run) == "Parcel of 7"
 
@@ -354,7 +354,7 @@ async def test_sm_34_an_unknown_workflow_is_refused_with_the_nearest_name(harnes
 
     with pytest.raises(UnknownWorkflowError, match="Did you mean 'waiting'"):
         await worker.start("wating")
-    assert await worker.engine.list_runs() == []
+    assert await worker.engine.runs.list() == []
 
 
 async def test_sm_36_none_counts_as_done_for_every_kind_of_operation(harness: Harness, ledger: Ledger):
@@ -410,7 +410,7 @@ async def test_sm_19_times_come_from_the_store_and_never_go_back(harness: Harnes
 
     seen = await harness.result(run)
     assert seen == sorted(seen)
-    assert seen[0] == to_datetime((await worker.engine.detail(run.run_id)).run.created_at)
+    assert seen[0] == to_datetime((await worker.engine.runs.detail(run.run_id)).run.created_at)
 
 
 def _saga(ledger: Ledger) -> Any:
@@ -480,7 +480,7 @@ async def test_sm_07_a_rewind_to_a_repeated_step_drops_every_iteration(harness: 
     await harness.drain()
     assert await harness.paths(run) == ["before", "poll#0", "poll#1", "poll#2"]
 
-    plan = await worker.do(worker.engine.rewind(run.run_id, "poll"))
+    plan = await worker.do(worker.engine.repairs.rewind(run.run_id, "poll"))
 
     assert (plan.kept, plan.dropped) == (("before",), ("poll#0", "poll#1", "poll#2"))
     await harness.drain()

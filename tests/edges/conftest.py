@@ -70,7 +70,7 @@ async def _fill(url: str) -> dict[str, str]:
                     await engine.result(run_id, timeout="60s")
                 except StepwellError:
                     pass
-        while not (await engine.detail("approval-1")).history.waits:  # noqa: ASYNC110  another task waits
+        while not (await engine.runs.detail("approval-1")).history.waits:  # noqa: ASYNC110  another task waits
             await asyncio.sleep(0.01)
     return ids
 

@@ -58,7 +58,7 @@ class Errands(NamedTuple):
 
 async def find_child(engine: Engine) -> str:
     while True:
-        for run in await engine.list_runs():
+        for run in await engine.runs.list():
             if run.parent is not None:
                 return run.run_id
         await asyncio.sleep(0.01)
@@ -66,7 +66,7 @@ async def find_child(engine: Engine) -> str:
 
 async def wait_until_all_wait(engine: Engine, *keys: str) -> None:
     for key in keys:
-        while not (await engine.detail(key)).history.waits:  # noqa: ASYNC110  another task waits
+        while not (await engine.runs.detail(key)).history.waits:  # noqa: ASYNC110  another task waits
             await asyncio.sleep(0.01)
 
 

@@ -96,7 +96,7 @@ def test_a_restored_database_uses_no_epoch_and_no_number_again(cli: Cli, db: Sho
 def test_a_worker_of_the_lost_database_can_write_nothing_to_the_restored_one(shop_anywhere: Shop, cli: Cli) -> None:
     async def held() -> tuple[str, int]:
         async with Engine(shop_anywhere.url) as engine:
-            run = (await engine.detail("approval-1")).run
+            run = (await engine.runs.detail("approval-1")).run
             return str(run.run_id), run.epoch
 
     run_id, epoch = asyncio.run(held())
@@ -125,7 +125,7 @@ def test_a_lost_run_that_is_started_again_under_its_id_ends_with_another_event(
         async with Engine(db.url, workflows=[shop.checkout], sinks=[handler(hear)], lifecycle=True) as engine:
             run = await engine.start(shop.checkout, shop.Order("eve", 9), run_id="order-9")
             await run.result(timeout="60s")
-            while await engine.outbox.pending():  # noqa: ASYNC110  another task sends
+            while await engine.outbox.list_pending():  # noqa: ASYNC110  another task sends
                 await asyncio.sleep(0.01)
 
     file, copy = _file(db), tmp_path / "copy.db"

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import pytest
 
 from stepwell import Engine
-from stepwell.engine import bulk_work
-from stepwell.engine.facade import Facade
+from stepwell.engine import bulk_workflow
+from stepwell.engine.bulk_verbs import BulkVerb
 from tests.edges.conftest import Cli, Shop
 
 T = TypeVar("T")
@@ -119,9 +119,9 @@ def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: 
 
     assert process.returncode == 130, said
     assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 were not touched" in said
-    (bulk,) = asyncio.run(ask(url, lambda engine: engine.bulks.latest()))
+    (bulk,) = asyncio.run(ask(url, lambda engine: engine.bulks.list()))
     assert (bulk.state, bulk.done, bulk.matched) == ("aborted", 20, 50)
-    assert len(asyncio.run(ask(url, lambda engine: engine.list_runs("workflow:nap status:pending")))) == len(ids) - 20
+    assert len(asyncio.run(ask(url, lambda engine: engine.runs.list("workflow:nap status:pending")))) == len(ids) - 20
 
 
 def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
@@ -129,7 +129,7 @@ def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
     with cancelling(url, tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    left = len(asyncio.run(ask(url, lambda engine: engine.list_runs("workflow:nap status:pending"))))
+    left = len(asyncio.run(ask(url, lambda engine: engine.runs.list("workflow:nap status:pending"))))
     assert 0 < left < len(ids)
 
     said = cli("bulk", "resume", "1", "--db", url, "-o", "json")
@@ -146,7 +146,7 @@ def waiting_runs(folder: Path) -> tuple[str, list[str]]:
     url = f"sqlite:///{folder / 'many.db'}"
 
     async def start(engine: Engine) -> list[str]:
-        return [(await engine.start_by_name("nap", 1)).run_id for _ in range(50)]
+        return [(await engine.runs.start_by_name("nap", 1)).run_id for _ in range(50)]
 
     return url, asyncio.run(ask(url, start))
 
@@ -162,9 +162,9 @@ def cancelling(url: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     marker = folder / "in the middle"
     code = f"""
 import asyncio, pathlib, signal, sys
-from stepwell.engine.facade import Facade
+from stepwell.engine.runs import Runs
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever runs these tests may have ignored
-cancel, count = Facade.cancel, 0
+cancel, count = Runs.cancel, 0
 async def slow(self, *args, **options):
     global count
     count += 1
@@ -172,7 +172,7 @@ async def slow(self, *args, **options):
         pathlib.Path({str(marker)!r}).touch()
         await asyncio.sleep(2)
     return await cancel(self, *args, **options)
-Facade.cancel = slow
+Runs.cancel = slow
 from stepwell.cli.main import main
 sys.argv[1:] = ["cancel", "--where", "status:active", "--yes", "--db", {url!r}]
 sys.exit(main())
@@ -228,16 +228,16 @@ def test_an_act_on_many_runs_is_on_record(cli: Cli, shop_anywhere: Shop) -> None
 def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
     cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_work, "CHUNK", 1)
-    cancel = Facade.cancel
+    monkeypatch.setattr(bulk_workflow, "CHUNK", 1)
+    act = BulkVerb.act
     calls: list[bool] = []
 
-    async def cancel_and_abort(engine: Facade, target: str, *args: Any, **options: Any) -> Any:
+    async def act_and_abort(verb: BulkVerb, engine: Any, *args: Any) -> bool:
         if not calls:
             calls.append(await engine.bulks.abort("bulk-1"))
-        return await cancel(engine, target, *args, **options)
+        return await act(verb, engine, *args)
 
-    monkeypatch.setattr(Facade, "cancel", cancel_and_abort)
+    monkeypatch.setattr(BulkVerb, "act", act_and_abort)
     said = cli("cancel", "--where", "status:waiting,paused", "--yes", "--db", db.url, "-o", "json")
 
     assert calls == [True]

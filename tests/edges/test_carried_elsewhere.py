@@ -103,13 +103,13 @@ async def _fill(ends: Ends) -> None:
     flows = {each.name: each for each in load_workflows(ends.app)}
     async with Engine(ends.src, workflows=flows.values()) as engine:
         await engine.start(flows["rent"], 1, key="rent")
-        while [each.path for each in await engine.history("rent") if each.can_undo] != CARRIED:  # noqa: ASYNC110  another task works
+        while [each.path for each in await engine.runs.history("rent") if each.can_undo] != CARRIED:  # noqa: ASYNC110  another task works
             await asyncio.sleep(0.01)
         await wait_until_all_wait(engine, "rent")
         run = await engine.start(flows["handled"], key="handled")
         with pytest.raises(RunFailed):
             await run.result(timeout="60s")
-        await engine.retry(run.run_id)
+        await engine.repairs.retry(run.run_id)
         await wait_until_all_wait(engine, "handled")
 
 
@@ -117,9 +117,9 @@ async def _kept(url: str) -> dict[str, Any]:
     """What must be the same wherever they are."""
     async with Engine(url, worker=False) as engine:
         return {
-            "carried": [(one.path, one.can_undo, one.value) for one in await engine.history("rent")],
-            "recorded": [(one.path, one.status) for one in await engine.history("handled")],
-            "loose": (await engine.detail("handled")).run.loose,
+            "carried": [(one.path, one.can_undo, one.value) for one in await engine.runs.history("rent")],
+            "recorded": [(one.path, one.status) for one in await engine.runs.history("handled")],
+            "loose": (await engine.runs.detail("handled")).run.loose,
         }
 
 

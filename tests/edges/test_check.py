@@ -53,7 +53,7 @@ def fill(url: str, app: str, runs: int) -> None:
             for number in range(runs):
                 await engine.start("order", key=f"order-{number}")
             for number in range(runs):
-                while not (await engine.detail(f"order-{number}")).history.waits:  # noqa: ASYNC110  another task waits
+                while not (await engine.runs.detail(f"order-{number}")).history.waits:  # noqa: ASYNC110  another task waits
                     await asyncio.sleep(0.01)
 
     asyncio.run(run())

@@ -190,4 +190,7 @@ def test_an_interrupt_is_exit_code_130(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_advice_for_python_is_given_in_commands() -> None:
-    assert in_commands("mend it, then engine.resume_rollback('a-1')") == "mend it, then stepwell rollback resume a-1"
+    assert (
+        in_commands("mend it, then engine.repairs.resume_rollback('a-1')")
+        == "mend it, then stepwell rollback resume a-1"
+    )

@@ -135,6 +135,6 @@ def test_who_imported_is_on_record(cli: Cli, db: Shop, elsewhere: str, tmp_path:
 
     async def acts() -> list[tuple[str, str]]:
         async with Engine(elsewhere) as engine:
-            return [(act.verb, act.after) for act in await engine.list_acts("checkout-1")]
+            return [(act.verb, act.after) for act in await engine.runs.list_acts("checkout-1")]
 
     assert asyncio.run(acts()) == [("import", "completed")]

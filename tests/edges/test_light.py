@@ -18,7 +18,7 @@ from tests.servers.cleared import cleared_url
 # What takes long to import and is for other commands.
 HEAVY = (
     "stepwell.wiring",
-    "stepwell.engine.facade",
+    "stepwell.engine.runs",
     "stepwell.replay.steps",
     "stepwell.replay.workflows",
     "stepwell.replay.turn",
@@ -96,7 +96,7 @@ def test_a_command_that_only_looks_ends_before_garbage_is_looked_for(shop_anywhe
 
 
 def test_what_is_heavy_is_what_another_command_imports(db: Shop) -> None:
-    assert _imported_by("--db", db.url, "show", "declined-1") >= {"stepwell.wiring", "stepwell.engine.facade"}
+    assert _imported_by("--db", db.url, "show", "declined-1") >= {"stepwell.wiring", "stepwell.engine.runs"}
 
 
 @pytest.mark.parametrize("word", ["@last", "declined-1"])

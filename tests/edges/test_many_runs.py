@@ -38,7 +38,7 @@ async def _keys(engine: Engine, where: str, limit: int = 50) -> list[str | None]
     found: list[str | None] = []
     before = None
     while True:
-        page = await engine.list_runs(where, limit=limit, before=before)
+        page = await engine.runs.list(where, limit=limit, before=before)
         found += [run.key for run in page]
         if len(page) < limit:
             return found

@@ -50,7 +50,7 @@ def test_what_is_known_and_held_goes_with_the_runs(cli: Cli, errands: Errands) -
     async def look() -> tuple[str, list[SignalView], Any]:
         async with Engine(errands.dst, workflows=[errand], worker=False) as engine:
             started = await engine.start(errand, "e0", key="e0", dedup="1h")
-            return str(started.run_id), await engine.held_signals(), await engine.state("e1", "where")
+            return str(started.run_id), await engine.signals.list_held(), await engine.runs.state("e1", "where")
 
     async def first() -> str:
         async with Engine(errands.src) as engine:

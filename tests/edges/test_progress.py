@@ -27,7 +27,7 @@ def test_show_and_why_say_how_far_a_long_step_is(cli: Cli, tmp_path: Path) -> No
         engine = Engine(url, workflows=[importing])
         await engine.__aenter__()
         await engine.start(importing, key="import-1")
-        while not (await engine.detail("import-1")).history.progress:  # noqa: ASYNC110  another task writes it
+        while not (await engine.runs.detail("import-1")).history.progress:  # noqa: ASYNC110  another task writes it
             await asyncio.sleep(0.01)
         await engine.shutdown(grace=0)
 

@@ -165,9 +165,9 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def until_paused(engine: Engine, run_id: str) -> None:
-    while (await engine.list_runs("status:paused")) == []:  # noqa: ASYNC110  another task works
+    while (await engine.runs.list("status:paused")) == []:  # noqa: ASYNC110  another task works
         await asyncio.sleep(0.01)
-    [paused] = await engine.list_runs("status:paused")
+    [paused] = await engine.runs.list("status:paused")
     assert paused.run_id == run_id
 
 
@@ -203,7 +203,7 @@ async def test_whatever_is_wrong_with_a_row_other_runs_are_executed(tmp_path: Pa
 async def test_a_signal_that_wakes_a_row_that_cannot_be_read_is_stored_and_stops_no_worker(anywhere: str) -> None:
     async with Engine(anywhere, workflows=[shop.approval, shop.checkout]) as engine:
         run = await engine.start(shop.approval)
-        while not (await engine.detail(run.run_id)).history.waits:  # noqa: ASYNC110  another task waits
+        while not (await engine.runs.detail(run.run_id)).history.waits:  # noqa: ASYNC110  another task waits
             await asyncio.sleep(0.01)
     damage(anywhere, "tags", run.run_id)
 

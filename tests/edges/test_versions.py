@@ -59,7 +59,7 @@ def test_patches_are_listed_below(cli: Cli, tmp_path: Path) -> None:
     async def fill() -> None:
         async with Engine(url, workflows=load_workflows(str(app))) as engine:
             run = await engine.start("flow")
-            while not (await engine.detail(run.run_id)).history.waits:  # noqa: ASYNC110  another task waits
+            while not (await engine.runs.detail(run.run_id)).history.waits:  # noqa: ASYNC110  another task waits
                 await asyncio.sleep(0.01)
 
     asyncio.run(fill())

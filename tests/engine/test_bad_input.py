@@ -63,7 +63,7 @@ async def no_input(ctx: Context) -> str:
 
 
 async def nothing_is_stored(node: Node) -> None:
-    assert await node.engine.list_runs() == []
+    assert await node.engine.runs.list() == []
     assert await node.wire.views.list_held(limit=5) == []
 
 
@@ -85,21 +85,21 @@ async def test_an_unknown_run_is_answered_with_the_nearest_key_or_id(harness: Ha
     run = await worker.start(checkout, Order("ann", 1, []), key="order-4711")
 
     verbs: dict[str, Any] = {
-        "history": worker.engine.history,
+        "history": worker.engine.runs.history,
         "explain": worker.engine.explain,
         "result": worker.engine.result,
         "cancel": worker.engine.cancel,
-        "retry": worker.engine.retry,
-        "resume": worker.engine.resume,
-        "resume_rollback": worker.engine.resume_rollback,
-        "detail": worker.engine.detail,
-        "evict": worker.engine.evict,
+        "retry": worker.engine.repairs.retry,
+        "resume": worker.engine.holds.resume,
+        "resume_rollback": worker.engine.repairs.resume_rollback,
+        "detail": worker.engine.runs.detail,
+        "evict": worker.engine.workers.evict,
     }
     for verb in verbs.values():
         with pytest.raises(NotFoundError, match="Did you mean 'order-4711'"):
             await verb("order-4712")
     with pytest.raises(NotFoundError) as caught:
-        await worker.engine.history(run.run_id[:13])
+        await worker.engine.runs.history(run.run_id[:13])
     assert caught.value.near == (run.run_id,)
 
 
@@ -119,7 +119,7 @@ async def test_one_bad_input_of_many_stores_none(harness: Harness):
     worker = await harness.worker(checkout)
 
     with pytest.raises(InvalidInputError):
-        await worker.do(worker.engine.start_many(checkout, [Start(Order("ann", 1, [])), Start({"customer": 1})]))
+        await worker.do(worker.engine.runs.start_many(checkout, [Start(Order("ann", 1, [])), Start({"customer": 1})]))
     await nothing_is_stored(worker)
 
 
@@ -191,7 +191,7 @@ async def test_a_run_id_can_be_given_once_and_in_one_spelling(harness: Harness):
     for bad in ("Mine", "a/b", ""):
         with pytest.raises(StepwellError):
             await worker.start(no_input, run_id=bad)
-    assert len(await worker.engine.list_runs()) == 1
+    assert len(await worker.engine.runs.list()) == 1
 
 
 async def test_a_taken_key_can_be_an_error(harness: Harness):
@@ -213,7 +213,7 @@ async def test_another_input_under_the_same_key_is_reported(harness: Harness):
 
 async def test_equal_keys_in_one_batch_collapse(harness: Harness):
     worker = await harness.worker(no_input)
-    handles = await worker.do(worker.engine.start_many(no_input, [Start(key="a"), Start(key="b"), Start(key="A")]))
+    handles = await worker.do(worker.engine.runs.start_many(no_input, [Start(key="a"), Start(key="b"), Start(key="A")]))
 
     assert [handle.is_new for handle in handles] == [True, True, False]
     assert handles[0].run_id == handles[2].run_id
@@ -283,7 +283,7 @@ async def test_a_moment_without_a_zone_fails_the_run(harness: Harness):
 
 async def test_an_input_that_another_process_stored_wrongly_fails_the_run(harness: Harness):
     worker = await harness.worker(checkout)
-    run = await worker.do(worker.engine.start_by_name("checkout", 1, {"customer": 7}))
+    run = await worker.do(worker.engine.runs.start_by_name("checkout", 1, {"customer": 7}))
     await harness.drain()
 
     view = await harness.status(run)
@@ -383,7 +383,7 @@ async def test_limits_without_meaning_are_refused(harness: Harness, option: str,
     with pytest.raises(InvalidOptionError, match=option):
         await worker.start(no_input, **{option: value})
     with pytest.raises(InvalidOptionError, match=option):
-        await worker.do(worker.engine.start_many(no_input, [Start(), Start(**{option: value})]))
+        await worker.do(worker.engine.runs.start_many(no_input, [Start(), Start(**{option: value})]))
     await nothing_is_stored(worker)
 
 
@@ -413,7 +413,7 @@ async def test_a_priority_that_is_no_small_whole_number_is_refused(harness: Harn
         await worker.start(no_input, priority=priority)
     assert (caught.value.where, bool(caught.value.why), bool(caught.value.fix)) == ("no_input", True, True)
     with pytest.raises(InvalidOptionError, match="priority"):
-        await worker.do(worker.engine.start_many(no_input, [Start(), Start(priority=priority)]))
+        await worker.do(worker.engine.runs.start_many(no_input, [Start(), Start(priority=priority)]))
     await nothing_is_stored(worker)
 
 
@@ -461,13 +461,13 @@ async def test_a_debounced_start_without_sense_is_refused(harness: Harness):
     for bad in ({"quiet": 0}, {"quiet": -1}, {"quiet": "soon"}, {"max_wait": 0}, {"max_wait": "-1s"}):
         with pytest.raises(InvalidOptionError, match=next(iter(bad))):
             options: dict[str, Any] = {"key": "k", "quiet": "1s", **bad}
-            await worker.do(worker.engine.start_debounced(checkout, order, **options))
+            await worker.do(worker.engine.runs.start_debounced(checkout, order, **options))
     for key in ("", "k" * 201):
         with pytest.raises(InvalidKeyError):
-            await worker.do(worker.engine.start_debounced(checkout, order, key=key, quiet="1s"))
+            await worker.do(worker.engine.runs.start_debounced(checkout, order, key=key, quiet="1s"))
     wrong: Any = {"customer": 7}
     with pytest.raises(InvalidInputError):
-        await worker.do(worker.engine.start_debounced(checkout, wrong, key="k", quiet="1s"))
+        await worker.do(worker.engine.runs.start_debounced(checkout, wrong, key="k", quiet="1s"))
     await nothing_is_stored(worker)
 
 
@@ -502,7 +502,7 @@ async def test_a_childs_key_that_is_too_long_fails_the_run_and_starts_nothing(ha
 
     view = await harness.status(run)
     assert (view.status, view.failure.code) == ("failed", "SW406")
-    assert len(await worker.engine.list_runs()) == 1
+    assert len(await worker.engine.runs.list()) == 1
 
 
 @pytest.mark.parametrize("duration", [-1, "-5s", timedelta(-1), "later"])

@@ -160,7 +160,7 @@ async def test_the_beginning_of_a_step_is_forgotten_with_its_result(harness: Har
     await harness.advance("1m")
 
     assert await harness.result(run) == "done"
-    assert (await worker.do(worker.engine.detail(run.run_id))).history.attempts == ()
+    assert (await worker.do(worker.engine.runs.detail(run.run_id))).history.attempts == ()
 
 
 async def test_a_step_that_ran_at_most_once_and_is_done_has_no_unknown_attempt(harness: Harness, ledger: Ledger):
@@ -177,7 +177,7 @@ async def test_a_step_that_ran_at_most_once_and_is_done_has_no_unknown_attempt(h
     [entry] = await harness.history(run)
     assert (entry.path, entry.status, entry.attempts, entry.failed_attempts) == ("charge", "done", 1, ())
 
-    await worker.do(worker.engine.rewind(run.run_id, "charge"))
+    await worker.do(worker.engine.repairs.rewind(run.run_id, "charge"))
     await harness.drain()
 
     [entry] = await harness.history(run)
@@ -199,7 +199,7 @@ async def test_a_step_whose_result_is_supplied_has_no_unknown_attempt(harness: H
     [entry] = await harness.history(run)
     assert [each.error for each in entry.failed_attempts] == ["started, outcome unknown"]
 
-    await worker.do(worker.engine.skip(run.run_id, "charge", result="charged"))
+    await worker.do(worker.engine.repairs.skip(run.run_id, "charge", result="charged"))
     await harness.drain()
 
     assert await harness.result(run) == "charged"
@@ -221,7 +221,7 @@ async def test_the_beginning_of_a_step_whose_result_is_supplied_is_no_attempt(ha
     lost.crash()
     rescuer = await harness.worker(other, **QUICK)
     await harness.advance("1m")
-    await rescuer.do(rescuer.engine.skip(run.run_id, "charge", result="charged"))
+    await rescuer.do(rescuer.engine.repairs.skip(run.run_id, "charge", result="charged"))
     await harness.worker(flow, **QUICK)
     await harness.drain()
 

@@ -117,7 +117,7 @@ async def test_bodies_of_runs_that_go_on_together_share_a_task_as_long_as_none_o
             await ctx.step(f"s{number}", note, number)
 
     worker = await harness.worker(flow)
-    await worker.do(worker.engine.start_many(flow, [Start() for _ in range(20)]))
+    await worker.do(worker.engine.runs.start_many(flow, [Start() for _ in range(20)]))
     await harness.drain()
 
     assert (len(tasks[0]), len(tasks[1])) == (20, 1)
@@ -138,7 +138,7 @@ async def test_a_body_that_waits_keeps_no_other_run_from_its_own(harness: Harnes
         return await ctx.step("first", _same, number) + await ctx.step("second", wait_for_all, number)
 
     worker = await harness.worker(flow)
-    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(20)]))
+    runs = await worker.do(worker.engine.runs.start_many(flow, [Start(number) for number in range(20)]))
     await harness.drain()
 
     assert [await harness.result(run) for run in runs] == list(range(0, 40, 2))
@@ -168,7 +168,7 @@ async def test_a_body_leaves_nothing_in_the_task_for_other_runs(harness: Harness
         return left
 
     worker = await harness.worker(flow)
-    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(20)]))
+    runs = await worker.do(worker.engine.runs.start_many(flow, [Start(number) for number in range(20)]))
     await harness.drain()
 
     assert [await harness.result(run) for run in runs] == ["none"] * 20
@@ -185,7 +185,7 @@ async def test_a_body_of_a_run_that_is_cancelled_does_not_hurt_the_runs_that_wer
         return await ctx.step("second", wait, number)
 
     worker = await harness.worker(flow)
-    runs = await worker.do(worker.engine.start_many(flow, [Start(number) for number in range(5)]))
+    runs = await worker.do(worker.engine.runs.start_many(flow, [Start(number) for number in range(5)]))
     await harness.advance("0.5s")
     await worker.do(worker.engine.cancel(runs[0].run_id))
     await harness.drain()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, Retry, step, workflow
-from stepwell.engine import bulk_work, bulks
+from stepwell.engine import bulk_workflow, bulks
 from stepwell.engine.bulks import BulkItem, BulkView
 from stepwell.errors import FilterError, InvalidOptionError, NotFoundError, RequestError
 from tests.cases.harness import Harness, Node
@@ -55,8 +55,8 @@ async def outcomes(node: Node, bulk: BulkView) -> Counter[str]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pages and chunks of few runs."""
     monkeypatch.setattr(bulks, "PAGE", 3)
-    monkeypatch.setattr(bulk_work, "PAGE", 3)
-    monkeypatch.setattr(bulk_work, "CHUNK", 2)
+    monkeypatch.setattr(bulk_workflow, "PAGE", 3)
+    monkeypatch.setattr(bulk_workflow, "CHUNK", 2)
 
 
 async def test_all_runs_that_match_are_acted_upon_and_no_others(harness: Harness):
@@ -86,7 +86,7 @@ async def test_it_says_which_had_it_before_and_which_refuse_it_and_why(harness: 
     worker = await harness.worker(waits, fails)
     free, paused, failed = await worker.start(waits), await worker.start(waits), await worker.start(fails)
     await harness.drain()
-    await worker.do(worker.engine.pause(paused.run_id))
+    await worker.do(worker.engine.holds.pause(paused.run_id))
     named = [free.run_id, paused.run_id, failed.run_id, "nobody", free.run_id]
 
     await begin(worker, "pause", None, runs=named)
@@ -120,7 +120,7 @@ async def test_a_repair_is_done_to_many(harness: Harness):
     assert [await harness.result(run) for run in runs] == ["done"] * 4
     assert await outcomes(worker, bulk) == {"done": 4, "refused": 1}
     assert (await harness.status(waiting)).status == "waiting"
-    acts = await worker.do(worker.engine.list_acts(runs[0].run_id))
+    acts = await worker.do(worker.engine.runs.list_acts(runs[0].run_id))
     assert [(act.verb, act.by, act.reason) for act in acts] == [("redrive", "ann by bulk-1", "stock is back")]
 
 
@@ -142,7 +142,7 @@ async def test_it_is_stopped_between_two_chunks_and_what_was_done_stays_done(har
     view = await client.do(client.engine.bulks.get("bulk-1"))
     assert (view.state, view.matched, view.done) == ("aborted", 6, 4)
     assert await client.do(client.engine.bulks.abort("bulk-1")) is False
-    assert len(await worker.do(worker.engine.list_runs("status:waiting"))) == 2
+    assert len(await worker.do(worker.engine.runs.list("status:waiting"))) == 2
 
 
 async def test_it_waits_for_a_worker_and_says_that_it_is_to_stop(harness: Harness):
@@ -169,7 +169,7 @@ async def test_names_count_up_and_never_twice(harness: Harness):
     )
 
     assert sorted(bulk.name for bulk in started) == ["bulk-1", "bulk-3", "bulk-4", "bulk-5"]
-    assert [bulk.name for bulk in await worker.do(worker.engine.bulks.latest(limit=2))] == ["bulk-5", "bulk-4"]
+    assert [bulk.name for bulk in await worker.do(worker.engine.bulks.list(limit=2))] == ["bulk-5", "bulk-4"]
     with pytest.raises(NotFoundError):
         await worker.do(worker.engine.bulks.get("bulk-2"))
 
@@ -195,7 +195,7 @@ async def test_what_cannot_be_meant_is_refused_and_nothing_is_stored(
     with pytest.raises(error):
         await begin(client, verb, where, **options)
 
-    assert await client.do(client.engine.bulks.latest()) == []
+    assert await client.do(client.engine.bulks.list()) == []
 
 
 async def test_too_many_runs_for_one_act_are_refused(harness: Harness, monkeypatch: pytest.MonkeyPatch):
@@ -209,7 +209,7 @@ async def test_too_many_runs_for_one_act_are_refused(harness: Harness, monkeypat
     await harness.advance("1m")
 
     assert (await worker.do(worker.engine.bulks.get("bulk-1"))).state == "failed"
-    assert len(await worker.do(worker.engine.list_runs("status:waiting"))) == 5
+    assert len(await worker.do(worker.engine.runs.list("status:waiting"))) == 5
     with pytest.raises(RequestError, match="more than 4 runs match"):
         await worker.do(worker.engine.bulks.match("status:active"))
 
@@ -260,7 +260,7 @@ async def sweep_once(verb: str, call: int | None) -> int:
     items = await client.do(engine.bulks.items(bulk.name))
     assert sorted(item.run_id for item in items) == sorted(run.run_id for run in runs)
     for run in runs:
-        acts = await client.do(engine.list_acts(run.run_id))
+        acts = await client.do(engine.runs.list_acts(run.run_id))
         assert [act.verb for act in acts] == [verb], (call, acts)
     await harness.close()
     return calls

@@ -14,8 +14,8 @@ from stepwell import Cause, Context, Retry, step, workflow
 from stepwell.conformance.clock import ManualClock
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene
-from stepwell.engine.causes import Around, causes_of
-from stepwell.engine.explain import explain
+from stepwell.engine.causes import ClusterState, causes_of
+from stepwell.engine.explanations import explain
 from stepwell.environment import system_environment
 from stepwell.errors.records import FailureRecord
 from stepwell.model.failures import encode_failure
@@ -77,7 +77,7 @@ async def test_a_child_that_a_person_paused_is_why_its_parent_waits(harness: Har
     run = await worker.start(top)
     await harness.drain()
     [child] = (await worker.do(worker.engine.explain(run.run_id))).facts["active_children"]
-    await worker.do(worker.engine.pause(child, by="ann", reason="a look"))
+    await worker.do(worker.engine.holds.pause(child, by="ann", reason="a look"))
 
     [cause] = await chain_of(worker, run)
     [below] = cause.causes
@@ -139,9 +139,9 @@ async def test_pauses_retries_slots_timers_and_the_dead_are_named(harness: Harne
     assert kinds(await chain_of(client, running)) == ["running"]
     assert kinds(await chain_of(client, ready)) == ["slot"]
 
-    await client.do(client.engine.pause(running.run_id, by="ann"))
-    await client.do(client.engine.pause_workflow("busy", by="bob", reason="the bank is down"))
-    await client.do(client.engine.pause_workflow(None, by="eve"))
+    await client.do(client.engine.holds.pause(running.run_id, by="ann"))
+    await client.do(client.engine.holds.pause_workflow("busy", by="bob", reason="the bank is down"))
+    await client.do(client.engine.holds.pause_workflow(None, by="eve"))
     assert kinds(await chain_of(client, running)) == ["running", "paused", "all paused", "workflow paused"]
     every, one = await chain_of(client, ready)
     assert (every.next, one.next) == ("stepwell resume --all", "stepwell workflow resume busy")
@@ -203,13 +203,13 @@ async def test_every_state_that_is_no_end_has_a_cause_with_an_act(
     if detail.run.failure is not None:
         failure = encode_failure(FailureRecord("ValueError", "no", path="step"))
         detail = detail._replace(run=detail.run._replace(failure=failure))
-    around = Around(workers, holds, scene.clock.now())
+    cluster = ClusterState(workers, holds, scene.clock.now())
 
-    causes = causes_of(detail, around, {})
+    causes = causes_of(detail, cluster, {})
 
     assert causes
     assert all(one.sentence and one.next and one.kind for one in causes)
-    told = explain(detail, around, {})
+    told = explain(detail, cluster, {})
     assert told.sentence.endswith(".")
     if is_paused == "run" and detail.run.hold is not None:
         assert any(one.kind == "paused" for one in causes)

@@ -140,4 +140,4 @@ async def test_emitting_costs_no_commit_of_its_own(tmp_path: Path) -> None:
         assert await (await engine.start(emitting, 20)).result("60s") == 20
 
         assert database.commits - before == 21
-        assert len(await engine.outbox.pending()) == 41
+        assert len(await engine.outbox.list_pending()) == 41

@@ -95,7 +95,7 @@ async def test_a_sink_gets_the_events_of_a_run_in_the_order_of_the_code(harness:
     assert [event.payload for event in inbox.events[:3]] == [None, {"amount": 7}, {"charged": 7}]
     assert [event.path for event in inbox.events[:3]] == ["order.begun", "charge", "charge"]
     assert len({event.id for event in inbox.events}) == 4
-    assert await worker.engine.outbox.pending() == []
+    assert await worker.engine.outbox.list_pending() == []
 
 
 async def test_what_is_emitted_is_in_the_history_and_a_replay_emits_nothing(harness: Harness) -> None:
@@ -129,7 +129,7 @@ async def test_an_event_without_a_sink_is_recorded_and_nothing_is_owed(harness: 
 
     assert inbox.names == ["order.done"]
     assert await harness.paths(run) == ["order.begun", "charge", "order.done"]
-    assert await worker.engine.outbox.pending() == []
+    assert await worker.engine.outbox.list_pending() == []
 
 
 async def test_a_step_that_fails_emits_nothing(harness: Harness) -> None:
@@ -231,7 +231,7 @@ async def test_a_sink_that_fails_is_tried_again_later_with_the_same_id_and_nothi
     await worker.start(pair, ["a", "b"])
     await harness.advance("9s")
     assert inbox.attempts == ["a"]
-    [first, second] = await worker.engine.outbox.pending()
+    [first, second] = await worker.engine.outbox.list_pending()
     assert (first.attempts, first.failure, second.attempts) == (1, "OSError: the line is dead", 0)
 
     await harness.advance("2s")
@@ -267,7 +267,7 @@ async def test_a_sink_that_hangs_is_given_up_on_in_time(harness: Harness) -> Non
     await harness.advance("6s")
 
     assert good.names == ["a"]
-    [letter] = await worker.engine.outbox.dead()
+    [letter] = await worker.engine.outbox.list_dead()
     assert (letter.sink, letter.failure) == ("hang", "TimeoutError: it took longer than its limit of 0:00:05")
 
 
@@ -279,9 +279,9 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_and_the_next_event_goe
 
     assert inbox.attempts == ["a", "a", "a", "b"]
     outbox = worker.engine.outbox
-    [letter] = await outbox.dead()
+    [letter] = await outbox.list_dead()
     assert (letter.name, letter.sink, letter.run_id, letter.attempts) == ("a", "inbox", run.run_id, 3)
-    assert await outbox.pending() == []
+    assert await outbox.list_pending() == []
     assert await worker.do(outbox.replay(letter.event_id, by="ann")) == 1
     await harness.drain()
     assert inbox.names == ["b", "a"]
@@ -295,12 +295,12 @@ async def test_a_dead_letter_can_be_dropped(harness: Harness) -> None:
     await worker.start(pair, ["a"])
     await harness.drain()
     outbox = worker.engine.outbox
-    [letter] = await outbox.dead()
+    [letter] = await outbox.list_dead()
 
     assert letter.failure == "Fatal: never"
     assert await worker.do(outbox.drop(letter.event_id, "elsewhere")) == 0
     assert await worker.do(outbox.drop(letter.event_id)) == 1
-    assert await outbox.dead() == []
+    assert await outbox.list_dead() == []
 
 
 async def test_a_sink_may_say_when_to_try_again(harness: Harness) -> None:
@@ -341,7 +341,7 @@ async def test_a_policy_that_fails_itself_gives_up(harness: Harness) -> None:
     await worker.start(pair, ["a"])
     await harness.drain()
 
-    assert [letter.name for letter in await worker.engine.outbox.dead()] == ["a"]
+    assert [letter.name for letter in await worker.engine.outbox.list_dead()] == ["a"]
 
 
 async def test_a_handler_need_not_be_asynchronous(harness: Harness) -> None:
@@ -420,7 +420,7 @@ async def test_a_worker_that_leaves_lets_a_send_end_within_its_grace(harness: Ha
     client = await harness.client()
 
     assert inbox.names == ["a"]
-    assert [owed.name for owed in await client.engine.outbox.pending()] == ["b"]
+    assert [owed.name for owed in await client.engine.outbox.list_pending()] == ["b"]
     harness.nodes.remove(worker)
 
 
@@ -484,7 +484,7 @@ async def test_a_store_that_does_not_answer_loses_no_event(harness: Harness) -> 
 
     assert inbox.names == ["a", "b"]
     assert sorted(lost) == ["outbox.settle", "outbox.settle", "outbox.take", "outbox.take"]
-    assert await worker.engine.outbox.pending() == []
+    assert await worker.engine.outbox.list_pending() == []
 
 
 # --- lifecycle ------------------------------------------------------------------------------
@@ -553,7 +553,7 @@ async def test_lifecycle_events_are_off_unless_asked_for_and_wanted(harness: Har
     await worker.start(short, "complete")
     await harness.drain()
 
-    assert (inbox.names, await worker.engine.outbox.pending()) == ([], [])
+    assert (inbox.names, await worker.engine.outbox.list_pending()) == ([], [])
     assert worker.engine._routes.announce is None
 
 

@@ -42,7 +42,7 @@ def sealed(folder: Path, keys: Keys = KEYS) -> Codec:
 
 async def open_node(harness: Harness, codec: Codec, *workflows: Any, **outward: Any) -> Node:
     node = Node(f"node-{len(harness.nodes)}", harness, workflows, **outward)
-    node.engine._codec = codec
+    node.engine._backend.codec = codec
     harness.nodes.append(node)
     await node.open()
     return node
@@ -77,7 +77,9 @@ async def test_what_is_closed_in_the_store_is_open_to_the_sink(harness: Harness,
     stored = await node.wire.behind.outbox.list_owed(is_dead=False, limit=99)
     assert len(stored) == 5
     assert CANARY not in repr(stored)
-    assert {view.payload.keys() <= {"encrypted", "offloaded", "size"} for view in await node.engine.outbox.pending()}
+    assert {
+        view.payload.keys() <= {"encrypted", "offloaded", "size"} for view in await node.engine.outbox.list_pending()
+    }
     await node.shutdown()
     harness.nodes.remove(node)
 
@@ -116,7 +118,7 @@ async def test_an_event_that_cannot_be_read_here_may_be_read_elsewhere(harness: 
     await harness.advance("6s")
 
     assert got == []
-    [owed] = await other.engine.outbox.pending()
+    [owed] = await other.engine.outbox.list_pending()
     assert owed.attempts == 3
     assert owed.failure.startswith("SW620 CorruptRecordError: the event of `one` cannot be read back")
     await other.shutdown()

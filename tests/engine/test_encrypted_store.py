@@ -71,7 +71,7 @@ async def test_an_operator_without_a_key_can_still_stop_a_run(url: str) -> None:
     async with Engine(url, workflows=[approval], codec=CODEC) as encrypted:
         await encrypted.start(approval, key="one")
         async with Engine(url, worker=False) as plain:
-            assert await plain.pause("one", by="ann")
+            assert await plain.holds.pause("one", by="ann")
             assert await plain.cancel("one")
 
 
@@ -136,8 +136,8 @@ async def test_a_reader_of_an_encrypted_database_finds_no_value(tmp_path: Path) 
         for _ in range(3):
             await engine.signal(run.run_id, "go", canary("signal"))
         await engine.signal("nobody", "go", canary("held"), if_missing="hold")
-        await engine.pause_workflow("echo", by=canary("by"), reason=canary("reason"))
-        await engine.resume_workflow("echo", by=canary("by"))
+        await engine.holds.pause_workflow("echo", by=canary("by"), reason=canary("reason"))
+        await engine.holds.resume_workflow("echo", by=canary("by"))
         assert await run.result(timeout="60s") == canary("output")
 
     found = canaries(tmp_path)

@@ -43,7 +43,7 @@ async def test_a_signal_to_the_id_of_an_ended_run_says_that_it_has_ended(harness
 
     assert isinstance(caught.value, errors.NotFoundError)
     assert "order-1" in caught.value.fix
-    assert await worker.engine.held_signals() == []
+    assert await worker.engine.signals.list_held() == []
     assert await worker.signal(run_id, "approve", 6, if_missing="drop") is Delivery.MISSING
 
 
@@ -84,6 +84,8 @@ async def test_a_start_of_many_with_a_taken_id_starts_none(harness: Harness) -> 
     await worker.start(approval, run_id="taken-1")
 
     with pytest.raises(errors.AlreadyExistsError, match="taken-1"):
-        await worker.do(worker.engine.start_many(approval, [Start(), Start(run_id="taken-1"), Start(run_id="free-1")]))
+        await worker.do(
+            worker.engine.runs.start_many(approval, [Start(), Start(run_id="taken-1"), Start(run_id="free-1")])
+        )
 
-    assert [run.run_id for run in await worker.engine.list_runs()] == ["taken-1"]
+    assert [run.run_id for run in await worker.engine.runs.list()] == ["taken-1"]

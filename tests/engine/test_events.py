@@ -87,8 +87,8 @@ WRONG: dict[str, tuple[Ask, type[StepwellError]]] = {
 @pytest.mark.parametrize("name", WRONG)
 async def test_what_is_wrong_is_refused_before_anything_is_stored(harness: Harness, name: str):
     worker = await harness.worker(waits, starts)
-    worker.engine.on("started", start=starts)
-    worker.engine.on("keyed", start=starts, key="customer")
+    worker.engine.events.on("started", start=starts)
+    worker.engine.events.on("keyed", start=starts, key="customer")
     await worker.start(waits, "1")
     await harness.drain()
     before = await snapshot(worker.wire.behind)
@@ -104,10 +104,10 @@ async def test_what_is_wrong_is_refused_before_anything_is_stored(harness: Harne
 @pytest.mark.parametrize(
     "register",
     [
-        lambda engine: engine.on(3, start=starts),
-        lambda engine: engine.on("t", start=print),
-        lambda engine: engine.on("t", start=starts, key=3),
-        lambda engine: engine.on("t", start=starts, dedup=-1),
+        lambda engine: engine.events.on(3, start=starts),
+        lambda engine: engine.events.on("t", start=print),
+        lambda engine: engine.events.on("t", start=starts, key=3),
+        lambda engine: engine.events.on("t", start=starts, dedup=-1),
         lambda engine: done(3),  # type: ignore[arg-type]
         lambda engine: topic("t", since="ever"),  # type: ignore[call-overload]
         lambda engine: topic(dict),  # type: ignore[type-var]
@@ -210,10 +210,10 @@ async def test_a_topic_may_have_another_name_than_its_class(harness: Harness):
 
 def test_a_synchronous_engine_publishes_and_starts(tmp_path: Path) -> None:
     with SyncEngine(f"sqlite:///{tmp_path}/sync.db", workflows=[starts]) as engine:
-        engine.on(Shipped, start=starts, key="order")
+        engine.events.on(Shipped, start=starts, key="order")
 
         assert engine.publish(Shipped("9"), retain=True) == 0
-        assert engine.handle(starts, "9").result("60s") == "9"
+        assert engine.runs.handle(starts, "9").result("60s") == "9"
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -230,11 +230,11 @@ async def test_encrypted_events_are_matched_and_read_and_show_nothing(tmp_path: 
     async with Engine(url, workflows=[secretive], codec=codec) as engine:
         await engine.publish(Hidden("canary-1", Secret("canary-2")), retain="1h")
         await engine.publish("news", {"text": "canary-3"}, deliver="one", retain="1h")
-        kept = await engine._store.views.list_events(limit=9)
+        kept = await engine._backend.store.views.list_events(limit=9)
         run = await engine.start(secretive, "canary-1")
 
         assert await run.result("60s") == ["canary-1", "canary-2", "canary-3"]
-        waits = (await engine.detail(run.run_id)).history.entries
+        waits = (await engine.runs.detail(run.run_id)).history.entries
         assert b"canary" not in b"".join([event.payload for event in kept] + [entry.value for entry in waits])
     assert b"canary" not in _bytes_in(tmp_path)
 

@@ -52,7 +52,7 @@ async def test_a_failed_run(harness: Harness, ledger: Ledger):
 
     assert await explained(worker, run) == (
         "failed at charge: ValueError: charge failed.",
-        f"engine.retry({run.run_id!r})",
+        f"engine.repairs.retry({run.run_id!r})",
     )
 
 
@@ -85,7 +85,7 @@ async def test_a_run_that_could_not_be_undone(harness: Harness, ledger: Ledger):
     sentence, following = await explained(worker, run)
     assert sentence.startswith("could not be undone")
     assert "ValueError: undo one failed; 1 effects are not undone." in sentence
-    assert following == f"engine.resume_rollback({run.run_id!r})"
+    assert following == f"engine.repairs.resume_rollback({run.run_id!r})"
 
 
 async def test_a_cancelled_run(harness: Harness):
@@ -126,7 +126,7 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     sentence, following = await explained(worker, run)
     assert sentence.startswith("is paused at x: DuplicateLocationError: two operations in one place share the name")
     assert sentence.endswith("; it goes on by itself when a worker with code that fits it starts.")
-    assert following == f"deploy code that fits, or engine.resume({run.run_id!r})"
+    assert following == f"deploy code that fits, or engine.holds.resume({run.run_id!r})"
 
 
 async def test_a_run_without_a_worker(harness: Harness):
@@ -307,7 +307,7 @@ async def test_a_run_whose_start_is_debounced(harness: Harness):
 
     worker = await harness.worker(flow)
     await worker.start(flow, 1, key="doc")
-    run = await worker.do(worker.engine.start_debounced(flow, 2, key="doc", quiet="5s"))
+    run = await worker.do(worker.engine.runs.start_debounced(flow, 2, key="doc", quiet="5s"))
 
     told = await worker.engine.explain(run.run_id)
     assert told.sentence.endswith("begins in 5.0 s, unless its start is asked for again.")

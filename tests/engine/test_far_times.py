@@ -56,7 +56,7 @@ async def test_a_wait_past_the_calendar_breaks_no_list(harness: Harness, how: st
     run = await worker.start(far, how)
     await harness.advance("1s")
 
-    [found] = await worker.engine.list_runs()
+    [found] = await worker.engine.runs.list()
     shown = await worker.engine.status(run.run_id)
     assert shown is not None
     assert (found.run_id, found.status, shown.wake_at) == (run.run_id, "waiting", found.wake_at)
@@ -71,7 +71,7 @@ async def test_a_start_with_a_time_past_the_calendar_breaks_no_list(harness: Har
     run = await worker.start(far, "receive", **given)
     await harness.advance("1s")
 
-    [found] = await worker.engine.list_runs()
+    [found] = await worker.engine.runs.list()
     assert found.run_id == run.run_id
     stored = await worker.wire.behind.views.find(run.run_id)
     assert stored is not None

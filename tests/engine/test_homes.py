@@ -54,20 +54,20 @@ async def test_a_call_from_another_event_loop_is_refused_and_hurts_nobody(url: s
         run = await engine.start(flow, 1)
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: engine.start(flow, 2),
-            lambda: engine.start_many(flow, []),
+            lambda: engine.runs.start_many(flow, []),
             lambda: run.result(),
             lambda: run.status(),
             lambda: run.signal("go"),
             lambda: engine.cancel(run.run_id),
-            lambda: engine.list_runs(),
+            lambda: engine.runs.list(),
             lambda: engine.publish("topic"),
-            lambda: engine.history(run.run_id),
+            lambda: engine.runs.history(run.run_id),
             lambda: engine.explain(run.run_id),
-            lambda: engine.outbox.pending(),
-            lambda: engine.bulks.latest(),
-            lambda: engine.list_workers(),
-            lambda: engine.list_holds(),
-            lambda: engine.state(run.run_id),
+            lambda: engine.outbox.list_pending(),
+            lambda: engine.bulks.list(),
+            lambda: engine.workers.list(),
+            lambda: engine.holds.list(),
+            lambda: engine.runs.state(run.run_id),
             lambda: engine.shutdown(),
         ]
         for call in calls:
@@ -99,7 +99,7 @@ async def test_workflow_code_that_calls_an_engine_stops_with_the_reason(url: str
     async with Engine(url, workflows=[calling, flow]) as engine:
         with pytest.raises(RunPaused, match="an engine was called in the code of a workflow"):
             await (await engine.start(calling)).result(timeout="30s")
-        assert [run.workflow for run in await engine.list_runs()] == ["calling"]
+        assert [run.workflow for run in await engine.runs.list()] == ["calling"]
 
 
 def in_a_child(act: Callable[[], object]) -> str:

@@ -34,9 +34,9 @@ async def test_a_look_at_a_run_has_the_values_that_are_kept_apart(offload: Liter
         assert await run.result("30s") == LARGE
         view = await run.status()
         assert (view.input, view.output) == (LARGE, LARGE)
-        values = {entry.path: entry.value for entry in await engine.history(run.run_id)}
+        values = {entry.path: entry.value for entry in await engine.runs.history(run.run_id)}
         assert values == {"j/a/make": LARGE, "j": [["a", LARGE]]}
-        [listed] = await engine.list_runs()
+        [listed] = await engine.runs.list()
         assert listed.output.keys() == {"offloaded", "size"}
     async with Engine(url) as client:  # which was not told where
         found = await client.status(run.run_id)

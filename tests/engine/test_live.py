@@ -82,22 +82,22 @@ async def test_state_is_read_while_it_runs_and_after_its_end(engine: Engine):
     run = await engine.start(talk, ["a"], key="chat")
     async for _ in run.stream("out"):
         break
-    while await engine.states("chat") != {"": {"done": 1, "of": 1}, "mood": "fine"}:  # noqa: ASYNC110  nobody tells
+    while await engine.runs.states("chat") != {"": {"done": 1, "of": 1}, "mood": "fine"}:  # noqa: ASYNC110  nobody tells
         await asyncio.sleep(0.01)
 
     assert await run.state() == {"done": 1, "of": 1}
     assert await run.state(as_type=Progress) == Progress(1, 1)
-    assert await engine.state("chat", "mood", as_type=str) == "fine"
+    assert await engine.runs.state("chat", "mood", as_type=str) == "fine"
     assert await run.state("nothing") is None
     await run.signal("go")
     await run.result("60s")
-    assert await engine.states("chat") == {"": {"done": 1, "of": 1}, "mood": "fine"}
+    assert await engine.runs.states("chat") == {"": {"done": 1, "of": 1}, "mood": "fine"}
     with pytest.raises(InvalidInputError):
         await run.state("mood", as_type=Progress)
     with pytest.raises(NotFoundError):
-        await engine.state("nobody")
+        await engine.runs.state("nobody")
     with pytest.raises(NotFoundError):
-        await anext(engine.stream("nobody", "out"))
+        await anext(engine.runs.stream("nobody", "out"))
 
 
 async def test_a_reader_gets_items_as_they_come_and_ends_with_the_run(engine: Engine):
@@ -119,7 +119,7 @@ async def test_a_reader_gets_items_as_they_come_and_ends_with_the_run(engine: En
     with pytest.raises(StopAsyncIteration):
         await anext(items)
     assert await values(run.stream("out", after=2)) == ["c", "bye"]
-    assert await values(engine.stream(run.run_id, "other")) == []
+    assert await values(engine.runs.stream(run.run_id, "other")) == []
 
 
 async def test_a_long_stream_is_read_whole(engine: Engine):
@@ -133,7 +133,7 @@ async def test_a_reader_in_another_process_is_woken(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/live.db"
     async with Engine(url, workflows=[talk]) as engine, Engine(url) as client:
         run = await engine.start(talk, ["a"])
-        items = client.stream(run.run_id, "out")
+        items = client.runs.stream(run.run_id, "out")
         assert (await anext(items)).offset == 1
         waiting = asyncio.ensure_future(anext(items))
         await asyncio.sleep(0.05)
@@ -164,7 +164,7 @@ async def test_a_plain_body_writes_from_its_thread():
         assert await values(run.stream("out")) == ["begin", *range(100), "end"]  # closed, and the run goes on
         await run.signal("go")
         assert await run.result("60s") is False
-        assert await engine.states(run.run_id) == {"": [1], "x": 1}
+        assert await engine.runs.states(run.run_id) == {"": [1], "x": 1}
 
 
 async def test_a_thread_that_outlives_its_timeout_cannot_mix_into_the_next_attempt():
@@ -243,8 +243,8 @@ async def test_what_is_shown_is_encrypted_and_bound_to_its_run():
 
         assert await values(run.stream("out")) == ["secret", "secret"]
         assert await run.state() == "secret"
-        page = await engine._store.views.read_stream(run.run_id, "out", after=0, limit=9)
-        [published] = await engine._store.views.list_published(run.run_id)
+        page = await engine._backend.store.views.read_stream(run.run_id, "out", after=0, limit=9)
+        [published] = await engine._backend.store.views.list_published(run.run_id)
         assert all(b"secret" not in payload for payload in (published.value, *(one.value for one in page.chunks)))
         with pytest.raises(CorruptRecordError):
             codec.decode(page.chunks[0].value, str, place=chunk_place("flow", other.run_id, "", "out"))
@@ -259,8 +259,8 @@ async def test_a_blocking_client_follows_a_stream(tmp_path: Path):
             run.signal("go")
             read = [item.value for item in run.stream("out") if isinstance(item, StreamItem)]
             typed = run.state(as_type=Progress)
-            rest = [item.offset for item in engine.stream(run.run_id, "out", after=2)]
-            return [read, typed, rest, engine.state(run.run_id, "mood"), engine.states(run.run_id)["mood"]]
+            rest = [item.offset for item in engine.runs.stream(run.run_id, "out", after=2)]
+            return [read, typed, rest, engine.runs.state(run.run_id, "mood"), engine.runs.states(run.run_id)["mood"]]
 
     assert await asyncio.to_thread(use) == [["a", "b", "bye"], Progress(2, 2), [3], "fine", "fine"]
 
@@ -271,7 +271,7 @@ async def test_a_blocking_client_follows_a_stream(tmp_path: Path):
 @pytest.mark.parametrize("after", [-1, True, "1", 1.5, 10**30])
 def test_an_offset_that_can_be_none_is_refused(after: Any):
     with pytest.raises(InvalidOptionError, match="cannot be read after offset") as refused:
-        Engine("memory:").stream("run", "out", after=after)
+        Engine("memory:").runs.stream("run", "out", after=after)
 
     assert refused.value.fix
     assert "'out'" in refused.value.where
@@ -280,7 +280,7 @@ def test_an_offset_that_can_be_none_is_refused(after: Any):
 @pytest.mark.parametrize("name", ["", " ", "a/b", "~x", "\ud800"])
 async def test_a_name_that_cannot_be_one_is_refused_everywhere(name: str):
     with pytest.raises(InvalidNameError, match="stream name"):
-        Engine("memory:").stream("run", name)
+        Engine("memory:").runs.stream("run", name)
 
     async def body(info: StepContext) -> None:
         await info.stream(name).append(1)
@@ -300,7 +300,7 @@ async def test_a_name_that_cannot_be_one_is_refused_everywhere(name: str):
             run = await engine.start(flow, which)
             with pytest.raises(RunFailed, match="InvalidNameError"):
                 await run.result("60s")
-            assert await engine.states(run.run_id) == {}
+            assert await engine.runs.states(run.run_id) == {}
 
 
 async def test_what_cannot_be_stored_fails_the_run_and_shows_nothing():

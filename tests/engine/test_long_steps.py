@@ -57,7 +57,7 @@ async def test_a_body_in_a_thread_keeps_its_state_and_yields(url: str):
         run = await engine.start(flow)
         assert await run.result("60s") == [5, 1]
         assert begun == [(0, False), (2, False), (4, False)]
-        assert (await engine.detail(run.run_id)).history.progress == ()
+        assert (await engine.runs.detail(run.run_id)).history.progress == ()
 
 
 async def test_a_checkpoint_in_a_thread_is_durable_when_it_returns(url: str):

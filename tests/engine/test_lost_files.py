@@ -30,7 +30,7 @@ async def test_starts_signals_and_results_raise_and_the_worker_stops(tmp_path: P
         with pytest.raises(StoreLostError):
             await engine.signal("first", "go")
         with pytest.raises(StoreLostError):
-            await engine.start_many(ship, [Start(3), Start(4)])
+            await engine.runs.start_many(ship, [Start(3), Start(4)])
         with pytest.raises(StoreLostError):
             await waiting
         why: StepwellError = await engine.wait_failed()

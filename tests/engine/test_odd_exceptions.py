@@ -86,7 +86,7 @@ async def test_whatever_a_body_raises_is_a_failed_attempt_that_names_it(url: str
             await run.result(timeout="60s")
         assert caught.value.status == "compensated"
         assert name in str(caught.value) or name == "CancelledError"
-        entry = (await engine.history(run.run_id))[1]
+        entry = (await engine.runs.history(run.run_id))[1]
         assert (entry.path, entry.attempts) == ("odd", 1 if name in ("SystemExit", "KeyboardInterrupt") else 2)
         assert undone == ["one"]
 

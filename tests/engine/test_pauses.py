@@ -42,11 +42,11 @@ def two_steps(gate: Gate, ledger: Ledger) -> Any:
 
 
 async def pause(node: Node, target: str) -> bool:
-    return await node.do(node.engine.pause(target, by="ann", reason="a look at it"))
+    return await node.do(node.engine.holds.pause(target, by="ann", reason="a look at it"))
 
 
 async def resume(node: Node, target: str) -> bool:
-    return await node.do(node.engine.resume(target, by="ann"))
+    return await node.do(node.engine.holds.resume(target, by="ann"))
 
 
 @pytest.mark.parametrize("drops_hints", [False, True])
@@ -265,9 +265,9 @@ async def test_a_paused_workflow_is_given_back_and_its_runs_wait(
     run = await worker.start("flow")
     await harness.drain()
 
-    assert await client.do(client.engine.pause_workflow(name, by="ann", reason="the bank is down"))
-    assert not await client.do(client.engine.pause_workflow(name, by="eve"))
-    [held] = await client.do(client.engine.list_holds())
+    assert await client.do(client.engine.holds.pause_workflow(name, by="ann", reason="the bank is down"))
+    assert not await client.do(client.engine.holds.pause_workflow(name, by="eve"))
+    [held] = await client.do(client.engine.holds.list())
     assert (held.workflow, held.by, held.reason) == (name, "ann", "the bank is down")
     await harness.advance("11s")
     gate.is_open.set()
@@ -277,8 +277,8 @@ async def test_a_paused_workflow_is_given_back_and_its_runs_wait(
     assert [(await harness.status(one)).status for one in (run, late)] == ["pending", "pending"]
     assert (gate.ended, ledger.lines) == (["one"], [])
 
-    assert await client.do(client.engine.resume_workflow(name, by="ann"))
-    assert not await client.do(client.engine.resume_workflow(name, by="ann"))
+    assert await client.do(client.engine.holds.resume_workflow(name, by="ann"))
+    assert not await client.do(client.engine.holds.resume_workflow(name, by="ann"))
     await harness.advance("1m" if drops_hints else "1s")
     assert [await harness.result(one) for one in (run, late)] == [["one", "two"]] * 2
 
@@ -289,7 +289,7 @@ async def test_other_workflows_are_not_touched(harness: Harness, ledger: Ledger)
         return await ctx.step("x", ledger.body("x", "x"))
 
     worker = await harness.worker(two_steps(Gate(), ledger), other)
-    await worker.do(worker.engine.pause_workflow("flow"))
+    await worker.do(worker.engine.holds.pause_workflow("flow"))
     run = await worker.start(other)
     await harness.drain()
 
@@ -300,9 +300,9 @@ async def test_an_unknown_workflow_is_not_paused_by_a_slip(harness: Harness, led
     worker = await harness.worker(two_steps(Gate(), ledger))
 
     with pytest.raises(UnknownWorkflowError, match="flwo"):
-        await worker.do(worker.engine.pause_workflow("flwo"))
+        await worker.do(worker.engine.holds.pause_workflow("flwo"))
     with pytest.raises(UnknownWorkflowError):
-        await worker.do(worker.engine.resume_workflow("flwo"))
+        await worker.do(worker.engine.holds.resume_workflow("flwo"))
 
 
 async def test_a_child_of_a_paused_workflow_waits_and_its_parent_with_it(harness: Harness, ledger: Ledger) -> None:
@@ -315,11 +315,11 @@ async def test_a_child_of_a_paused_workflow_waits_and_its_parent_with_it(harness
         return await ctx.child(child)
 
     worker = await harness.worker(parent, child)
-    await worker.do(worker.engine.pause_workflow("child"))
+    await worker.do(worker.engine.holds.pause_workflow("child"))
     run = await worker.start(parent)
     await harness.advance("1h")
     assert ((await harness.status(run)).status, ledger.lines) == ("waiting", [])
 
-    await worker.do(worker.engine.resume_workflow("child"))
+    await worker.do(worker.engine.holds.resume_workflow("child"))
     await harness.advance("1s")
     assert await harness.result(run) == "x"

@@ -62,7 +62,7 @@ def sealed(folder: Path, keys: Keys = NEW) -> Codec:
 
 async def open_node(harness: Harness, codec: Codec, *workflows: Any) -> Node:
     node = Node(f"node-{len(harness.nodes)}", harness, workflows)
-    node.engine._codec = codec
+    node.engine._backend.codec = codec
     if codec.conceals:
         node.wire.declare_encrypted()
     harness.nodes.append(node)
@@ -198,9 +198,9 @@ async def test_every_kind_of_value_is_read_back_from_the_database(harness: Harne
 
     async def add(*workflows: Any) -> Node:
         node = await open_node(harness, JsonCodec(), *workflows)
-        node.engine._codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.blobs, above=1_000)
+        node.engine._backend.codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.blobs, above=1_000)
         if node.engine._worker is not None:
-            node.engine._worker._resources.codec = node.engine._codec
+            node.engine._worker._resources.codec = node.engine._backend.codec
         return node
 
     worker, client = await add(*flows), await add()
@@ -269,7 +269,7 @@ async def test_a_worker_without_the_key_pauses_the_run_and_one_with_it_goes_on(
         await other.do(other.engine.result(run.run_id, timeout="2m"))
     assert "SW620" in caught.value.why
     worker = await harness_takeover(harness, other, sealed(tmp_path, NEW), *flows)
-    await worker.do(worker.engine.resume(run.run_id))
+    await worker.do(worker.engine.holds.resume(run.run_id))
     assert await worker.do(worker.engine.result(run.run_id, timeout="90m")) == EXPECTED
 
 
@@ -289,7 +289,7 @@ async def test_a_lost_blob_pauses_the_run_and_its_return_lets_it_go_on(
         await worker.do(worker.engine.result(run.run_id, timeout="2m"))
     for blob in away.iterdir():
         blob.rename(blobs / blob.name)
-    await worker.do(worker.engine.resume(run.run_id))
+    await worker.do(worker.engine.holds.resume(run.run_id))
     assert await worker.do(worker.engine.result(run.run_id, timeout="90m")) == EXPECTED
 
 
@@ -307,7 +307,7 @@ async def test_a_blob_that_cannot_be_written_pauses_the_run_and_fails_no_step(
     await harness.drain()
     assert (await harness.status(run)).status == "paused"
     blobs.mkdir()
-    await worker.do(worker.engine.resume(run.run_id))
+    await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
 
     assert await harness.result(run) == BIG
@@ -324,7 +324,7 @@ async def test_a_debounced_input_is_sealed_for_the_run_that_it_becomes(harness: 
     client = await open_node(harness, sealed(tmp_path))
     runs = []
     for text in ("one", "two", "three", BIG):
-        call = client.engine.start_debounced(index, text, key="k", quiet="2s")
+        call = client.engine.runs.start_debounced(index, text, key="k", quiet="2s")
         runs.append(await client.do(call))
         await harness.advance("1s" if text != "two" else "3s")
     await harness.advance("1m")
@@ -521,8 +521,8 @@ async def test_a_canary_is_nowhere_on_disk_nor_in_views_or_logs(
         with pytest.raises(RunFailed) as caught:
             await run.result(timeout="60s")
         await engine.cancel(run.run_id, f"because of {CANARY}")
-        seen = repr([await engine.status(run.run_id), await engine.history(run.run_id), str(caught.value)])
-        seen += repr([await engine.detail(run.run_id), await engine.explain(run.run_id)])
+        seen = repr([await engine.status(run.run_id), await engine.runs.history(run.run_id), str(caught.value)])
+        seen += repr([await engine.runs.detail(run.run_id), await engine.explain(run.run_id)])
         on_disk = contents(tmp_path) | contents(folder)
 
     failure = caught.value.failure

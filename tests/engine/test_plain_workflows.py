@@ -54,7 +54,7 @@ def few_threads(threads_max: int) -> Any:
 
 
 async def until_waiting(engine: Engine) -> None:
-    while {view.status for view in await engine.list_runs(limit=1_000)} != {"waiting"}:  # noqa: ASYNC110
+    while {view.status for view in await engine.runs.list(limit=1_000)} != {"waiting"}:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 
 
@@ -156,12 +156,12 @@ async def test_finally_blocks_run_at_each_unwinding_and_record_nothing():
         await until_waiting(engine)
         await asyncio.sleep(0.05)
         assert log == ["finally"]
-        assert await engine.history(run.run_id) == []
+        assert await engine.runs.history(run.run_id) == []
         await run.signal("go")
 
         assert await run.result("60s") == "done"
         assert log == ["finally", "finally", "2"]
-        assert [entry.path for entry in await engine.history(run.run_id)] == ["go", "clean up"]
+        assert [entry.path for entry in await engine.runs.history(run.run_id)] == ["go", "clean up"]
 
 
 async def test_a_blocking_client_serves_plain_workflows_too(tmp_path: Any):
@@ -202,7 +202,7 @@ async def test_a_compensation_may_be_a_plain_function_with_operations():
             await run.result("60s")
 
         assert undone == ["took back 6"]
-        assert [entry.path for entry in await engine.history(run.run_id)] == [
+        assert [entry.path for entry in await engine.runs.history(run.run_id)] == [
             "double",
             "double~undo/cool-off",
             "double~undo/take_back",
@@ -274,7 +274,7 @@ async def test_a_context_is_refused_in_another_thread():
         run = await engine.start(flow)
 
         assert await run.result("60s") == "went on"
-        assert await engine.history(run.run_id) == []
+        assert await engine.runs.history(run.run_id) == []
     assert isinstance(caught[0], NonDeterministicError)
     assert "start threads inside steps only" in caught[0].fix
 

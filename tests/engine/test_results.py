@@ -20,7 +20,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.engine.finding import Together
+from stepwell.engine.lookups import SharedLookup
 from stepwell.ids import RunId
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
@@ -230,7 +230,7 @@ async def test_a_retry_of_a_failed_run_can_be_awaited(harness: Harness, ledger: 
     run = await worker.start(flow)
     with pytest.raises(RunFailed):
         await run.result()
-    assert await worker.do(worker.engine.retry(run.run_id))
+    assert await worker.do(worker.engine.repairs.retry(run.run_id))
 
     assert await run.result() == "ok"
 
@@ -254,7 +254,7 @@ class _Views:
 
 async def test_runs_that_end_together_are_looked_for_together():
     views = _Views()
-    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b"), RunId("c")])
+    together: Any = SharedLookup(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b"), RunId("c")])
     waiters = [asyncio.ensure_future(together.find(run_id)) for run_id in ("b", "a", "c")]
     await asyncio.sleep(0)
     waiters[1].cancel()
@@ -267,7 +267,7 @@ async def test_runs_that_end_together_are_looked_for_together():
 
 async def test_whoever_looks_for_all_may_give_up():
     views = _Views()
-    together: Any = Together(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b")])
+    together: Any = SharedLookup(cast("Store", SimpleNamespace(views=views)), [RunId("a"), RunId("b")])
     first, second = [asyncio.ensure_future(together.find(run_id)) for run_id in ("a", "b")]
     await asyncio.sleep(0)
     first.cancel()
@@ -277,7 +277,7 @@ async def test_whoever_looks_for_all_may_give_up():
 
 def counted_looks(node: Node) -> list[int]:
     """How many runs each look of this process was for, from now on."""
-    views = node.engine._store.views
+    views = node.engine._backend.store.views
     asked, find, find_many = [], views.find, views.find_many
 
     async def count_one(target: Any) -> Any:

@@ -55,7 +55,7 @@ async def test_a_retry_runs_the_failed_branch_of_a_join_again_and_not_the_others
 
         outage.is_over = True
 
-        assert await engine.retry(run.run_id) is True
+        assert await engine.repairs.retry(run.run_id) is True
         assert await run.result("60s") == ["fails", "works"]
         assert outage.calls == {"works": 1, "fails": 2}
 
@@ -80,10 +80,10 @@ async def test_a_retry_reaches_the_failed_child_and_its_failed_step(url: str) ->
 
         outage.is_over = True
 
-        assert await engine.retry(run.run_id) is True
+        assert await engine.repairs.retry(run.run_id) is True
         assert await run.result("60s") == "fails"
         assert outage.calls == {"works": 1, "fails": 2}
-        assert await engine.retry(run.run_id) is False
+        assert await engine.repairs.retry(run.run_id) is False
 
 
 async def test_a_clock_that_is_set_back_after_a_retry_gives_no_further_attempts(harness: Harness, ledger: Ledger):
@@ -98,7 +98,7 @@ async def test_a_clock_that_is_set_back_after_a_retry_gives_no_further_attempts(
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.advance("1m")
-    await worker.do(worker.engine.retry(run.run_id))
+    await worker.do(worker.engine.repairs.retry(run.run_id))
     harness.clock.jump_back("30s")
     await harness.advance("2m")
 
@@ -122,7 +122,7 @@ async def test_a_clock_that_is_set_back_does_not_repeat_what_may_run_once(harnes
     worker, client = await harness.worker(flow, **fast), await harness.client()
     run = await worker.start(flow)
     await harness.advance("1m")
-    await client.do(client.engine.retry(run.run_id))
+    await client.do(client.engine.repairs.retry(run.run_id))
     harness.clock.jump_back("30s")
     await harness.advance("1s")
     assert ledger.lines == ["charged"] * 2

@@ -63,7 +63,7 @@ def run_one(url: str) -> int:
 def count_runs(url: str) -> int:
     async def perform() -> int:
         async with Engine(url) as engine:
-            return len(await engine.list_runs())
+            return len(await engine.runs.list())
 
     return asyncio.run(perform())
 

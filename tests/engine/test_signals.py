@@ -71,7 +71,7 @@ async def careful(ctx: Context, how: str = "") -> None:
 
 async def test_the_first_signal_starts_the_run_and_the_others_reach_it(harness: Harness) -> None:
     worker = await harness.worker(cart)
-    send = worker.engine.signal_or_start
+    send = worker.engine.runs.signal_or_start
 
     first = await worker.do(send(cart, "ann", add, Item("pen"), key="Cart-1"))
     second = await worker.do(send("cart", "bo", add, Item("ink"), key="cart-1"))
@@ -95,7 +95,7 @@ async def test_of_many_at_once_one_starts_the_run_and_nothing_is_lost(harness: H
 
     handles = await asyncio.gather(
         *(
-            node.do(node.engine.signal_or_start(cart, "ann", add, Item(str(number)), key="k"))
+            node.do(node.engine.runs.signal_or_start(cart, "ann", add, Item(str(number)), key="k"))
             for number, node in enumerate(nodes)
         )
     )
@@ -109,7 +109,7 @@ async def test_of_many_at_once_one_starts_the_run_and_nothing_is_lost(harness: H
 
 async def test_bad_input_to_signal_or_start_stores_nothing(harness: Harness) -> None:
     worker = await harness.worker(cart)
-    send: Any = worker.engine.signal_or_start
+    send: Any = worker.engine.runs.signal_or_start
     for arguments, key, error in (
         ((cart, 7, add, Item("pen")), "k", InvalidInputError),
         ((cart, "ann", add, {"sku": 7}), "k", InvalidInputError),
@@ -122,8 +122,8 @@ async def test_bad_input_to_signal_or_start_stores_nothing(harness: Harness) -> 
             await worker.do(send(*arguments, key=key))
         assert refused.value.code
         assert refused.value.why or refused.value.fix
-    assert await worker.engine.list_runs() == []
-    assert await worker.engine.held_signals() == []
+    assert await worker.engine.runs.list() == []
+    assert await worker.engine.signals.list_held() == []
 
 
 # --- targets and names ---
@@ -140,8 +140,8 @@ async def test_a_signal_to_a_key_over_200_characters_or_with_a_blank_name_is_ref
             await worker.signal(run.run_id, name)
     with pytest.raises(InvalidNameError):
         await worker.do(worker.engine.ask(run.run_id, ""))
-    assert (await worker.engine.detail(run.run_id)).signals == ()
-    assert await worker.engine.held_signals() == []
+    assert (await worker.engine.runs.detail(run.run_id)).signals == ()
+    assert await worker.engine.signals.list_held() == []
 
 
 async def test_a_workflow_that_declares_its_signals_refuses_other_names_and_checks_plain_ones(harness: Harness) -> None:
@@ -157,7 +157,7 @@ async def test_a_workflow_that_declares_its_signals_refuses_other_names_and_chec
     for send in (
         worker.engine.signal("k", "ad", {"sku": "pen"}),
         worker.engine.ask("k", Signal[Item]("ad"), Item("pen")),
-        worker.engine.signal_or_start(declares, None, "ad", key="k"),
+        worker.engine.runs.signal_or_start(declares, None, "ad", key="k"),
     ):
         with pytest.raises(NotFoundError, match=r"there is no signal 'ad'\. Did you mean 'add'") as error:
             await worker.do(send)
@@ -165,7 +165,7 @@ async def test_a_workflow_that_declares_its_signals_refuses_other_names_and_chec
     with pytest.raises(InvalidInputError) as refused:
         await worker.signal("k", "add", {"sku": 7})
     assert refused.value.violations
-    assert (await worker.engine.detail(run.run_id)).signals == ()
+    assert (await worker.engine.runs.detail(run.run_id)).signals == ()
 
     await worker.signal("k", "add", {"sku": "pen"})
     await worker.signal("somebody else", "anything", 1, if_missing="hold")
@@ -193,22 +193,22 @@ async def test_held_signals_are_listed_and_delivered_by_hand_to_another_run(harn
         await worker.do(worker.engine.signal("Wrong", add, Item(sku), if_missing="hold"))
     await worker.signal("other", "checkout", if_missing="hold")
 
-    held = await worker.engine.held_signals("WRONG")
+    held = await worker.engine.signals.list_held("WRONG")
     assert [(one.target, one.name, one.payload, one.is_held, one.reason) for one in held] == [
         ("wrong", "add", {"sku": "pen"}, True, ""),
         ("wrong", "add", {"sku": "ink"}, True, ""),
     ]
-    assert len(await worker.engine.held_signals()) == 3
-    assert len(await worker.engine.held_signals(limit=1)) == 1
+    assert len(await worker.engine.signals.list_held()) == 3
+    assert len(await worker.engine.signals.list_held(limit=1)) == 1
 
-    assert await worker.do(worker.engine.redeliver(held)) == [Delivery.MISSING] * 2
-    assert await worker.do(worker.engine.redeliver(held, to="right")) == [Delivery.DELIVERED] * 2
-    assert await worker.do(worker.engine.redeliver(held[0], to="right")) == [Delivery.MISSING]
+    assert await worker.do(worker.engine.signals.redeliver(held)) == [Delivery.MISSING] * 2
+    assert await worker.do(worker.engine.signals.redeliver(held, to="right")) == [Delivery.DELIVERED] * 2
+    assert await worker.do(worker.engine.signals.redeliver(held[0], to="right")) == [Delivery.MISSING]
     await harness.drain()
     await worker.signal("right", "checkout")
     await harness.drain()
     assert await harness.result(run) == ["ann", "pen", "ink"]
-    assert [one.target for one in await worker.engine.held_signals()] == ["other"]
+    assert [one.target for one in await worker.engine.signals.list_held()] == ["other"]
 
 
 async def test_what_nobody_read_is_kept_or_discarded_as_the_workflow_says(harness: Harness) -> None:
@@ -219,14 +219,14 @@ async def test_what_nobody_read_is_kept_or_discarded_as_the_workflow_says(harnes
         await worker.signal(run.run_id, "end")
         await harness.drain()
 
-    assert await worker.engine.unread_signals("careless") == []
-    [kept] = await worker.engine.unread_signals("careful")
+    assert await worker.engine.signals.list_unread("careless") == []
+    [kept] = await worker.engine.signals.list_unread("careful")
     assert (kept.name, kept.payload, kept.is_held, kept.reason) == ("note", 1, False, "")
-    assert len(await worker.engine.unread_signals()) == 2
+    assert len(await worker.engine.signals.list_unread()) == 2
 
     following = await worker.start(careful, key="following")
-    assert await worker.do(worker.engine.redeliver(kept, to="following")) == [Delivery.DELIVERED]
-    assert len((await worker.engine.detail(following.run_id)).signals) == 1
+    assert await worker.do(worker.engine.signals.redeliver(kept, to="following")) == [Delivery.DELIVERED]
+    assert len((await worker.engine.runs.detail(following.run_id)).signals) == 1
 
 
 def test_an_unknown_policy_for_unread_signals_is_refused() -> None:
@@ -261,7 +261,7 @@ async def test_a_cancel_signal_cancels_and_is_never_in_the_mailbox(harness: Harn
         view = await harness.status(run)
         assert (view.status, view.reason) == ("cancelled", "late")
         assert ledger.lines == lines
-        assert (await worker.engine.detail(run.run_id)).signals == ()
+        assert (await worker.engine.runs.detail(run.run_id)).signals == ()
         assert await worker.signal(run.run_id, Cancel()) is Delivery.DUPLICATE
 
     completed = await worker.start(takes_anything)
@@ -317,29 +317,31 @@ async def test_signals_questions_looks_and_redelivery_work_under_encryption(tmp_
     settings = WorkerSettings(mode="yield")
     async with Engine(url, workflows=[secretive], codec=codec, settings=settings) as engine:
         await engine.signal("wrong", add, Item("fountain"), if_missing="hold")
-        run = await engine.signal_or_start(secretive, None, add, Item("ink"), key="right")
-        assert await engine.redeliver(await engine.held_signals("wrong"), to="right") == [Delivery.DELIVERED]
+        run = await engine.runs.signal_or_start(secretive, None, add, Item("ink"), key="right")
+        assert await engine.signals.redeliver(await engine.signals.list_held("wrong"), to="right") == [
+            Delivery.DELIVERED
+        ]
         assert await engine.ask("right", total, None, timeout="60s") == 3
         with pytest.raises(AskRefused, match="no"):
             await run.ask(total, None, timeout="60s")
         assert await run.result("60s") == ["ink", "ink"]
-        [left] = await engine.unread_signals("right")
+        [left] = await engine.signals.list_unread("right")
         assert left.payload != {"sku": "fountain"}
     assert b"fountain" not in (tmp_path / "secret.db").read_bytes()
 
 
 def test_the_same_verbs_without_asyncio() -> None:
     with SyncEngine("memory:", workflows=[cart]) as engine:
-        run = engine.signal_or_start(cart, "ann", add, Item("pen"), key="k")
+        run = engine.runs.signal_or_start(cart, "ann", add, Item("pen"), key="k")
         assert engine.ask("k", total, None, timeout="60s") == 1
         assert run.ask(total, None, timeout="60s") == 1
         with pytest.raises(InvalidInputError):
             engine.signal("k", add, {"sku": 7})  # type: ignore[misc]
         engine.signal("other", "checkout", if_missing="hold")
-        [held] = engine.held_signals("other")
-        assert engine.redeliver(held, to="k") == [Delivery.DELIVERED]
+        [held] = engine.signals.list_held("other")
+        assert engine.signals.redeliver(held, to="k") == [Delivery.DELIVERED]
         assert run.result("60s") == ["ann", "pen"]
-        assert engine.unread_signals() == []
+        assert engine.signals.list_unread() == []
         other = engine.start(cart, "bo")
         other.signal(Cancel("late"))
         assert other.status().status == "cancelled"

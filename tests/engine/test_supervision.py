@@ -284,7 +284,7 @@ def test_an_event_loop_that_ends_ends_its_workers_quietly(
 
     async def look() -> tuple[RunView | None, list[EntryView]]:
         async with Engine(url) as engine:
-            return await engine.status("k"), await engine.history("k")
+            return await engine.status("k"), await engine.runs.history("k")
 
     has_begun, may_end = threading.Event(), threading.Event()
     asyncio.run(leave())

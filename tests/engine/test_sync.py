@@ -38,10 +38,10 @@ def test_a_run_is_started_signalled_and_awaited(tmp_path: Path) -> None:
 
         assert run.result("60s") == "hello ann, cheerful"
         assert engine.status("k").status == "completed"
-        assert [entry.kind for entry in engine.history("k")] == ["receive"]
+        assert [entry.kind for entry in engine.runs.history("k")] == ["receive"]
         assert "completed" in engine.explain("k").sentence
-        assert [view.run_id for view in engine.list_runs()] == [run.run_id]
-        assert engine.handle(greets, "k").result("60s") == "hello ann, cheerful"
+        assert [view.run_id for view in engine.runs.list()] == [run.run_id]
+        assert engine.runs.handle(greets, "k").result("60s") == "hello ann, cheerful"
 
 
 def test_errors_reach_the_caller_as_they_are() -> None:
@@ -61,7 +61,7 @@ def test_many_threads_may_call_it_at_once() -> None:
 
     with SyncEngine("memory:", workflows=[greets]) as engine, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(40))) == [f"hello {n}, {n}" for n in range(40)]
-        assert len(engine.start_many(greets, [Start("a"), Start("b")])) == 2
+        assert len(engine.runs.start_many(greets, [Start("a"), Start("b")])) == 2
 
 
 def test_an_engine_that_is_not_open_says_so() -> None:
@@ -84,10 +84,10 @@ def test_a_synchronous_engine_relays_events_and_replays_dead_letters() -> None:
 
     with SyncEngine("memory:", workflows=[emits], sinks=[handler(refuse_once)]) as engine:
         event_id = engine.start(emits).result("60s")
-        while not engine.outbox.dead():
+        while not engine.outbox.list_dead():
             time.sleep(0.01)
         assert engine.outbox.replay(event_id) == 1
-        while engine.outbox.pending():
+        while engine.outbox.list_pending():
             time.sleep(0.01)
         assert engine.outbox.drop(event_id) == 0
     assert [event.id for event in got] == [event_id] * 2
@@ -103,9 +103,9 @@ def test_starts_take_the_same_words_as_those_of_the_engine(tmp_path: Path) -> No
         assert run.result() == 1
         view = run.status()
         assert (view.priority, view.tags, view.deadline_at is not None) == (3, {"vip": ""}, True)
-        again = engine.start_many(echo, [Start(2, key="k", priority=9)], on_conflict="replace")[0]
+        again = engine.runs.start_many(echo, [Start(2, key="k", priority=9)], on_conflict="replace")[0]
         assert (again.result(), again.is_new, again.replaced, again.status().priority) == (2, True, None, 9)
-        debounced = [engine.start_debounced(echo, number, key="d", quiet="50ms") for number in (1, 2)]
+        debounced = [engine.runs.start_debounced(echo, number, key="d", quiet="50ms") for number in (1, 2)]
         assert debounced[0].run_id == debounced[1].run_id
         assert debounced[1].result() == 2
 
@@ -124,4 +124,4 @@ def test_a_synchronous_engine_acts_on_many_runs() -> None:
 
         assert (engine.bulks.get(bulk.name).done, engine.bulks.abort(bulk.name)) == (3, False)
         assert {item.run_id for item in engine.bulks.items(bulk.name)} == set(runs)
-        assert [one.name for one in engine.bulks.latest()] == [bulk.name]
+        assert [one.name for one in engine.bulks.list()] == [bulk.name]

@@ -53,7 +53,7 @@ async def test_a_blocking_step_that_outlasts_its_timeout_fails_and_its_late_resu
             assert await run.result(timeout="60s") == "TimeoutError"
         finally:
             released.set()
-        assert [entry.status for entry in await engine.history(run.run_id)] == ["failed"]
+        assert [entry.status for entry in await engine.runs.history(run.run_id)] == ["failed"]
 
 
 async def test_a_blocking_step_that_outlasts_the_deadline_is_waited_for_and_undone(url: str):

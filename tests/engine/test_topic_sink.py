@@ -33,13 +33,13 @@ async def thanks(ctx: Context, paid: Paid) -> str:
 
 async def until_all_wait(engine: Engine, runs: list[Handle[str]]) -> None:
     ids = [run.run_id for run in runs]
-    while {run.status for run in await engine.status_many(ids)} != {"waiting"}:  # noqa: ASYNC110  nobody tells
+    while {run.status for run in await engine.runs.find_many(ids)} != {"waiting"}:  # noqa: ASYNC110  nobody tells
         await asyncio.sleep(0.01)
 
 
 async def test_an_emitted_event_reaches_a_run_that_waits_for_it_and_starts_another() -> None:
     async with Engine("memory:", workflows=[pays, ships, thanks], sinks=[TopicSink("Paid")]) as engine:
-        engine.on(Paid, start=thanks, key="order")
+        engine.events.on(Paid, start=thanks, key="order")
         waiting = [await engine.start(ships, order) for order in ("1", "2")]
         await until_all_wait(engine, waiting)
         await (await engine.start(pays, "2")).result("60s")

@@ -117,7 +117,7 @@ async def test_a_known_key_gives_the_run_that_has_it_and_writes_nothing(path: Pa
 
         assert (same.run_id, same.is_new, same.same_input) == (first.run_id, False, True)
         assert (other.run_id, other.same_input) == (first.run_id, False)
-        assert len(await engine.list_runs()) == 1
+        assert len(await engine.runs.list()) == 1
 
 
 async def test_another_process_sees_it_after_the_commit(path: Path, connect: Connect):
@@ -139,7 +139,7 @@ async def test_a_start_with_a_delay_and_held_signals_is_as_any_other(path: Path,
         run = await engine.start(ship, 5, key="k", delay="1h", transaction=connection)
         connection.execute("commit")
         connection.close()
-        detail = await engine.detail(run.run_id)
+        detail = await engine.runs.detail(run.run_id)
 
         assert [signal.name for signal in detail.signals] == ["go"]
         assert detail.run.wake_at is not None
@@ -183,8 +183,8 @@ async def test_a_process_without_an_open_engine_starts_through_sqlite3(
     connection = sqlite3.connect(path)
     prepare(connection)
     connection.execute("insert into orders (id) values (1)")
-    [run] = engine.start_within(connection, ship, [Start(21, "order-1")])
-    [again] = engine.start_within(connection, ship, [Start(21, "Order-1")])
+    [run] = engine.runs.start_within(connection, ship, [Start(21, "order-1")])
+    [again] = engine.runs.start_within(connection, ship, [Start(21, "Order-1")])
     getattr(connection, end)()
     connection.close()
 
@@ -225,12 +225,12 @@ async def test_sqlite3_is_refused_while_any_engine_of_the_process_has_the_file_o
         with pytest.raises(InvalidOptionError, match="of sqlite3, and this process has the same file open") as caught:
             await engine.start(ship, 1, transaction=connection)
         with pytest.raises(InvalidOptionError, match="of sqlite3, and this process has the same file open"):
-            other.start_within(connection, ship, [Start(1)])
+            other.runs.start_within(connection, ship, [Start(1)])
         connection.close()
 
         assert "apsw.Connection(path)" in caught.value.fix
         assert "not open" not in caught.value.fix
-        assert await engine.list_runs() == []
+        assert await engine.runs.list() == []
 
 
 @pytest.mark.parametrize("thread", ["the same thread", "another thread"])
@@ -246,7 +246,7 @@ def test_no_engine_opens_a_file_that_sqlite3_has_open_in_this_process(path: Path
 
     assert "close that connection" in caught.value.fix
     with SyncEngine(f"sqlite:///{path}", workflows=[ship]) as engine:
-        assert len(engine.list_runs()) == 1
+        assert len(engine.runs.list()) == 1
 
 
 def test_a_sqlite3_connection_that_is_closed_after_a_refusal_lets_the_file_go_at_once(path: Path):
@@ -275,7 +275,7 @@ def test_a_new_sqlite3_connection_is_not_taken_for_one_that_is_gone(path: Path, 
         engine.start(ship, 1)
     lent = sqlite3.connect(elsewhere, isolation_level=None)
     lent.execute("begin immediate")
-    Engine(f"sqlite:///{elsewhere}", workflows=[ship]).start_within(lent, ship, [Start(1)])
+    Engine(f"sqlite:///{elsewhere}", workflows=[ship]).runs.start_within(lent, ship, [Start(1)])
     lent.execute("commit")
     lent.close()
     gone = id(lent)
@@ -310,7 +310,7 @@ async def test_a_bad_input_is_refused_before_anything_is_written(path: Path, con
         connection.execute("commit")
         connection.close()
 
-        assert await engine.list_runs() == []
+        assert await engine.runs.list() == []
 
 
 async def test_a_connection_without_a_transaction_is_refused(path: Path, connect: Connect):
@@ -321,7 +321,7 @@ async def test_a_connection_without_a_transaction_is_refused(path: Path, connect
         connection.close()
 
         assert "BEGIN IMMEDIATE" in caught.value.fix
-        assert await engine.list_runs() == []
+        assert await engine.runs.list() == []
 
 
 @pytest.mark.parametrize("elsewhere", [":memory:", "another.db"])
@@ -392,7 +392,7 @@ def test_a_connection_of_another_thread_is_refused(path: Path):
     thread.start()
     try:
         with pytest.raises(InvalidOptionError, match="refuses to be used") as caught:
-            Engine(f"sqlite:///{path}", workflows=[ship]).start_within(made.get(), ship, [Start(1)])
+            Engine(f"sqlite:///{path}", workflows=[ship]).runs.start_within(made.get(), ship, [Start(1)])
     finally:
         is_over.set()
         thread.join()
@@ -410,7 +410,7 @@ async def test_a_transaction_that_cannot_write_any_more_says_so(path: Path):
         connection.close()
 
         assert "BEGIN IMMEDIATE" in caught.value.fix
-        assert len(await engine.list_runs()) == 1
+        assert len(await engine.runs.list()) == 1
 
 
 # --- transactional steps on a file -----------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Context, Engine, workflow
-from stepwell.engine import watching
+from stepwell.engine import watches
 from stepwell.model.runs import Run
 from stepwell.stores.base.wakeups import Hint, HintKind
 
@@ -23,7 +23,7 @@ async def gate(ctx: Context) -> None:
 
 
 async def _statuses(engine: Engine, run_id: str, told: list[str]) -> None:
-    async for run in engine.watch(run_id):
+    async for run in engine.runs.watch(run_id):
         if run is not None:
             told.append(run.status.value)
 
@@ -33,7 +33,7 @@ async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
 ) -> None:
     asked: list[int] = []
     async with Engine(f"sqlite:///{tmp_path}/x.db", workflows=[gate]) as engine:
-        views = engine._store.views
+        views = engine._backend.store.views
         find, find_many = views.find, views.find_many
 
         async def find_slowly(target: str) -> Run | None:
@@ -52,7 +52,7 @@ async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
         await asyncio.sleep(0.7)  # longer than a pause of so many: all of them listen now
         monkeypatch.setattr(views, "find", find_slowly)
         monkeypatch.setattr(views, "find_many", counted_many)
-        engine._watching._news._heard(Hint(HintKind.CHANGED))
+        engine.runs._watches._changes._heard(Hint(HintKind.CHANGED))
         async with asyncio.timeout(30):
             while max(asked, default=0) <= WATCHERS // 2:  # noqa: ASYNC110  only the store knows
                 await asyncio.sleep(0.01)
@@ -60,24 +60,24 @@ async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
         await asyncio.gather(*watchers)
 
     assert [one[-1] for one in told] == ["completed"] * WATCHERS
-    assert watching.PACE.watchers == 0
+    assert watches.PACE.watchers == 0
 
 
 async def test_a_watcher_that_leaves_is_called_no_more(tmp_path: Path) -> None:
     async with Engine(f"sqlite:///{tmp_path}/x.db", workflows=[gate]) as engine:
         started = await engine.start(gate)
-        first, second = engine.watch(started.run_id), engine.watch(started.run_id)
+        first, second = engine.runs.watch(started.run_id), engine.runs.watch(started.run_id)
         assert await anext(first) == await anext(second)
         await first.aclose()
         await engine.signal(started.run_id, "go")
         seen = [run.status.value async for run in second if run is not None]
 
         assert seen[-1] == "completed"
-        assert not engine._watching._news._waiting
+        assert not engine.runs._watches._changes._waiting
 
 
 def test_pauses_end_at_moments_that_many_share() -> None:
-    pace = watching.Pace()
+    pace = watches.Pace()
     pace.watchers = 200
 
     ends = {round(now + pace.rest(now), 6) for now in (10.001, 10.02, 10.05, 10.099)}

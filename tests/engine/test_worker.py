@@ -64,7 +64,7 @@ async def test_runs_that_step_together_share_their_commits(harness: Harness, led
     flow = linear(ledger, 3)
     worker = await harness.worker(flow)
     worker.wire.calls.clear()
-    handles = await worker.do(worker.engine.start_many(flow, [Start() for _ in range(100)]))
+    handles = await worker.do(worker.engine.runs.start_many(flow, [Start() for _ in range(100)]))
     await harness.drain()
 
     assert {await harness.result(handle) for handle in handles} == {3}
@@ -269,7 +269,7 @@ async def test_an_evicted_run_goes_on_without_a_loss(harness: Harness, ledger: L
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.advance("1s")
-    await worker.do(worker.engine.evict(run.run_id))
+    await worker.do(worker.engine.workers.evict(run.run_id))
     await harness.advance("20s")
 
     assert await harness.result(run) == ["slow", "quick"]
@@ -294,7 +294,7 @@ async def test_an_evicted_run_begins_what_is_recorded_to_begin_at_most_once(harn
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.advance("1s")
-    await worker.do(worker.engine.evict(run.run_id))
+    await worker.do(worker.engine.workers.evict(run.run_id))
     await harness.advance("20s")
 
     assert await harness.result(run) == ["slow", "charged", "last"]
@@ -384,7 +384,7 @@ async def test_a_body_that_outlasts_the_grace_time_is_stopped_and_run_elsewhere(
 
     assert await harness.result(run) == "done"
     assert ledger.counts == {"begins": 2}
-    detail = await harness.nodes[-1].engine.detail(run.run_id)
+    detail = await harness.nodes[-1].engine.runs.detail(run.run_id)
     assert detail.run.stalls == 0
 
 

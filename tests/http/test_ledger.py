@@ -56,4 +56,4 @@ async def test_two_servers_under_load_leave_one_chain_with_the_outcome_of_every_
         answered = {line.request_id for line in acts if line.outcome != "asked"}
         assert asked == answered
         assert len(asked) == 40
-        assert verify(await first.engine._store.ledger.head(), reversed(acts)) == Verified(80)
+        assert verify(await first.engine._backend.store.ledger.head(), reversed(acts)) == Verified(80)

@@ -154,7 +154,7 @@ async def test_a_problem_has_no_stack_statement_or_path_in_it(tmp_path: Path) ->
         async def broken(*_: object, **__: object) -> None:
             raise RuntimeError(f"select secret from {tmp_path}")
 
-        desk.engine.list_workers = broken  # type: ignore[method-assign,assignment]
+        desk.engine.workers.list = broken  # type: ignore[method-assign,assignment]
         answer = await desk.get("/workers")
 
     assert (answer.status_code, answer.json()["code"]) == (500, "SW999")
@@ -164,7 +164,7 @@ async def test_a_problem_has_no_stack_statement_or_path_in_it(tmp_path: Path) ->
 
 async def test_a_store_that_is_gone_is_503_without_its_place(tmp_path: Path) -> None:
     async with open_desk(f"sqlite:///{tmp_path / 'a.db'}") as desk:
-        await desk.engine._store.close()
+        await desk.engine._backend.store.close()
         answer = await desk.get("/readyz", role=None)
 
     assert answer.status_code == 503

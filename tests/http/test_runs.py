@@ -232,7 +232,7 @@ async def test_a_workflow_that_only_workers_know_is_started_by_name_and_no_other
     from stepwell.http import Tokens, app
     from tests.http.desk import TOKENS
 
-    client = Engine(desk.engine._store)
+    client = Engine(desk.engine._backend.store)
     stranger = Desk(client, app(client, access=Tokens(TOKENS)))
 
     started = await stranger.post("/runs", {"workflow": "checkout", "input": ORDER}, headers={"idempotency-key": "s"})

@@ -127,19 +127,19 @@ async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_
     handle = await engine.start(gated, 1, key="order-1")
     await gates[-1].begun.wait()
 
-    await engine.pause("order-1", by="ann", reason="a look at it")
+    await engine.holds.pause("order-1", by="ann", reason="a look at it")
     for _ in range(2):
         await feed.look()
     gates[-1].is_open.set()
     await _until(handle, "paused")
     for _ in range(2):
         await feed.look()
-    await engine.resume("order-1", by="ann")
+    await engine.holds.resume("order-1", by="ann")
     await _until(handle, "waiting")
-    await engine.pause("order-1", by="ben")
+    await engine.holds.pause("order-1", by="ben")
     for _ in range(2):
         await feed.look()
-    await engine.resume("order-1", by="ann")
+    await engine.holds.resume("order-1", by="ann")
     await engine.signal("order-1", "go", None)
     await handle.result()
     await feed.look()
@@ -158,9 +158,9 @@ async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> 
     await engine.start(gated, 1, key="order-1")
     await gates[-1].begun.wait()
 
-    await engine.pause("order-1")
+    await engine.holds.pause("order-1")
     await feed.look()
-    await engine.resume("order-1")
+    await engine.holds.resume("order-1")
     await feed.look()
     gates[-1].is_open.set()
     await engine.shutdown()

@@ -171,7 +171,7 @@ def test_the_folder_of_its_own_is_for_its_owner_alone_whatever_the_umask_says(
         place.take_seat().leave()
         write_skipped(folder / "dev.db", Span(7))
         with SyncEngine(f"sqlite:///{folder}/dev.db", worker=False) as engine:
-            list(engine.list_runs())
+            list(engine.runs.list())
             made = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
     finally:
         os.umask(before)

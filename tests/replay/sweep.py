@@ -143,7 +143,9 @@ class Execution:
     async def _pause(self, client: Node, workflow: str | None) -> None:
         """Nothing happens any more once the owner was told, is dead or has been taken for dead."""
         engine = client.engine
-        pausing = engine.pause_workflow(workflow, by="ann") if workflow else engine.pause("program", by="ann")
+        pausing = (
+            engine.holds.pause_workflow(workflow, by="ann") if workflow else engine.holds.pause("program", by="ann")
+        )
         assert await client.do(pausing), "it was paused already"
         await self.harness.advance(STANDSTILL)
         self.still = list(self.ledger.lines)
@@ -154,7 +156,9 @@ class Execution:
         view = await self.harness.status("program")
         expected = ("paused",) if workflow is None else ("pending", "waiting")
         assert view.status in expected, f"{view.status} at {self.fault}, after {self.still}"
-        resuming = engine.resume_workflow(workflow, by="ann") if workflow else engine.resume("program", by="ann")
+        resuming = (
+            engine.holds.resume_workflow(workflow, by="ann") if workflow else engine.holds.resume("program", by="ann")
+        )
         assert await client.do(resuming), "that it was paused is forgotten"
 
     async def _relieve(self, flows: tuple[Workflow[Any, Any], ...]) -> None:

@@ -89,7 +89,7 @@ async def test_a_child_is_cancelled_with_the_code_that_awaits_it(harness: Harnes
     client = await harness.client()
     run = await worker.start(parent)
     await harness.advance("10m")
-    detail = await worker.engine.detail(run.run_id)
+    detail = await worker.engine.runs.detail(run.run_id)
     assert [child.status.value for child in detail.children] == ["waiting"]
     await harness.advance("1h")
     worker = await harness.takeover(worker, parent, kid)
@@ -97,7 +97,7 @@ async def test_a_child_is_cancelled_with_the_code_that_awaits_it(harness: Harnes
     await harness.drain()
 
     assert await harness.result(run) == "done"
-    detail = await client.engine.detail(run.run_id)
+    detail = await client.engine.runs.detail(run.run_id)
     assert [child.status.value for child in detail.children] == ["cancelled"]
 
 
@@ -117,7 +117,7 @@ async def test_a_child_that_is_cancelled_at_once_never_begins(harness: Harness) 
     await harness.drain()
 
     assert await harness.result(run) == "at once"
-    assert (await worker.engine.detail(run.run_id)).children == ()
+    assert (await worker.engine.runs.detail(run.run_id)).children == ()
 
 
 async def test_gather_lets_the_siblings_of_a_failure_go_on_as_asyncio_does(harness: Harness) -> None:

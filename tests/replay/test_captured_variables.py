@@ -365,7 +365,7 @@ async def test_a_run_that_stopped_for_a_change_goes_on_when_the_code_is_mended(
     assert (await harness.status(run)).status == "paused"
     done = sorted(ledger.lines)
     worker = await harness.takeover(worker, version(is_mended=True))
-    await worker.do(worker.engine.resume(run.run_id, by="ann"))
+    await worker.do(worker.engine.holds.resume(run.run_id, by="ann"))
     await harness.drain()
 
     assert await harness.result(run) == 1

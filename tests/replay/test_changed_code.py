@@ -118,7 +118,7 @@ async def test_code_that_is_older_than_a_pin_stops_the_run(harness: Harness, led
         await go(harness, worker, run)
 
     worker = await harness.deploy(worker, flow(3))
-    assert await worker.do(worker.engine.resume(run.run_id))
+    assert await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
     assert await harness.result(run) == 3
 
@@ -243,7 +243,7 @@ async def test_a_step_put_in_front_of_what_was_passed_parks_the_run_and_runs_not
     assert await harness.history(run) == history
 
     worker = await harness.deploy(worker, old(ledger))
-    assert await worker.do(worker.engine.resume(run.run_id))
+    assert await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
     assert await harness.result(run) == "old"
     assert ledger.lines == ["a", "b"]
@@ -260,7 +260,7 @@ async def test_code_that_fails_before_it_has_passed_the_record_parks_the_run(har
         await go(harness, worker, run)
 
     worker = await harness.deploy(worker, old(ledger))
-    assert await worker.do(worker.engine.resume(run.run_id))
+    assert await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
     assert await harness.result(run) == "old"
 
@@ -278,7 +278,7 @@ async def test_a_wait_elsewhere_leaves_the_stored_wait_as_it_is(harness: Harness
         await go(harness, worker, run)
 
     worker = await harness.deploy(worker, old(ledger))
-    assert await worker.do(worker.engine.resume(run.run_id))
+    assert await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
     assert await harness.result(run) == "old"
 
@@ -303,7 +303,7 @@ async def test_a_retried_run_may_leave_out_what_its_failure_led_to(harness: Harn
     worker, run = await begun(harness, flow)
     assert (await harness.status(run)).status == "failed"
     is_broken = False
-    assert await worker.do(worker.engine.retry(run.run_id))
+    assert await worker.do(worker.engine.repairs.retry(run.run_id))
     await harness.drain()
 
     assert await harness.result(run) == "called"

@@ -82,10 +82,10 @@ class LiveExecution(Execution):
     async def _read(self, run: Handle[Any]) -> Outcome:
         engine = self.harness._any
         sources: dict[str, list[Any]] = {}
-        async for item in engine.stream(run.run_id, "out"):
+        async for item in engine.runs.stream(run.run_id, "out"):
             assert isinstance(item, StreamItem)  # who begins at the beginning never has to forget anything
             sources.setdefault(item.source, []).append(item.value)
-        shown = [sources, await engine.states(run.run_id)]
+        shown = [sources, await engine.runs.states(run.run_id)]
         return (await super()._read(run))._replace(output=shown)
 
 
@@ -138,14 +138,14 @@ async def test_a_replay_never_brings_an_older_value_back(harness: Harness, ledge
     worker = await harness.worker(program.workflow)
     run = await worker.start(program.workflow)
     await harness.advance("1s")
-    assert await harness._any.states(run.run_id) == {"": "inside", "n": 1}
+    assert await harness._any.runs.states(run.run_id) == {"": "inside", "n": 1}
 
     worker = await harness.takeover(worker, program.workflow)
     await harness.drain()
 
-    assert (await harness._any.states(run.run_id))[""] == "inside"
+    assert (await harness._any.runs.states(run.run_id))[""] == "inside"
     assert await harness.result(run) == "done"
-    assert await harness._any.states(run.run_id) == {"": "inside", "n": 2, "iteration": 4}
+    assert await harness._any.runs.states(run.run_id) == {"": "inside", "n": 2, "iteration": 4}
 
 
 async def test_publishing_makes_no_commit_of_its_own(harness: Harness, ledger: Ledger):
@@ -161,7 +161,7 @@ async def test_publishing_makes_no_commit_of_its_own(harness: Harness, ledger: L
         before = len(harness.answers)
         run = await worker.start(flow)
         await harness.drain()
-        assert await harness._any.state(run.run_id) == (2 if shows else None)
+        assert await harness._any.runs.state(run.run_id) == (2 if shows else None)
         return len(harness.answers) - before
 
     assert await commits(shows=True) == await commits(shows=False)
@@ -173,7 +173,7 @@ async def test_a_reader_that_was_there_is_told_to_forget_the_attempt_that_failed
     seen: list[Any] = []
 
     async def read() -> None:
-        async for item in worker.engine.stream(run.run_id, "out"):
+        async for item in worker.engine.runs.stream(run.run_id, "out"):
             seen.append(item)
 
     reading = worker._executor.spawn(read(), name="reader")
@@ -187,7 +187,7 @@ async def test_a_reader_that_was_there_is_told_to_forget_the_attempt_that_failed
         else:
             kept.append(item)
     assert [one for one in seen if isinstance(one, StreamReset)] == [StreamReset(3, "one", 2)]
-    fresh = [item async for item in harness._any.stream(run.run_id, "out")]
+    fresh = [item async for item in harness._any.runs.stream(run.run_id, "out")]
     assert kept == fresh
     assert [item.offset for item in seen] == sorted({item.offset for item in seen})
 
@@ -196,12 +196,12 @@ async def test_a_reader_that_comes_back_with_its_offset_goes_on_there(harness: H
     worker = await harness.worker(streaming(ledger).workflow)
     run = await worker.start("program")
     await harness.advance("5s")
-    everything = [item async for item in harness._any.stream(run.run_id, "out")]
+    everything = [item async for item in harness._any.runs.stream(run.run_id, "out")]
 
     for index, item in enumerate(everything):
-        rest = [one async for one in harness._any.stream(run.run_id, "out", after=item.offset)]
+        rest = [one async for one in harness._any.runs.stream(run.run_id, "out", after=item.offset)]
         assert [one for one in rest if isinstance(one, StreamItem)] == everything[index + 1 :]
-    resumed = [one async for one in harness._any.stream(run.run_id, "out", after=2)]
+    resumed = [one async for one in harness._any.runs.stream(run.run_id, "out", after=2)]
     assert resumed[0] == StreamReset(3, "one", 2)  # offset 2 was of the attempt that failed
 
 
@@ -213,7 +213,7 @@ async def test_a_reader_that_hears_no_hint_looks_again_by_itself(harness: Harnes
     seen: list[Any] = []
 
     async def read() -> None:
-        async for item in reader.engine.stream(run.run_id, "out"):
+        async for item in reader.engine.runs.stream(run.run_id, "out"):
             seen.append(item)
 
     reading = reader._executor.spawn(read(), name="reader")
@@ -233,7 +233,7 @@ async def test_an_idle_reader_looks_about_once_a_second(harness: Harness):
     run = await worker.start(flow)
 
     async def read() -> list[Any]:
-        return [item async for item in worker.engine.stream(run.run_id, "out")]
+        return [item async for item in worker.engine.runs.stream(run.run_id, "out")]
 
     reading = worker._executor.spawn(read(), name="reader")
     await harness.drain()
@@ -258,8 +258,10 @@ async def test_a_chain_shows_what_its_last_run_published(harness: Harness):
     run = await worker.start(flow, 1)
     await harness.drain()
 
-    assert await worker.do(worker.engine.state(run.run_id, "number")) == 3
-    assert [item.value async for item in worker.engine.stream(run.run_id, "out")] == [1]  # a stream ends with its run
+    assert await worker.do(worker.engine.runs.state(run.run_id, "number")) == 3
+    assert [item.value async for item in worker.engine.runs.stream(run.run_id, "out")] == [
+        1
+    ]  # a stream ends with its run
 
 
 async def test_a_stopped_replay_shows_no_older_value(harness: Harness, ledger: Ledger):
@@ -284,4 +286,4 @@ async def test_a_stopped_replay_shows_no_older_value(harness: Harness, ledger: L
     await harness.drain()
 
     assert (await harness.status(run)).status == "paused"
-    assert await harness._any.state(run.run_id) == "c"
+    assert await harness._any.runs.state(run.run_id) == "c"

@@ -152,7 +152,7 @@ async def test_the_next_turn_goes_on_where_the_last_one_ended(harness: Harness, 
     assert (await harness.result(run), begun) == (50, [0, 2, 4])
     [load] = await harness.history(run)
     assert (load.attempts, load.failed_attempts) == (1, ())
-    assert (await worker.engine.detail(run.run_id)).history.progress == ()
+    assert (await worker.engine.runs.detail(run.run_id)).history.progress == ()
 
 
 async def test_a_step_that_gives_its_slot_back_lets_others_go_first(harness: Harness, ledger: Ledger):
@@ -283,11 +283,11 @@ async def test_a_retry_by_an_operator_goes_on_from_the_last_checkpoint(harness: 
     with pytest.raises(RunFailed, match="not now"):
         await harness.result(run)
     is_mended = True
-    await worker.do(worker.engine.retry(run.run_id))
+    await worker.do(worker.engine.repairs.retry(run.run_id))
     await harness.drain()
 
     assert await harness.result(run) == "nearly there"
-    assert (await worker.engine.detail(run.run_id)).history.progress == ()
+    assert (await worker.engine.runs.detail(run.run_id)).history.progress == ()
 
 
 async def test_a_run_that_catches_the_failure_leaves_no_progress_behind(harness: Harness):
@@ -308,7 +308,7 @@ async def test_a_run_that_catches_the_failure_leaves_no_progress_behind(harness:
     await harness.drain()
 
     assert await harness.result(run) == "caught"
-    assert (await worker.engine.detail(run.run_id)).history.progress == ()
+    assert (await worker.engine.runs.detail(run.run_id)).history.progress == ()
 
 
 async def test_a_loser_of_a_race_leaves_no_progress_behind(harness: Harness):
@@ -332,7 +332,7 @@ async def test_a_loser_of_a_race_leaves_no_progress_behind(harness: Harness):
     run = await worker.start(flow)
     await harness.advance("10s")
 
-    assert (await worker.engine.detail(run.run_id)).history.progress == ()
+    assert (await worker.engine.runs.detail(run.run_id)).history.progress == ()
     await harness.advance("2h")
     assert await harness.result(run) == "winner"
 
@@ -422,7 +422,7 @@ async def test_a_cancel_ends_a_run_whose_long_step_waits_for_its_turn(harness: H
 
     assert (await harness.status(run)).status == "cancelled"
     assert ledger.counts == {"turn": 4}
-    assert (await worker.engine.detail(run.run_id)).history.progress == ()
+    assert (await worker.engine.runs.detail(run.run_id)).history.progress == ()
 
 
 async def test_how_far_it_is_can_be_seen(harness: Harness):
@@ -531,7 +531,7 @@ async def test_a_state_that_cannot_be_stored_fails_the_step_and_keeps_the_last_o
         await harness.result(run)
     [entry] = await harness.history(run)
     assert entry.attempts == 1
-    [kept] = (await worker.engine.detail(run.run_id)).history.progress
+    [kept] = (await worker.engine.runs.detail(run.run_id)).history.progress
     assert kept.state == b"j1"
 
 

@@ -62,7 +62,7 @@ async def test_a_perpetual_loop_has_a_bounded_history(harness: Harness, ledger: 
     for _ in range(6):
         await harness.advance("50m")
         most = max(most, len(await harness.history(run)))
-        detail = await worker.engine.detail(run.run_id)
+        detail = await worker.engine.runs.detail(run.run_id)
         assert len(detail.history.cursors) == 1
         assert len(detail.history.names) == 3
     kept = options.get("keep", 20) + options.get("trim_every", 20) + options.get("commit_every", 1)
@@ -275,7 +275,7 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
     run = await worker.start(fan)
     await harness.drain()
 
-    kinds = [entry.kind for entry in (await worker.engine.detail(run.run_id)).history.entries]
+    kinds = [entry.kind for entry in (await worker.engine.runs.detail(run.run_id)).history.entries]
     assert kinds.count(EntryKind.SPAWN) <= 7 + 2
     assert kinds.count(EntryKind.CHECKPOINT) <= 1 + 2
     view = await harness.status(run)

@@ -46,7 +46,7 @@ async def test_signals_seen_before_a_transactional_step_are_consumed_by_the_next
     await harness.advance("30s")
 
     assert await harness.result(run) == ["sunny", "written"]
-    assert await client.do(client.engine.unread_signals(run.run_id)) == []
+    assert await client.do(client.engine.signals.list_unread(run.run_id)) == []
     await harness.close()
 
 

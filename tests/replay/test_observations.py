@@ -18,7 +18,7 @@ count = Signal[int]("count")
 
 async def pending(node: Node, run_id: str) -> list[Any]:
     """The payloads in the mailbox, as the store has them."""
-    detail = await node.engine.detail(run_id)
+    detail = await node.engine.runs.detail(run_id)
     return [int(signal.payload[1:]) for signal in detail.signals]
 
 
@@ -160,7 +160,7 @@ async def test_a_step_that_failed_for_good_and_a_run_that_failed_have_used_nothi
 
     with pytest.raises(RunFailed):
         await harness.result(run)
-    assert [view.payload for view in await worker.engine.unread_signals(run.run_id)] == [1]
+    assert [view.payload for view in await worker.engine.signals.list_unread(run.run_id)] == [1]
 
 
 async def test_what_was_only_looked_at_is_unread_at_the_end_of_the_run(harness: Harness) -> None:
@@ -176,7 +176,7 @@ async def test_what_was_only_looked_at_is_unread_at_the_end_of_the_run(harness: 
     await harness.drain()
 
     assert await harness.result(run) == 2
-    assert [view.payload for view in await worker.engine.unread_signals(run.run_id)] == [1, 9, 2]
+    assert [view.payload for view in await worker.engine.signals.list_unread(run.run_id)] == [1, 9, 2]
 
 
 async def test_what_was_only_looked_at_moves_along_with_continue_as_new(harness: Harness, ledger: Ledger) -> None:
@@ -208,7 +208,7 @@ async def test_what_was_only_looked_at_moves_along_with_continue_as_new(harness:
     await harness.advance("1m")
 
     assert [number for each in batches for number in each] == [0, 1, 2, 3, 4]
-    assert await worker.engine.unread_signals() == []
+    assert await worker.engine.signals.list_unread() == []
 
 
 async def test_the_end_of_an_iteration_or_branch_consumes_nothing(harness: Harness) -> None:
@@ -259,7 +259,7 @@ async def test_two_branches_never_get_the_same_signal(harness: Harness, ledger: 
     await harness.drain()
 
     assert await harness.result(run) == {"a": 7, "b": 0}
-    assert await worker.engine.unread_signals() == []
+    assert await worker.engine.signals.list_unread() == []
 
 
 async def test_a_branch_that_waits_gives_its_claim_up(harness: Harness, ledger: Ledger) -> None:

@@ -238,7 +238,7 @@ async def test_a_paused_run_goes_on_with_mended_code(harness: Harness, ledger: L
     await harness.drain()
     assert (await harness.status(run)).status == "paused"
     worker = await harness.deploy(worker, before)
-    assert await worker.do(worker.engine.resume(run.run_id))
+    assert await worker.do(worker.engine.holds.resume(run.run_id))
     await harness.drain()
 
     assert await harness.result(run) == "done"

@@ -152,27 +152,27 @@ class Target(NamedTuple):
 
 
 async def _verbs_of_run(engine: Engine, run_id: str) -> list[tuple[str, str]]:
-    return [(act.verb, act.by) for act in await engine.list_acts(run_id)]
+    return [(act.verb, act.by) for act in await engine.runs.list_acts(run_id)]
 
 
 async def _verbs_of_workflows(engine: Engine, run_id: str) -> list[tuple[str, str]]:
-    return [(act.verb, act.by) for act in reversed(await engine.list_hold_acts())]
+    return [(act.verb, act.by) for act in reversed(await engine.holds.list_acts())]
 
 
 TARGETS = {
     "run": Target(
-        lambda engine, run_id: engine.pause(run_id, by="ann", reason="a look at it"),
-        lambda engine, run_id: engine.resume(run_id, by="ben"),
+        lambda engine, run_id: engine.holds.pause(run_id, by="ann", reason="a look at it"),
+        lambda engine, run_id: engine.holds.resume(run_id, by="ben"),
         _verbs_of_run,
     ),
     "workflow": Target(
-        lambda engine, _: engine.pause_workflow("flow", by="ann", reason="a look at it"),
-        lambda engine, _: engine.resume_workflow("flow", by="ben"),
+        lambda engine, _: engine.holds.pause_workflow("flow", by="ann", reason="a look at it"),
+        lambda engine, _: engine.holds.resume_workflow("flow", by="ben"),
         _verbs_of_workflows,
     ),
     "all": Target(
-        lambda engine, _: engine.pause_workflow(None, by="ann", reason="a look at it"),
-        lambda engine, _: engine.resume_workflow(None, by="ben"),
+        lambda engine, _: engine.holds.pause_workflow(None, by="ann", reason="a look at it"),
+        lambda engine, _: engine.holds.resume_workflow(None, by="ben"),
         _verbs_of_workflows,
     ),
 }

@@ -49,7 +49,7 @@ async def story(build: Build, store: str, mode: str) -> list[Any]:
         else:
             await client.signal("program", name, payload, if_missing="drop")
     await harness.advance(program.lasts)
-    runs = await client.do(client.engine.list_runs())
+    runs = await client.do(client.engine.runs.list())
     lines = [
         (run.workflow, run.status, run.output, [_line(e, run) for e in await harness.history(run.run_id)])
         for run in runs

@@ -110,7 +110,7 @@ async def test_a_receipt_does_not_wait_for_a_body_that_lasts(harness: Harness):
     await harness.advance("1s")
 
     assert receipts_of(harness) == [(RECEIVE,)]
-    detail = await worker.engine.detail(run.run_id)
+    detail = await worker.engine.runs.detail(run.run_id)
     assert not detail.signals
     assert not detail.history.waits
 

@@ -100,7 +100,7 @@ async def test_an_update_is_answered_with_its_own_type_or_refused_on_either_side
     with pytest.raises(InvalidInputError) as refused:
         await client.do(client.engine.ask("a", change, {"amount": "much"}))  # type: ignore[misc]
     assert refused.value.violations
-    assert (await worker.engine.detail("a")).signals == ()
+    assert (await worker.engine.runs.detail("a")).signals == ()
 
     left = await client.do(client.engine.ask("a", change, Change(4), timeout="60s"))
     assert left == 6
@@ -122,7 +122,7 @@ async def test_a_question_of_a_plain_sender_that_does_not_fit_is_refused_and_the
         await worker.do(worker.engine.ask(run.run_id, "change", {"amount": -1}))
 
     assert (await harness.status(run)).status == "waiting"
-    assert len(await worker.engine.unread_signals(run.run_id)) == 2
+    assert len(await worker.engine.signals.list_unread(run.run_id)) == 2
     assert await worker.do(worker.engine.ask(run.run_id, "change", {"amount": 3})) == 7
 
 
@@ -221,10 +221,10 @@ async def test_the_next_receive_before_the_reply_pauses_the_run_and_loses_nothin
     assert (view.failure.code, view.failure.path) == (ReplyOwedError.code, "question")
     assert view.failure.why
     assert "message.reply" in view.failure.fix
-    assert len((await worker.engine.detail(run.run_id)).signals) == 1
+    assert len((await worker.engine.runs.detail(run.run_id)).signals) == 1
 
     worker = await harness.deploy(worker, make(is_mended=True))
-    await worker.do(worker.engine.resume(run.run_id))
+    await worker.do(worker.engine.holds.resume(run.run_id))
     assert await worker.do(worker.engine.ask(run.run_id, "question", dedup_key="q")) == "yes"
     await harness.drain()
     assert await harness.result(run) == [7]

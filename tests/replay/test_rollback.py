@@ -360,7 +360,7 @@ async def test_a_cancel_cascades_to_children_and_spares_spawned_runs(harness: Ha
     await worker.do(worker.engine.cancel(run.run_id, "all of it"))
     await harness.drain()
 
-    views = {view.workflow + (view.key or ""): view for view in await worker.engine.list_runs()}
+    views = {view.workflow + (view.key or ""): view for view in await worker.engine.runs.list()}
     assert {name: view.status for name, view in views.items()} == {
         "root": "cancelled",
         "middle": "cancelled",

@@ -236,9 +236,9 @@ async def test_an_operator_decides_about_an_at_most_once_step_whose_outcome_is_u
     with pytest.raises(RunFailed) as unknown:
         await harness.result(run)
     if verb == "skip":
-        await client.do(client.engine.skip(run.run_id, "transfer", "known"))
+        await client.do(client.engine.repairs.skip(run.run_id, "transfer", "known"))
     else:
-        await client.do(client.engine.retry(run.run_id))
+        await client.do(client.engine.repairs.retry(run.run_id))
     await harness.drain()
 
     assert f"stepwell skip {run.run_id} transfer --result JSON" in unknown.value.fix

@@ -342,7 +342,7 @@ async def test_only_the_earliest_timer_is_stored(harness: Harness):
     worker = await harness.worker(wait)
     run = await worker.start(wait)
     await harness.drain()
-    waits = (await worker.engine.detail(run.run_id)).history.waits
+    waits = (await worker.engine.runs.detail(run.run_id)).history.waits
     assert sorted(wait.kind.value for wait in waits) == ["signal", "timer"]
     await harness.advance("1h")
 
@@ -393,15 +393,15 @@ async def test_an_event_starts_a_run_once_for_each_key(harness: Harness):
         return [event.order, event.parcels]
 
     worker = await harness.worker(pack)
-    worker.engine.on(Shipped, start=pack, key="order")
+    worker.engine.events.on(Shipped, start=pack, key="order")
     await worker.publish(Shipped("a"), event_id="first")
     await worker.publish(Shipped("a", 2))
     await worker.publish(Shipped("b"))
     await worker.publish(Shipped("c"), event_id="first")
     await harness.drain()
 
-    runs = await worker.engine.list_runs()
+    runs = await worker.engine.runs.list()
     assert sorted((run.key, tuple(run.output)) for run in runs) == [("a", ("a", 1)), ("b", ("b", 1))]
     with pytest.raises(InvalidInputError):
         await worker.publish("Shipped", {"parcels": "many", "order": "d"})
-    assert len(await worker.engine.list_runs()) == 2
+    assert len(await worker.engine.runs.list()) == 2

@@ -77,7 +77,7 @@ async def test_a_payload_that_does_not_fit_is_refused_at_the_sender_with_all_vio
         await worker.do(worker.engine.signal(run.run_id, approve, Approval("ann", -1)))
     assert refused.value.fix
 
-    detail = await worker.engine.detail(run.run_id)
+    detail = await worker.engine.runs.detail(run.run_id)
     assert detail.signals == ()
     await worker.do(worker.engine.signal(run.run_id, approve, Approval("ann")))
     await harness.drain()
@@ -96,7 +96,7 @@ async def test_what_a_plain_sender_sends_wrongly_is_set_aside_with_the_reason(ha
     await harness.drain()
 
     assert (await harness.status(run)).status == "waiting"
-    first, second = await worker.engine.unread_signals(run.run_id)
+    first, second = await worker.engine.signals.list_unread(run.run_id)
     assert first.payload == {"by": 7}
     assert "by" in first.reason
     assert second.reason == "amount is below 0"

@@ -67,4 +67,4 @@ async def test_a_handle_on_an_existing_run_is_found_by_its_key(settings: WorkerS
     async with Engine("memory:", workflows=[takes_text], settings=settings) as engine:
         await engine.start(takes_text, "hello", key="K")
 
-        assert await (await engine.handle(takes_text, "k")).result("60s") == "hello"
+        assert await (await engine.runs.handle(takes_text, "k")).result("60s") == "hello"

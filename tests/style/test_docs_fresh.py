@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.style.tree import ROOT, name_of, project_files
-from tools import docs
+from tools import docs, sync_side
 
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?P<target>[^)#\s]+)(?:#[^)\s]*)?\)")
@@ -55,3 +55,13 @@ def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
 
 def test_generated_pages_are_fresh() -> None:
     assert docs.stale() == [], "run `make docs`"
+
+
+def test_the_synchronous_classes_are_what_the_asynchronous_ones_say() -> None:
+    assert sync_side.stale() == [], "run `make docs`"
+
+
+def test_a_synchronous_class_that_was_changed_by_hand_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_side, "_read", lambda target: sync_side.write_target(target) + "# by hand\n")
+
+    assert sync_side.stale() == [f"src/{target.file}" for target in sync_side.TARGETS]

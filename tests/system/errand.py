@@ -24,7 +24,7 @@ async def perform(folder: Path, verb: str, target: str, rest: list[str]) -> Any:
         match verb:
             case "start":
                 workflow, key = target, rest[0]
-                return (await engine.start_by_name(workflow, 1, json.loads(rest[1]), key=key)).run_id
+                return (await engine.runs.start_by_name(workflow, 1, json.loads(rest[1]), key=key)).run_id
             case "signal":
                 return (await engine.signal(target, *rest)).value
             case "status":

@@ -125,12 +125,12 @@ async def collect(engine: Engine, store: Store, lines: list[Line], observed: Obs
     """Read every run through the engine."""
     runs: dict[str, Found] = {}
     before: str | None = None
-    while page := await engine.list_runs(limit=_PAGE, before=before):
+    while page := await engine.runs.list(limit=_PAGE, before=before):
         before = page[-1].run_id
         for view in page:
-            detail = await engine.detail(view.run_id)
+            detail = await engine.runs.detail(view.run_id)
             observed.see(detail)
             runs[view.run_id] = Found(detail, entry_views(detail))
-    left = [*await engine.outbox.pending(), *await engine.outbox.dead()]
+    left = [*await engine.outbox.list_pending(), *await engine.outbox.list_dead()]
     owed = [f"{event.name} of run {event.run_id}" for event in left]
     return Evidence(lines, runs, list(await store.views.orphans()), observed, owed)

@@ -159,7 +159,7 @@ class Soak:
                 await client.finish()
         except TimeoutError:
             pass
-        unfinished = len(await engine.list_runs("status:active", limit=1_000))
+        unfinished = len(await engine.runs.list("status:active", limit=1_000))
         lasting.send(signal.SIGUSR1)
         await self._compare_types(lasting)
         return unfinished

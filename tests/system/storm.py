@@ -171,7 +171,7 @@ class Storm:
         return own, [run for run in runs if run.owner in own]
 
     async def _detail(self, run: Run) -> Detail:
-        return await self._patiently(lambda: self._engine.detail(run.run_id))
+        return await self._patiently(lambda: self._engine.runs.detail(run.run_id))
 
     async def _pause(self, member: Member) -> None:
         lasts = self.options.lease * self.chance.uniform(1.6, 2.6)

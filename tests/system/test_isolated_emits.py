@@ -33,7 +33,7 @@ async def test_the_result_of_an_isolated_step_can_be_an_event_and_its_body_canno
         assert await (await engine.start(isolated, False)).result("60s") == 7
         with pytest.raises(RunFailed, match="cannot emit 'told' from here"):
             await (await engine.start(isolated, True)).result("60s")
-        while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
+        while await engine.outbox.list_pending():  # noqa: ASYNC110  there is nobody to tell
             await asyncio.sleep(0.01)
 
     assert [(event.name, event.payload) for event in got] == [("worked", {"number": 7})]

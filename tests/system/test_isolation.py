@@ -345,7 +345,7 @@ async def failure_of(engine: Engine, definition: Any, given: Any) -> StepFailed:
     run = await engine.start(definition, given)
     with pytest.raises(RunFailed):
         await run.result()
-    (entry,) = [each for each in await engine.history(run.run_id) if each.kind == "step"]
+    (entry,) = [each for each in await engine.runs.history(run.run_id) if each.kind == "step"]
     assert entry.failure is not None
     return StepFailed(entry.path, entry.failure, entry.attempts)
 
@@ -414,7 +414,7 @@ async def test_a_step_can_be_undone_in_a_process(engine: Engine, tmp_path: Path)
     with pytest.raises(Exception, match="changed my mind"):
         await run.result()
 
-    assert [entry.is_undone for entry in await engine.history(run.run_id) if entry.kind == "step"] == [True]
+    assert [entry.is_undone for entry in await engine.runs.history(run.run_id) if entry.kind == "step"] == [True]
     assert not room.exists()
 
 

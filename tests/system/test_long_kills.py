@@ -92,8 +92,8 @@ async def test_kills_lose_no_checkpoint_and_part_no_row_from_its_record(tmp_path
     rng, worker = random.Random(7), Killed(tmp_path)
     async with Engine(f"sqlite:///{tmp_path / long_worker.DATABASE}") as client:
         await client.transact(lambda tx: tx.execute("create table bookings (number integer not null unique)"))
-        await client.start_by_name("paging", 1, 100_000, key="paging")
-        await client.start_by_name("booking", 1, 100_000, key="booking")
+        await client.runs.start_by_name("paging", 1, 100_000, key="paging")
+        await client.runs.start_by_name("booking", 1, 100_000, key="booking")
         booked = [0]
         for _ in range(KILLS):
             await worker.start()

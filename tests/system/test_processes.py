@@ -89,7 +89,7 @@ async def test_two_workers_share_the_runs_and_each_step_runs_once(fleet: Fleet) 
         handles = [
             handle
             for definition in (chain, spread, naps, family, saga, ticker)
-            for handle in await engine.start_many(definition, [Start(Job(2))] * 5)
+            for handle in await engine.runs.start_many(definition, [Start(Job(2))] * 5)
         ]
         results = [await handle.result(timeout=SECONDS_MAX) for handle in handles]
 
@@ -127,7 +127,7 @@ async def test_a_client_process_and_a_second_worker_join_a_first_worker(fleet: F
 async def test_sigterm_lets_bodies_end_and_gives_the_rest_back(fleet: Fleet) -> None:
     first = await fleet.up(*LONG_LEASE)
     async with client(fleet) as engine:
-        handles = await engine.start_many(saga, [Start(Job(3, slow=0.4))] * 5)
+        handles = await engine.runs.start_many(saga, [Start(Job(3, slow=0.4))] * 5)
         await begun(fleet, "book#1", by=first.pid)
 
         first.send(signal.SIGTERM)
@@ -207,7 +207,7 @@ async def test_st_12_what_came_due_while_no_worker_ran_is_done_when_one_starts(f
         assert await first.left() == 0
         assert [send(fleet.folder, "signal", "talker", "go", payload) for payload in "abc"] == ["delivered"] * 3
         await asyncio.sleep(1.5)  # the sleeper's second nap lasts 1.3 s
-        waiting = [view and view.is_ended for view in await engine.status_many(["sleeper", "talker"])]
+        waiting = [view and view.is_ended for view in await engine.runs.find_many(["sleeper", "talker"])]
 
         await fleet.up(*LONG_LEASE)
         napped, talked = await sleeper.result(timeout=SECONDS_MAX), await talker.result(timeout=SECONDS_MAX)

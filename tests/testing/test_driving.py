@@ -155,7 +155,7 @@ async def test_a_body_that_hangs_is_found(stepwell: Kit):
 async def test_a_workflow_that_no_worker_runs_is_told_by_name(stepwell: Kit):
     run = await stepwell.start(quick, Order("ann"))
     await run.result()
-    lonely = await stepwell.engine.start_by_name("elsewhere", 3)
+    lonely = await stepwell.engine.runs.start_by_name("elsewhere", 3)
 
     with pytest.raises(Stuck, match="no worker for elsewhere version 3 is alive"):
         await (await stepwell.handle(quick, lonely.run_id)).result()

@@ -107,7 +107,7 @@ async def test_a_dedup_key_makes_a_second_delivery_harmless(stepwell: Kit):
 def test_a_plain_test_has_every_other_verb_of_the_engine(stepwell: SyncKit):
     stepwell.wait(stepwell.engine.signal("order-2", "hurry", if_missing="hold"))
 
-    assert [signal.name for signal in stepwell.wait(stepwell.engine.held_signals("order-2"))] == ["hurry"]
+    assert [signal.name for signal in stepwell.wait(stepwell.engine.signals.list_held("order-2"))] == ["hurry"]
 
 
 async def test_a_cancel_undoes_what_was_done(stepwell: Kit):

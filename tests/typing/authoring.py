@@ -169,7 +169,7 @@ async def main() -> None:
         assert_type(await engine.publish(Shipped("1"), deliver="one", retain="7d"), int)
         await engine.publish(Shipped(1))  # type: ignore[arg-type]
         await engine.publish("shipped", deliver="some")  # type: ignore[arg-type]
-        engine.on(Shipped, start=checkout, key="order")
+        engine.events.on(Shipped, start=checkout, key="order")
         assert_type(await engine.start(plain_checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(plain_nothing)).result(), int)
         await engine.start(plain_checkout, 1)  # type: ignore[misc]
@@ -178,22 +178,23 @@ async def main() -> None:
             await engine.start(checkout, Order("1"), priority=1, tags={"vip"}, deadline="1h", on_conflict="replace"),
             Handle[Payment],
         )
-        assert_type(await engine.start_debounced(checkout, Order("1"), key="k", quiet="5s"), Handle[Payment])
+        assert_type(await engine.runs.start_debounced(checkout, Order("1"), key="k", quiet="5s"), Handle[Payment])
         assert_type(
-            await engine.start_many(checkout, [Start(Order("1"), priority=9)], tags={"a": "b"}), list[Handle[Payment]]
+            await engine.runs.start_many(checkout, [Start(Order("1"), priority=9)], tags={"a": "b"}),
+            list[Handle[Payment]],
         )
         await engine.start(checkout, Order("1"), priority="high")  # type: ignore[call-overload]
         await engine.start(nothing, prio=1)  # type: ignore[call-overload]
-        await engine.start_debounced(checkout, 1, key="k", quiet="5s")  # type: ignore[misc]
+        await engine.runs.start_debounced(checkout, 1, key="k", quiet="5s")  # type: ignore[misc]
         await engine.start(checkout)  # type: ignore[arg-type]
         run = await engine.start(checkout, Order("1"))
         assert_type(await run.state(as_type=Payment), Payment | None)
-        assert_type(await engine.state("key", "progress", as_type=float), float | None)
+        assert_type(await engine.runs.state("key", "progress", as_type=float), float | None)
         async for item in run.stream("tokens", as_type=str):
             assert_type(item, StreamItem[str] | StreamReset)
         run.stream("tokens", after="1")  # type: ignore[call-overload]
     with SyncEngine("memory:") as blocking:
-        assert_type(blocking.state("key", as_type=Payment), Payment | None)
-        for each in blocking.stream("key", "tokens", as_type=str):
+        assert_type(blocking.runs.state("key", as_type=Payment), Payment | None)
+        for each in blocking.runs.stream("key", "tokens", as_type=str):
             assert_type(each, StreamItem[str] | StreamReset)
     assert_type(pack(Order("1")), int)

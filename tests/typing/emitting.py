@@ -78,8 +78,8 @@ async def main() -> None:
     handler(wrong)  # type: ignore[arg-type]
     Webhook("https://example.com")  # type: ignore[call-arg]
     async with Engine("memory:", workflows=[order], sinks=sinks, lifecycle=True) as engine:
-        assert_type(await engine.outbox.dead(), list[OwedEvent])
+        assert_type(await engine.outbox.list_dead(), list[OwedEvent])
         assert_type(await engine.outbox.replay("id"), int)
     with SyncEngine("memory:", workflows=[order], sinks=sinks) as sync:
-        assert_type(sync.outbox.pending(), list[OwedEvent])
+        assert_type(sync.outbox.list_pending(), list[OwedEvent])
     assert_type(verify_signature(["new", "old"], {"webhook-id": "1"}, b""), str)

@@ -45,7 +45,7 @@ async def waits(ctx: Context, until: datetime) -> str:
 
 async def main(until: datetime) -> None:
     async with Engine("memory:", workflows=[waits]) as engine:
-        run = await engine.signal_or_start(waits, until, approve, Approval("ann"), key="k")
+        run = await engine.runs.signal_or_start(waits, until, approve, Approval("ann"), key="k")
         assert_type(await run.result(), str)
         await engine.signal("k", approve, Approval("ann"))
         await run.signal(approve, Approval("ann"))

@@ -98,7 +98,7 @@ class Stepwell:
 
     async def start_many(self, kind: str, runs: list[str], argument: int) -> None:
         """One call for all."""
-        await self._engine.start_many(WORKFLOWS[kind], [Start(argument, run_id=run) for run in runs])
+        await self._engine.runs.start_many(WORKFLOWS[kind], [Start(argument, run_id=run) for run in runs])
 
     async def result(self, run: str) -> None:
         await self._engine.result(run)

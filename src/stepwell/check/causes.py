@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from stepwell.errors import HistoryDivergedError, ReplayError
-from stepwell.model.states import EntryKind
-from stepwell.replay.divergence import KINDS_OF_WAITS, last_name
+from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, WaitKind
+from stepwell.replay.divergence import last_name
 from stepwell.replay.workflows import Workflow
 
 _ASKS = re.compile(r"it asks for ([^,]+)")
@@ -35,7 +35,11 @@ def find_cause(workflow: Workflow[Any, Any], problem: ReplayError) -> tuple[str,
     asked = _ASKS.search(problem.now) or _WAITS.search(problem.now)
     kind = problem.recorded.partition(" ")[0]
     wait = _STANDS.match(problem.recorded)
-    was = KINDS_OF_WAITS[wait[1]].word if wait is not None and wait[1] in KINDS_OF_WAITS else _kind_of(kind)
+    was = (
+        ENTRIES_OF_WAITS[WaitKind(wait[1])][0].word
+        if wait is not None and wait[1] in ENTRIES_OF_WAITS
+        else _kind_of(kind)
+    )
     removed = f'if it was taken out on purpose, declare it where it stood: ctx.removed("{gone}", "{was}")'
     if asked is None:
         if problem.now.startswith("it raises"):

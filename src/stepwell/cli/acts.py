@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepwell.cli.bulk import Which, act_on_many, check_choice
+from stepwell.cli.bulk import RunSelection, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
@@ -35,7 +35,7 @@ class Act(NamedTuple):
         return VERBS[self.verb]
 
 
-def act_on(settings: Settings, which: Which, act: Act) -> int:
+def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
     """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it.
 
     Many runs are asked for, done by a run of its own and counted; the exit code is given.

@@ -31,7 +31,7 @@ _SAMPLE = 5
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Which(NamedTuple):
+class RunSelection(NamedTuple):
     """The runs that a steering command is about, as its line names them."""
 
     run: str | None
@@ -61,7 +61,7 @@ def choosing(function: Function) -> Function:
     return function
 
 
-def check_choice(which: Which) -> None:
+def check_choice(which: RunSelection) -> None:
     """Raise unless the line names one run, or a filter."""
     if which.run is None and which.where is None:
         raise click.UsageError("Name a run, or say which ones: --where 'status:failed since:1h'")
@@ -83,7 +83,7 @@ class Tally:
         return sum(item.outcome == outcome for item in self.items)
 
 
-def act_on_many(settings: Settings, which: Which, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
+def act_on_many(settings: Settings, which: RunSelection, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
     """Find the runs, ask, do it to each, and tell. Gives the exit code: 10 if it was not possible for all of them."""
     out = Output(settings)
     targets = sys.stdin.read().split() if which.run == "-" else [which.run] if which.run else []
@@ -112,7 +112,7 @@ async def _named(client: Client, targets: Sequence[str]) -> list[RunView]:
     from stepwell.cli.targets import get_run_id
 
     ids = dict.fromkeys([await get_run_id(client, target) for target in targets])
-    return [run for run in await client.engine.status_many(list(ids)) if run is not None]
+    return [run for run in await client.engine.runs.find_many(list(ids)) if run is not None]
 
 
 def execute(
@@ -154,7 +154,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
     """Show how far it is, until it is over."""
     bulks = client.engine.bulks
     with Bars(out) as bars:
-        watching = client.engine.watch(tally.name)
+        watching = client.engine.runs.watch(tally.name)
         async for _ in watching:
             bulk = await bulks.get(tally.name)
             tally.total, tally.state = bulk.matched or tally.total, bulk.state
@@ -192,7 +192,7 @@ def _summary(runs: Sequence[RunView], out: Output) -> list[str]:
     return [clean(line) if not line.startswith(" ") else "  " + clean(line.strip()) for line in lines]
 
 
-def _confirm(out: Output, runs: Sequence[RunView], which: Which, act: Act) -> None:
+def _confirm(out: Output, runs: Sequence[RunView], which: RunSelection, act: Act) -> None:
     if which.yes or which.run is not None:  # whoever writes ids has chosen them
         return
     if not sys.stdin.isatty():

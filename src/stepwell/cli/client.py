@@ -57,7 +57,7 @@ class Client:
         self._environment.executor.close()
 
     async def list_runs(self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None) -> list[RunView]:
-        """`engine.list_runs`, without the engine as long as the store answers."""
+        """`engine.runs.list`, without the engine as long as the store answers."""
         from stepwell.engine.filters import parse_filter
         from stepwell.engine.views import run_view
 
@@ -65,7 +65,7 @@ class Client:
         try:
             runs = await self.views.list_runs(wanted, limit=limit, before=before)
         except StoreUnavailableError:
-            return await self.engine.list_runs(wanted, limit=limit, before=before)  # which asks again
+            return await self.engine.runs.list(wanted, limit=limit, before=before)  # which asks again
         return [run_view(run) for run in runs]
 
 

@@ -43,7 +43,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 _VERBS = {"retry": "retry", "resume": "resume", "resume_rollback": "rollback resume", "cancel": "cancel"}
-_CALL = re.compile(r"engine\.(retry|resume|resume_rollback|cancel)\('([^']+)'\)")
+_CALL = re.compile(r"engine\.(?:repairs\.|holds\.)?(retry|resume|resume_rollback|cancel)\('([^']+)'\)")
 
 
 def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> int:
@@ -95,7 +95,7 @@ def readable(error: Exception) -> Exception:
 
 
 def in_commands(text: str) -> str:
-    """Advice for Python in the words of the command line: `engine.retry('a')` is `stepwell retry a`."""
+    """Advice for Python in the words of the command line: `engine.repairs.retry('a')` is `stepwell retry a`."""
     return _CALL.sub(lambda call: f"stepwell {_VERBS[call[1]]} {call[2]}", text)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from stepwell.telemetry.metrics import MEDIA, render
 
 if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
+    from stepwell.wiring import Engine
 
 HOST: Final = "127.0.0.1"
 _HEAD_MAX: Final = 8_192
@@ -17,7 +17,7 @@ _PATIENCE_SECONDS: Final = 10.0
 _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-async def expose(engine: Facade, port: int) -> asyncio.Server:
+async def expose(engine: Engine, port: int) -> asyncio.Server:
     """Answer `GET /metrics` on a port of loopback, 0 for a free one, until what is returned is closed."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +33,7 @@ async def expose(engine: Facade, port: int) -> asyncio.Server:
     return await asyncio.start_server(answer, HOST, port, limit=_HEAD_MAX)
 
 
-async def _reply(engine: Facade, head: bytes) -> bytes:
+async def _reply(engine: Engine, head: bytes) -> bytes:
     line, *headers = head.decode("latin-1").split("\r\n")
     host = next(
         (value.strip() for name, _, value in (one.partition(":") for one in headers) if name.lower() == "host"), ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.acts import Act
-from stepwell.cli.bulk import Which, act_on_many, check_choice
+from stepwell.cli.bulk import RunSelection, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
 from stepwell.cli.inputs import read_json
 from stepwell.cli.output import Output
@@ -18,16 +18,16 @@ from stepwell.cli.targets import get_run_id
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.replay.workflows import Workflow
+    from stepwell.wiring import Engine
 
-    Repair = Callable[[Facade, str, bool], Awaitable[RepairPlan]]
+    Repair = Callable[[Engine, str, bool], Awaitable[RepairPlan]]
 
 REASON = click.option("--reason", default="", help="Kept in the audit of the run.")
 
 
-def repair(settings: Settings, which: Which, do: Repair, act: Act | None = None) -> int:
+def repair(settings: Settings, which: RunSelection, do: Repair, act: Act | None = None) -> int:
     """Repair one run and show the plan, or many and count them, if it is an act for many; gives the exit code."""
     check_choice(which)
     workflows = load_app(settings)

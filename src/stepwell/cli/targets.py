@@ -28,7 +28,7 @@ async def get_run_id(client: Client, target: str) -> RunId:
     """The id of the run that is meant. Raises `NotFoundError`, and `RequestError` if several could be."""
     found = await find_run_id(client, target)
     if found is None:
-        await client.engine.detail(target)  # raises, with the nearest ids and keys
+        await client.engine.runs.detail(target)  # raises, with the nearest ids and keys
         raise NotFoundError("run", target)
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from stepwell.cli.acts import operator
-from stepwell.cli.bulk import Which
+from stepwell.cli.bulk import RunSelection
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
@@ -22,7 +22,7 @@ _BEFORE = {"pause": "was paused before", "resume": "is not paused"}
 _WOULD = {"pause": "would be paused", "resume": "would go on"}
 
 
-def act_on_all(settings: Settings, which: Which, verb: Verb, reason: str = "") -> int:
+def act_on_all(settings: Settings, which: RunSelection, verb: Verb, reason: str = "") -> int:
     """Pause or resume every workflow, if the line names nothing else."""
     if which.run is not None or which.where is not None:
         raise click.UsageError("--all is about every workflow: name no run and no filter with it.")
@@ -36,9 +36,9 @@ def act_on_workflow(settings: Settings, workflow: str | None, verb: Verb, reason
         if dry_run:
             is_done = False
         elif verb == "pause":
-            is_done = await client.engine.pause_workflow(workflow, by=operator(), reason=reason)
+            is_done = await client.engine.holds.pause_workflow(workflow, by=operator(), reason=reason)
         else:
-            is_done = await client.engine.resume_workflow(workflow, by=operator())
+            is_done = await client.engine.holds.resume_workflow(workflow, by=operator())
         return is_done, await _count_live(client, workflow)
 
     is_done, runs = ask(settings, act)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypedDict
 
 import msgspec
 
+from stepwell.engine.holds import Holds
+from stepwell.engine.repairs import Repairs
+from stepwell.engine.runs import Runs
+from stepwell.engine.signals import Signals
+from stepwell.engine.views import RunView
 from stepwell.errors import InvalidOptionError, RequestError
 from stepwell.nearest import nearest
 
-if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
-    from stepwell.engine.views import RunView
+
+class Nouns(Protocol):
+    """The nouns of an engine that act on runs."""
+
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def signals(self) -> Signals: ...
+    @property
+    def holds(self) -> Holds: ...
+    @property
+    def repairs(self) -> Repairs: ...
 
 
 class NoOptions(TypedDict):
@@ -36,11 +50,11 @@ class _Path(TypedDict):
 
 
 class RewindBulkOptions(_Path, ReasonOptions, total=False):
-    """See `Engine.rewind`."""
+    """See `Repairs.rewind`."""
 
 
 class RedriveBulkOptions(ReasonOptions, total=False):
-    """See `Engine.redrive`."""
+    """See `Repairs.redrive`."""
 
     start: str | None
     version: Literal["same", "new"] | int
@@ -52,7 +66,7 @@ class RedriveBulkOptions(ReasonOptions, total=False):
 class BulkVerb(NamedTuple):
     """One act, as it is done to each of many runs."""
 
-    do: Callable[[Facade, str, dict[str, Any]], Awaitable[bool]]  # false: not possible in this state
+    do: Callable[[Nouns, str, dict[str, Any]], Awaitable[bool]]  # false: not possible in this state
     options: Any  # the type of what may be said about it
     had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
     pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
@@ -61,35 +75,35 @@ class BulkVerb(NamedTuple):
         """Whether it is as if this had been done before."""
         return run.status in self.had_before or (self.pauses and run.hold is not None)
 
-    async def act(self, engine: Facade, run_id: str, options: Mapping[str, Any], by: str) -> bool:
+    async def act(self, engine: Nouns, run_id: str, options: Mapping[str, Any], by: str) -> bool:
         """Do it to one run; false if that is not possible in its state. A repair that is refused raises."""
         return await self.do(engine, run_id, {**options, "by": by})
 
 
-async def _rewind(engine: Facade, run_id: str, options: dict[str, Any]) -> bool:
-    return (await engine.rewind(run_id, **options)).is_applied
+async def _rewind(engine: Nouns, run_id: str, options: dict[str, Any]) -> bool:
+    return (await engine.repairs.rewind(run_id, **options)).is_applied
 
 
-async def _redrive(engine: Facade, run_id: str, options: dict[str, Any]) -> bool:
-    return (await engine.redrive(run_id, **options)).is_applied
+async def _redrive(engine: Nouns, run_id: str, options: dict[str, Any]) -> bool:
+    return (await engine.repairs.redrive(run_id, **options)).is_applied
 
 
 VERBS: Final[Mapping[str, BulkVerb]] = {
     "cancel": BulkVerb(
-        lambda engine, run_id, options: engine.cancel(run_id, **options),
+        lambda engine, run_id, options: engine.runs.cancel(run_id, **options),
         CancelOptions,
         had_before=("cancelled", "cancelling"),
     ),
     "pause": BulkVerb(
-        lambda engine, run_id, options: engine.pause(run_id, **options),
+        lambda engine, run_id, options: engine.holds.pause(run_id, **options),
         ReasonOptions,
         had_before=("paused",),
         pauses=True,
     ),
-    "resume": BulkVerb(lambda engine, run_id, options: engine.resume(run_id, **options), NoOptions),
-    "retry": BulkVerb(lambda engine, run_id, options: engine.retry(run_id, **options), NoOptions),
+    "resume": BulkVerb(lambda engine, run_id, options: engine.holds.resume(run_id, **options), NoOptions),
+    "retry": BulkVerb(lambda engine, run_id, options: engine.repairs.retry(run_id, **options), NoOptions),
     "resume_rollback": BulkVerb(
-        lambda engine, run_id, options: engine.resume_rollback(run_id, **options),
+        lambda engine, run_id, options: engine.repairs.resume_rollback(run_id, **options),
         NoOptions,
         had_before=("compensating",),
     ),

@@ -6,23 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from stepwell.clock import to_datetime
-from stepwell.codec.base import Codec, Place, Row
-from stepwell.engine.bulk_verbs import check_options
+from stepwell.codec.base import Place, Row
+from stepwell.engine.backend import Backend
+from stepwell.engine.bulk_verbs import Nouns, check_options
 from stepwell.engine.filters import parse_filter
-from stepwell.engine.outbox import Surely
+from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
 from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.states import EntryStatus, RunStatus
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter
-
-if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
-    from stepwell.engine.views import RunView
 
 BULK: Final = "stepwell.bulk"  # the workflow
 VERSION: Final = 1
@@ -94,19 +90,17 @@ class Bulks:
     dies.
     """
 
-    def __init__(self, engine: Facade, store: Store, codec: Codec, surely: Surely) -> None:
+    def __init__(self, backend: Backend, engine: Nouns) -> None:
+        self._backend = backend
         self._engine = engine
-        self._store = store
-        self._codec = codec
-        self._surely = surely
 
     async def match(self, where: str) -> list[RunView]:
         """All runs that a filter matches now, but for acts on many runs. Raises `FilterError`, and `RequestError` for
         more than 100,000.
         """
-        wanted, cursor = parse_filter(where, self._engine.now()), None
+        wanted, cursor = parse_filter(where, self._backend.opened.now()), None
         found: list[RunView] = []
-        while page := await self._engine.list_runs(wanted, limit=PAGE, before=cursor):
+        while page := await self._engine.runs.list(wanted, limit=PAGE, before=cursor):
             found += [run for run in page if run.workflow != BULK]
             cursor = page[-1].run_id
             check_matched(len(found), where)
@@ -137,7 +131,7 @@ class Bulks:
             raise InvalidOptionError("say which runs", fix='where="status:failed since:1h", or runs=[...], not both')
         if len(runs) > NAMED_MAX:
             raise RequestError(f"{len(runs):,} runs are named", why=f"{NAMED_MAX:,} is the most", fix="use a filter")
-        now = self._engine.now()
+        now = self._backend.opened.now()
         if where is not None:
             parse_filter(where, now)
         order = {
@@ -154,24 +148,20 @@ class Bulks:
         latest = await self._latest(1)
         number = _number(latest[0]) + 1 if latest else 1
         while True:
-            known = None if run_id is None else await self._engine.status(run_id)
+            known = None if run_id is None else await self._engine.runs.find(run_id)
             if known is not None and known.workflow != BULK:
                 raise AlreadyExistsError(f"run {run_id} is there already", where=BULK, fix="leave the run_id out")
             if known is not None:
                 return known.key or known.run_id
             key = f"bulk-{number}"
             try:
-                await self._engine.start_by_name(
+                await self._engine.runs.start_by_name(
                     BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER
                 )
             except AlreadyExistsError:
                 number += 1
             else:
                 return key
-
-    async def latest(self, *, limit: int = 50) -> list[BulkView]:
-        """The latest acts on many runs, the last first."""
-        return [await self._view(run) for run in await self._latest(limit)]
 
     async def get(self, name: str) -> BulkView:
         """One of them, as it is now. Raises `NotFoundError`."""
@@ -180,9 +170,9 @@ class Bulks:
     async def items(self, name: str) -> list[BulkItem]:
         """What became of each run so far, in the order in which they were acted upon."""
         run = await self._find(name)
-        history = (await self._engine.detail(run.run_id)).history
+        history = (await self._backend.detail(run.run_id)).history
         pages = [
-            self._codec.decode(entry.value, list[BulkItem], place=_place(run, path, "value"))
+            self._backend.codec.decode(entry.value, list[BulkItem], place=_place(run, path, "value"))
             for entry in history.entries
             if entry.status is EntryStatus.DONE
             and (path := format_path(entry.location, history.names)).partition("#")[0] == ACT
@@ -194,23 +184,23 @@ class Bulks:
         run = await self._find(name)
         if run.ended_at is not None:
             return False
-        await self._engine.signal(run.run_id, ABORT, dedup_key=ABORT, if_missing="drop")
+        await self._engine.signals.send(run.run_id, ABORT, dedup_key=ABORT, if_missing="drop")
         return not (await self.get(name)).is_over
 
     async def _latest(self, limit: int) -> list[Run]:
-        return await self._surely(lambda _: self._store.views.list_runs(RunFilter(workflow=BULK), limit=limit))
+        return await self._backend.retrying(lambda store: store.views.list_runs(RunFilter(workflow=BULK), limit=limit))
 
     async def _find(self, name: str) -> Run:
         key = f"bulk-{name}" if name.isdigit() else name
-        found = await self._surely(lambda _: self._store.views.find(key)) if _NAME.fullmatch(key) else None
+        found = await self._backend.find(key) if _NAME.fullmatch(key) else None
         if found is None or found.workflow != BULK:
-            raise NotFoundError("bulk", name, fix="stepwell bulk ls, or engine.bulks.latest()")
+            raise NotFoundError("bulk", name, fix="stepwell bulk ls, or engine.bulks.list()")
         return found
 
     async def _view(self, run: Run) -> BulkView:
         try:
-            order: BulkOrder = self._codec.decode(run.input, BulkOrder, place=_place(run, "", "input"))
-            counts = await self._engine.state(run.run_id) or {}
+            order: BulkOrder = self._backend.codec.decode(run.input, BulkOrder, place=_place(run, "", "input"))
+            counts = await self._engine.runs.state(run.run_id) or {}
         except StoreError:  # sealed by a key that is not here
             order, counts = BulkOrder("?"), {}
         is_completed = run.status is RunStatus.COMPLETED
@@ -233,7 +223,12 @@ class Bulks:
         )
 
     async def _is_aborting(self, run: Run) -> bool:
-        return any(signal.name == ABORT for signal in (await self._engine.detail(run.run_id)).signals)
+        return any(signal.name == ABORT for signal in (await self._backend.detail(run.run_id)).signals)
+
+    # Last, because behind it `list` is this method.
+    async def list(self, *, limit: int = 50) -> list[BulkView]:
+        """The latest acts on many runs, the last first."""
+        return [await self._view(run) for run in await self._latest(limit)]
 
 
 def check_matched(count: int, where: str) -> None:

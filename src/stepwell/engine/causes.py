@@ -1,4 +1,4 @@
-"""What is in the way of a run, and in the way of that: each cause with the act that removes it."""
+"""Causes: what is in the way of a run, and in the way of that, each with the act that removes it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Cause:
     causes: tuple[Cause, ...] = ()
 
 
-class Around(NamedTuple):
-    """What a run stands in: who is there to execute it, what is paused, and the time."""
+class ClusterState(NamedTuple):
+    """What decides whether a run can be executed: the workers, the paused workflows, and the time."""
 
     workers: Sequence[Worker]
     holds: Sequence[WorkflowHold]
@@ -67,7 +67,7 @@ class Around(NamedTuple):
         return [worker for worker in self.live if run.definition in worker.definitions]
 
     def holds_of(self, run: Run) -> list[Cause]:
-        """Why nobody may take a run, whoever is there."""
+        """The pauses that keep every worker from taking a run."""
         return [
             Cause(
                 "workflow paused" if workflow else "all paused",
@@ -80,7 +80,7 @@ class Around(NamedTuple):
         ]
 
     def lack_of(self, run: Run) -> Cause | None:
-        """Who is missing, if nobody who is there could take a run."""
+        """Which worker is missing, if no live one can take a run."""
         if self.serving(run):
             return None
         name, what = run.workflow, f"no worker for {run.workflow} version {run.version} is alive"
@@ -92,7 +92,7 @@ class Around(NamedTuple):
         return Cause("worker", run.run_id, said, "stepwell worker MODULE")
 
 
-def causes_of(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause, ...]]) -> tuple[Cause, ...]:
+def causes_of(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> tuple[Cause, ...]:
     """What is in the way of a run, nearest first; nothing once it has ended. `below` has that of its children."""
     run = detail.run
     if run.status in TERMINAL:
@@ -106,10 +106,10 @@ def causes_of(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause,
         sentence = f"its rollback stopped{at}: {why}; {len(left_to_undo(detail))} effects are not undone"
         return (Cause("rollback", run.run_id, sentence, f"stepwell rollback resume {run.run_id}"),)
     if run.owner is not None:
-        return tuple(_owned(run, around))
-    is_due = run.wake_at is not None and run.wake_at <= around.now
-    held, lack = around.holds_of(run), around.lack_of(run)
-    waits = _waits(detail, around, below) if not is_due else [] if held or lack else [_ready(run, around)]
+        return tuple(_owned(run, cluster))
+    is_due = run.wake_at is not None and run.wake_at <= cluster.now
+    held, lack = cluster.holds_of(run), cluster.lack_of(run)
+    waits = _waits(detail, cluster, below) if not is_due else [] if held or lack else [_ready(run, cluster)]
     return (*held, *([lack] if lack else []), *waits)
 
 
@@ -133,35 +133,35 @@ def _pauses(run: Run) -> list[Cause]:
     if failure is not None or not causes:
         at = f" at {failure.path}" if failure and failure.path else ""
         what = failure.summary if failure else "no cause was recorded"
-        is_code = failure is not None and is_mendable(failure)
-        following = f"deploy code that fits, or {resume}" if is_code else f"mend the cause, then {resume}"
+        is_code = failure is not None and is_fixed_by_code(failure)
+        following = f"deploy code that fits, or {resume}" if is_code else f"fix the cause, then {resume}"
         causes.append(Cause("code" if is_code else "failure", run.run_id, f"it stopped{at}: {what}", following))
     return causes
 
 
-def _owned(run: Run, around: Around) -> list[Cause]:
-    owner = around.owner_of(run)
+def _owned(run: Run, cluster: ClusterState) -> list[Cause]:
+    owner = cluster.owner_of(run)
     if owner is None:
-        sentence = f"it was held by {around.left_by(run)}; another takes over as soon as one looks"
+        sentence = f"it was held by {cluster.left_by(run)}; another takes over as soon as one looks"
         found = [Cause("dead worker", run.run_id, sentence, "stepwell worker MODULE")]
-        found += [lack] if (lack := around.lack_of(run)) else []
+        found += [lack] if (lack := cluster.lack_of(run)) else []
     else:
         found = [Cause("running", run.run_id, f"worker {owner.name} executes it", f"stepwell watch {run.run_id}")]
     if run.hold is not None:
         sentence = f"it is {hold_words(run.hold)}, as soon as the steps under way have ended"
         found.append(Cause("paused", run.run_id, sentence, f"stepwell resume {run.run_id}"))
-    return found + around.holds_of(run)
+    return found + cluster.holds_of(run)
 
 
-def _ready(run: Run, around: Around) -> Cause:
-    """It could go on, and nobody has taken it yet."""
-    serving = around.serving(run)
+def _ready(run: Run, cluster: ClusterState) -> Cause:
+    """It could continue, and no worker has taken it yet."""
+    serving = cluster.serving(run)
     sentence = f"it waits for room at one of {len(serving)} workers: {', '.join(one.name for one in serving[:5])}"
     return Cause("slot", run.run_id, sentence, "stepwell worker MODULE adds one")
 
 
-def _waits(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause, ...]]) -> list[Cause]:
-    run, now = detail.run, around.now
+def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> list[Cause]:
+    run, now = detail.run, cluster.now
     if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
         sentence = f"the key {run.key!r} belongs to another run until that has ended"
         return [Cause("key", run.run_id, sentence, f"stepwell why {run.key}")]
@@ -197,7 +197,7 @@ def _advice(run_id: str, wait: WaitView) -> str:
     return f"stepwell watch {run_id}"
 
 
-def is_mendable(failure: FailureRecord) -> bool:
+def is_fixed_by_code(failure: FailureRecord) -> bool:
     """Whether other code may let the run go on."""
     return failure.code.startswith(("SW1", "SW20")) and failure.code != PoisonError.code
 

@@ -1,14 +1,18 @@
-"""Publishing: from what a caller gives to an event that a store can take, with the runs that it starts."""
+"""Events: published on a topic, where they reach runs that wait and may start others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from stepwell.clock import Duration, Span, span
-from stepwell.codec.base import Codec
+from stepwell.clock import Duration, Span, span, to_datetime
 from stepwell.codec.facets import facets_of
 from stepwell.codec.published import encode_event, event_place
+from stepwell.engine.backend import Backend
+from stepwell.engine.starts import encode_input
+from stepwell.engine.views import plain
 from stepwell.errors import InvalidOptionError, TopicFullError
 from stepwell.ids import EventId, RunId, derived_run_id
 from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
@@ -20,7 +24,6 @@ EVENT_ID_MAX = 500
 _RETAIN_MAX = span("36500d")
 
 Key = str | Callable[[Any], str] | None
-EncodeInput = Callable[[Workflow[Any, Any], Any, RunId], bytes]
 
 
 class Trigger(NamedTuple):
@@ -31,29 +34,64 @@ class Trigger(NamedTuple):
     dedup: Span
 
 
-class Publisher:
-    """Makes events of what callers give. Knows what this engine starts on which topic."""
+@dataclass(frozen=True, slots=True)
+class KeptEventView:
+    """An event that a topic keeps for waits to come."""
 
-    def __init__(self, codec: Codec, encode_input: EncodeInput) -> None:
-        self._codec = codec
-        self._encode_input = encode_input
+    event_id: str
+    topic: str
+    payload: Any
+    deliver: str
+    published_at: datetime
+    kept_until: datetime
+
+
+class Events:
+    """`engine.events`: publishes on topics, and knows what this engine starts on which topic."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._triggers: dict[str, dict[str, Trigger]] = {}
 
-    def on(self, topic: Any, workflow: Workflow[Any, Any], key: Key, dedup: Duration) -> None:
-        """Let events of a topic start a workflow."""
+    async def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        event_id: str | None = None,
+    ) -> int:
+        """Publish an event, and say how many runs got it; `Engine.publish` says what is promised."""
+        backend = self._backend
+        new = self._make(topic, payload, deliver, retain, event_id or backend.environment.ids.uuid())
+        (published,), claimed = await backend.retrying(
+            lambda store: backend.with_offer(lambda offer: store.events.publish([new], offer))
+        )
+        backend.adopt(claimed)
+        return _reached(published, new.topic)
+
+    def on(
+        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
+    ) -> None:
+        """Let each event that *this engine* publishes on a topic start a run, in the transaction that publishes it.
+
+        The event is the run's input. `key` is a field of the event or a function of it: an event whose key has a run,
+        active or ended within `dedup`, starts none. Engines that did not call this start nothing.
+        """
         name, _ = topic_of(topic)
-        if not isinstance(workflow, Workflow):
+        if not isinstance(start, Workflow):
             raise InvalidOptionError(
-                f"{workflow!r:.80} is not a workflow", where=f"topic {name}", fix="start=a function with @workflow"
+                f"{start!r:.80} is not a workflow", where=f"topic {name}", fix="start=a function with @workflow"
             )
         if key is not None and not isinstance(key, str) and not callable(key):
             raise InvalidOptionError(
                 f"key is {key!r}", where=f"topic {name}", fix="the name of a field, or a function of the event"
             )
         window = min(span(dedup, what="dedup"), _RETAIN_MAX)
-        self._triggers.setdefault(name, {})[workflow.name] = Trigger(workflow, key, window)
+        self._triggers.setdefault(name, {})[start.name] = Trigger(start, key, window)
 
-    def make(
+    def _make(
         self, topic: Any, payload: Any, deliver: Deliver, retain: Duration | bool | None, event_id: str
     ) -> NewEvent:
         """An event to publish. Raises for anything wrong with it; nothing is stored by then."""
@@ -68,12 +106,12 @@ class Publisher:
                 fix=f"1 to {EVENT_ID_MAX} characters, or leave it out",
             )
         if hint is not Any:
-            value = self._codec.validate(value, hint, place=event_place(name, event_id))
+            value = self._backend.codec.validate(value, hint, place=event_place(name, event_id))
         return NewEvent(
             EventId(event_id),
             name,
-            encode_event(self._codec, value, hint, topic=name, event_id=event_id),
-            facets_of(self._codec, name, value),
+            encode_event(self._backend.codec, value, hint, topic=name, event_id=event_id),
+            facets_of(self._backend.codec, name, value),
             deliver,
             _retention(retain),
             tuple(self._start(name, value, event_id, trigger) for trigger in self._triggers.get(name, {}).values()),
@@ -82,12 +120,28 @@ class Publisher:
     def _start(self, topic: str, value: Any, event_id: str, trigger: Trigger) -> NewRun:
         workflow = trigger.workflow
         run_id = derived_run_id(RunId(event_id), f"on {topic} start {workflow.name}")
-        stored = self._encode_input(workflow, value if workflow.takes_input else None, run_id)
+        stored = encode_input(self._backend.codec, workflow, value if workflow.takes_input else None, run_id)
         key = _key_of(topic, value, trigger)
         return NewRun(run_id, workflow.name, workflow.version, stored, key, dedup=trigger.dedup)
 
+    # Last, because behind it `list` is this method.
+    async def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
+        """What topics (or one topic) keep for waits to come, oldest first."""
+        found = await self._backend.retrying(lambda store: store.views.list_events(limit=limit, topic=topic))
+        return [
+            KeptEventView(
+                one.event_id,
+                one.topic,
+                plain(one.payload),
+                one.deliver,
+                to_datetime(one.published_at),
+                to_datetime(one.kept_until),
+            )
+            for one in found
+        ]
 
-def check_published(published: Published, topic: str) -> int:
+
+def _reached(published: Published, topic: str) -> int:
     """How many runs an event reached; raises if it was refused."""
     if published.publication is Publication.FULL:
         raise TopicFullError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.codec.base import Codec, Payload, Place, Row
-from stepwell.engine.drafts import Draft
+from stepwell.engine.repair_drafts import Draft
 from stepwell.errors import InvalidMoveError
 from stepwell.ids import RunId
 from stepwell.model.amendments import Fork

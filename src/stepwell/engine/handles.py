@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from stepwell.clock import Duration
 from stepwell.codec.base import ANY
-from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
     from stepwell.engine.live import Items
+    from stepwell.engine.runs import Runs
+    from stepwell.engine.signals import Signals
     from stepwell.engine.views import RunView
     from stepwell.replay.signals import Cancel, Request, Signal
 
-Out = TypeVar("Out", covariant=True)
+Result = TypeVar("Result", covariant=True)
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Handle(Generic[Out]):
+class Handle(Generic[Result]):
     """A started (or found) run.
 
     `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
@@ -29,7 +29,8 @@ class Handle(Generic[Out]):
 
     def __init__(
         self,
-        engine: Facade,
+        runs: Runs,
+        signals: Signals,
         run_id: RunId,
         *,
         is_new: bool,
@@ -37,27 +38,25 @@ class Handle(Generic[Out]):
         output_hint: Any = Any,
         replaced: RunId | None = None,
     ) -> None:
-        self._engine = engine
+        self._runs = runs
+        self._signals = signals
         self._output_hint = output_hint
         self.run_id = run_id
         self.is_new = is_new
         self.same_input = same_input
         self.replaced = replaced
 
-    async def result(self, timeout: Duration | None = None) -> Out:
+    async def result(self, timeout: Duration | None = None) -> Result:
         """Wait for the end of the run, and of the runs that continue it.
 
         Raises `RunFailed`, `RunCancelled`, `RollbackIncomplete` or `RunPaused` when it does not complete, and
         `ResultTimeout` when it has not ended in time; the run itself goes on then.
         """
-        return cast("Out", await self._engine.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
+        return cast("Result", await self._runs.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
 
     async def status(self) -> RunView:
         """The run as it is now. Raises `NotFoundError` while the transaction that started it is not committed."""
-        view = await self._engine.status(self.run_id)
-        if view is None:
-            raise NotFoundError("run", self.run_id)
-        return view
+        return await self._runs.get(self.run_id)
 
     @overload
     async def signal(self, name: Signal[T], payload: T, *, dedup_key: str | None = None) -> None: ...
@@ -67,7 +66,7 @@ class Handle(Generic[Out]):
         self, name: str | Signal[Any] | Cancel, payload: Any = None, *, dedup_key: str | None = None
     ) -> None:
         """Send a signal to this run."""
-        await self._engine.signal(self.run_id, cast("Any", name), payload, dedup_key=dedup_key)
+        await self._signals.send(self.run_id, name, payload, dedup_key=dedup_key)
 
     @overload
     async def ask(
@@ -91,27 +90,27 @@ class Handle(Generic[Out]):
         dedup_key: str | None = None,
     ) -> Any:
         """Ask this run, and wait for its answer; see `Engine.ask`."""
-        return await self._engine.ask(self.run_id, cast("Any", name), payload, timeout=timeout, dedup_key=dedup_key)
+        return await self._signals.ask(self.run_id, name, payload, timeout=timeout, dedup_key=dedup_key)
 
     @overload
     async def state(self, name: str = "") -> Any: ...
     @overload
     async def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
     async def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
-        """What this run has published; see `Engine.state`."""
-        return await self._engine.state(self.run_id, name, as_type=as_type)
+        """What this run has published; see `Runs.state`."""
+        return await self._runs.state(self.run_id, name, as_type=as_type)
 
     @overload
     def stream(self, name: str, *, after: int = 0) -> Items[Any]: ...
     @overload
     def stream(self, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
     def stream(self, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
-        """Follow a stream of this run; see `Engine.stream`."""
-        return self._engine.stream(self.run_id, name, after=after, as_type=as_type)
+        """Follow a stream of this run; see `Runs.stream`."""
+        return self._runs.stream(self.run_id, name, after=after, as_type=as_type)
 
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
-        return await self._engine.cancel(self.run_id, reason, compensate=compensate)
+        return await self._runs.cancel(self.run_id, reason, compensate=compensate)
 
     def __repr__(self) -> str:
         return f"<run {self.run_id}{'' if self.is_new else ' (found)'}>"

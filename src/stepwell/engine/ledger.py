@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from stepwell.engine.outbox import Surely
+from stepwell.engine.backend import Backend
 from stepwell.errors import KeyReusedError
 from stepwell.model.ledger import ACT_LAST, Act, NewAct, Reservation, storable_text
-from stepwell.stores.base.ledger import LedgerStore
 
 
 class Ledger:
     """Keys of requests and lines of audit, in the engine's store: all servers on it share them."""
 
-    def __init__(self, store: LedgerStore, surely: Surely) -> None:
-        self._store = store
-        self._surely = surely
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def reserve(self, reservation: Reservation) -> str:
         """The answer that stands under a key. Raises `KeyReusedError` if it was reserved for another request."""
         stored = reservation._replace(scope=storable_text(reservation.scope), key=storable_text(reservation.key))
-        found = await self._surely(lambda _: self._store.reserve(stored))
+        found = await self._backend.retrying(lambda store: store.ledger.reserve(stored))
         if found.fingerprint != reservation.fingerprint:
             raise KeyReusedError(
                 "this idempotency key was used for another request",
@@ -31,12 +29,12 @@ class Ledger:
     async def settle(self, scope: str, key: str, answer: str) -> None:
         """What was reserved is done, and this is its answer."""
         place = storable_text(scope), storable_text(key)
-        await self._surely(lambda _: self._store.settle(*place, answer))
+        await self._backend.retrying(lambda store: store.ledger.settle(*place, answer))
 
     async def note(self, act: NewAct) -> Act:
         """Append a line to the audit. A line of the same request with the same outcome is not written twice."""
-        return await self._surely(lambda _: self._store.note(act))
+        return await self._backend.retrying(lambda store: store.ledger.note(act))
 
     async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
         """Lines of the audit with numbers below this, newest first."""
-        return await self._surely(lambda _: self._store.list_acts(limit=limit, below=below))
+        return await self._backend.retrying(lambda store: store.ledger.list_acts(limit=limit, below=below))

@@ -1,18 +1,17 @@
-"""Reading what runs show: published state, and streams that wake their readers."""
+"""Streams of runs as their readers follow them, who are woken when something is appended."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, overload
+from typing import Any, Generic, TypeVar, assert_never
 
-from stepwell.codec.base import ANY, Codec
-from stepwell.engine.news import Changed, News
+from stepwell.codec.base import Codec
+from stepwell.engine.changes import ChangeFlag, Changes
 from stepwell.errors import InvalidOptionError, StoreError
 from stepwell.ids import RunId
-from stepwell.model.live import Chunk, ChunkKind, Page, Published, check_shown_name
+from stepwell.model.live import Chunk, ChunkKind, Page, check_shown_name
 from stepwell.model.runs import Run
-from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.step_streams import chunk_place
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
@@ -21,7 +20,6 @@ from stepwell.stores.base.wakeups import HintKind
 PAGE = 32
 _FLOWS = frozenset({HintKind.STREAM, HintKind.ENDED})
 
-T = TypeVar("T")
 V = TypeVar("V", covariant=True)
 
 
@@ -67,8 +65,8 @@ async def follow(
     """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
     run = await find()
     reader = StreamReader(codec, run, name, after, hint)
-    changed, news = Changed(), News(store, _FLOWS)
-    news.listen(run.run_id, changed)
+    changed, changes = ChangeFlag(), Changes(store, _FLOWS)
+    changes.listen(run.run_id, changed)
     try:
         while not reader.is_closed:
             changed.clear()
@@ -82,7 +80,7 @@ async def follow(
                     return
                 await changed.heard()
     finally:
-        news.unlisten(run.run_id, changed)
+        changes.unlisten(run.run_id, changed)
 
 
 class StreamReader:
@@ -124,58 +122,3 @@ async def _look(store: Store, run_id: RunId, name: str, after: int) -> Page:
         if is_final(error):
             raise
         return Page((), False)
-
-
-class LiveReads:
-    """What a client may read of a run while it runs, and afterwards."""
-
-    _codec: Codec
-
-    # --- what the rest of the engine lends ---
-
-    if TYPE_CHECKING:
-
-        @property
-        def _store(self) -> Store: ...
-        async def _get(self, target: str) -> Run: ...
-        async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
-
-    # --- reading ---
-
-    @overload
-    async def state(self, target: str, name: str = "") -> Any: ...
-    @overload
-    async def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
-    async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
-        """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
-
-        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
-        """
-        run, published = await self._published(target)
-        return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
-
-    async def states(self, target: str) -> dict[str, Any]:
-        """Everything that a run has published, by name; "" is `ctx.publish_state`."""
-        run, published = await self._published(target)
-        return {one.name: self._decode(run, one, ANY) for one in published}
-
-    @overload
-    def stream(self, target: str, name: str, *, after: int = 0) -> Items[Any]: ...
-    @overload
-    def stream(self, target: str, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
-    def stream(self, target: str, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
-        """Follow a stream: `async for item in engine.stream(run_id, "tokens", after=offset)`.
-
-        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
-        """
-        check_stream(name, after)
-        return follow(self._store, self._codec, lambda: self._get(target), name, after, as_type)
-
-    async def _published(self, target: str) -> tuple[Run, list[Published]]:
-        run = await self._get(target)
-        while run.successor is not None:
-            run = await self._get(run.successor)
-        return run, await self._surely(lambda _: self._store.views.list_published(run.run_id))
-
-    def _decode(self, run: Run, one: Published, hint: Any) -> Any:
-        return self._codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))

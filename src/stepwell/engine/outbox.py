@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from stepwell.clock import to_datetime
 from stepwell.codec.envelopes import read_plainly
+from stepwell.engine.backend import Backend
 from stepwell.ids import EventId
 from stepwell.model.outbox import Owed
-from stepwell.stores.base.store import Store
-
-T = TypeVar("T")
-
-
-class Surely(Protocol):
-    """Asks until the store answers."""
-
-    def __call__(self, ask: Callable[[bool], Coroutine[Any, Any, T]], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +34,16 @@ class OwedEvent:
 
 
 class Outbox:
-    """`engine.outbox`."""
+    """`engine.outbox`: what is owed to sinks, and what could not be sent."""
 
-    def __init__(self, store: Store, surely: Surely) -> None:
-        self._store = store
-        self._surely = surely
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
-    async def pending(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
+    async def list_pending(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
         """What is owed to sinks, oldest first; those with numbers above `after`."""
         return await self._list(is_dead=False, limit=limit, after=after)
 
-    async def dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
+    async def list_dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
         """Dead letters: what a sink refused too often, oldest first; those with numbers above `after`."""
         return await self._list(is_dead=True, limit=limit, after=after)
 
@@ -62,17 +52,19 @@ class Outbox:
 
         It goes behind what its run owes the sink by now: the sink gets it after events that were emitted later.
         """
-        return await self._surely(lambda _: self._store.outbox.replay(EventId(event_id), sink, by=by))
+        return await self._backend.retrying(lambda store: store.outbox.replay(EventId(event_id), sink, by=by))
 
     async def drop(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
         """Forget what is owed of an event, dead or not, to one sink or to all; how many there were.
 
         What is being sent at this moment is left alone.
         """
-        return await self._surely(lambda _: self._store.outbox.drop(EventId(event_id), sink, by=by))
+        return await self._backend.retrying(lambda store: store.outbox.drop(EventId(event_id), sink, by=by))
 
     async def _list(self, *, is_dead: bool, limit: int, after: int) -> list[OwedEvent]:
-        found = await self._surely(lambda _: self._store.outbox.list_owed(is_dead=is_dead, limit=limit, after=after))
+        found = await self._backend.retrying(
+            lambda store: store.outbox.list_owed(is_dead=is_dead, limit=limit, after=after)
+        )
         return [_view(owed) for owed in found]
 
 

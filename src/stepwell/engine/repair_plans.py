@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from stepwell.engine.drafts import Draft
+from stepwell.engine.repair_drafts import Draft
 from stepwell.model.locations import Location, is_undoing
 from stepwell.model.states import EntryKind
 

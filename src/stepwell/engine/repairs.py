@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal
 
-from stepwell.codec.base import Codec, Place, Row
-from stepwell.engine import drafts
-from stepwell.engine.drafts import Draft, locate
+from stepwell.engine import repair_drafts
+from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
+from stepwell.engine.repair_drafts import Draft, locate
 from stepwell.engine.repair_plans import RepairPlan, Verb, describe
-from stepwell.engine.supplied import NO_RESULT, Supplier, fit, rehearse_draft
-from stepwell.environment import Environment
+from stepwell.engine.skips import NO_RESULT, Skip, fit, rehearse_draft
+from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
     AlreadyExistsError,
     InvalidMoveError,
@@ -23,66 +23,43 @@ from stepwell.errors import (
 )
 from stepwell.ids import RunId
 from stepwell.model.amendments import AMENDABLE, Amended
-from stepwell.model.outbox import Announce
 from stepwell.model.runs import Run, normal_key
 from stepwell.model.states import ENDS_FOR_GOOD, RunStatus
 from stepwell.redaction import redact
-from stepwell.replay.registry import Registry
-from stepwell.replay.workflows import Workflow
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
-
-T = TypeVar("T")
 
 TRIES_MAX = 5  # plans, while the run changes under them
 UNCHANGED: Any = object()
 
-Which = Literal["same", "new"]
+VersionChoice = Literal["same", "new"]
 
 
-class RepairOptions(TypedDict, total=False):
-    """What every repair takes: who does it and why, for the audit, and whether it is only planned."""
+class Repairs:
+    """`engine.repairs`: lets failed runs go on, and changes what is recorded.
 
-    by: str
-    reason: str
-    dry_run: bool
-
-
-class ForkOptions(RepairOptions, total=False):
-    """What a fork may have of its own; see `RepairVerbs.fork`."""
-
-    key: str | None
-    run_id: str | None
-    input: Any
-
-
-class RedriveOptions(RepairOptions, total=False):
-    """From where, on which version and with what a run goes on; see `RepairVerbs.redrive`."""
-
-    start: str | None
-    version: Which | int
-    input: Any
-    skip: str | None
-    result: Any
-
-
-class RepairVerbs:
-    """The verbs of an engine that change what is recorded. Each is one transaction, leaves an audit row, and with
-    `dry_run` only says what it would do.
+    Each verb is one transaction and leaves an audit row. Those that give a plan only say what they would do with
+    `dry_run`.
     """
 
-    _environment: Environment
-    _registry: Registry
-    _codec: Codec
-    _announce: Announce | None
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
-    if TYPE_CHECKING:
+    # --- going on as it is ---
 
-        @property
-        def _store(self) -> Store: ...
-        async def detail(self, target: str) -> Detail: ...
-        async def _surely(self, ask: Callable[[bool], Coroutine[Any, Any, T]]) -> T: ...
-        def _encode_input(self, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes: ...
+    async def retry(self, target: str, *, by: str = "") -> bool:
+        """Let a failed run go on from the step that failed, with a fresh budget of attempts.
+
+        False if it has not failed, or if another active run has its key.
+        """
+        run = await self._backend.get(target)
+        return await self._backend.retrying(lambda store: store.runs.retry(run.run_id, by=by))
+
+    async def resume_rollback(self, target: str, *, by: str = "") -> bool:
+        """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""
+        run = await self._backend.get(target)
+        return await self._backend.retrying(lambda store: store.runs.resume_rollback(run.run_id, by=by))
+
+    # --- changing the record ---
 
     async def rewind(
         self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False
@@ -96,7 +73,7 @@ class RepairVerbs:
         """
 
         def plan(detail: Detail, _: str) -> tuple[Draft, RepairPlan]:
-            draft = drafts.rewind(detail, locate(detail, path), self._store.now())
+            draft = repair_drafts.rewind(detail, locate(detail, path), self._backend.store.now())
             return draft, describe("rewind", draft, path, self._warnings(draft))
 
         return await self._repair(target, "rewind", plan, by, reason, dry_run=dry_run)
@@ -119,8 +96,8 @@ class RepairVerbs:
         """
 
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
-            draft = drafts.go_on(detail, self._store.now())
-            spelled = Supplier(draft, self._registry, self._codec, token).skip(path, result)
+            draft = repair_drafts.go_on(detail, self._backend.store.now())
+            spelled = Skip(draft, self._backend.registry, self._backend.codec, token).apply(path, result)
             return draft, describe("skip", draft, spelled, self._warnings(draft))
 
         return await self._repair(target, "skip", plan, by, reason, dry_run=dry_run)
@@ -130,7 +107,7 @@ class RepairVerbs:
         target: str,
         *,
         start: str | None = None,
-        version: Which | int = "same",
+        version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         skip: str | None = None,
         result: Any = NO_RESULT,
@@ -149,8 +126,12 @@ class RepairVerbs:
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
             if detail.run.status is not RunStatus.FAILED and start is None and skip is None:
                 raise _refuse(detail.run, "be redriven", "a failed run, unless it says from where")
-            now = self._store.now()
-            draft = drafts.go_on(detail, now) if start is None else drafts.rewind(detail, locate(detail, start), now)
+            now = self._backend.store.now()
+            draft = (
+                repair_drafts.go_on(detail, now)
+                if start is None
+                else repair_drafts.rewind(detail, locate(detail, start), now)
+            )
             if newest is not None and newest != detail.run.version:
                 draft.version = newest
             warnings: tuple[str, ...] = ()
@@ -159,7 +140,7 @@ class RepairVerbs:
                 if draft.kept:
                     warnings = ("what is kept was done with the old input",)
             if skip is not None:
-                Supplier(draft, self._registry, self._codec, token).skip(skip, result)
+                Skip(draft, self._backend.registry, self._backend.codec, token).apply(skip, result)
             return draft, describe("redrive", draft, start, (*warnings, *self._warnings(draft)))
 
         return await self._repair(target, "redrive", plan, by, reason, dry_run=dry_run)
@@ -182,19 +163,19 @@ class RepairVerbs:
         children: a child that the part to be copied has not waited for is an `InvalidMoveError`. What had been undone
         is done again.
         """
-        fork_id = RunId(self._environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
+        fork_id = RunId(self._backend.environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
-            draft = drafts.fork_at(detail, locate(detail, start), self._store.now())
+            draft = repair_drafts.fork_at(detail, locate(detail, start), self._backend.store.now())
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, None, input)
             warnings = ("what is copied was done with the old input",) if draft.input and draft.kept else ()
             plan = replace(describe("fork", draft, start, warnings), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)
-            fork = make_fork(draft, fork_id, own_key, self._codec, by, redact(reason))
+            fork = make_fork(draft, fork_id, own_key, self._backend.codec, by, redact(reason))
             if dry_run:
                 return plan
-            created = await self._surely(lambda _, fork=fork: self._store.runs.fork(fork))  # type: ignore[misc]
+            created = await self._backend.retrying(lambda store, fork=fork: store.runs.fork(fork))  # type: ignore[misc]
             if created is not None:
                 if created.is_duplicate_id or created.run_id != fork_id:
                     raise AlreadyExistsError(f"run {created.run_id} exists already")
@@ -217,12 +198,12 @@ class RepairVerbs:
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
             _check(detail.run, verb)
-            token = self._environment.ids.uuid()
+            token = self._backend.environment.ids.uuid()
             draft, plan = make(detail, token)
             if dry_run:
                 return plan
-            amendment = draft.amendment(token, verb, by, redact(reason))._replace(announce=self._announce)
-            amended = await self._surely(lambda _, it=amendment: self._store.runs.amend(it))  # type: ignore[misc]
+            amendment = draft.amendment(token, verb, by, redact(reason))._replace(announce=self._backend.announce)
+            amended = await self._backend.retrying(lambda store, it=amendment: store.runs.amend(it))  # type: ignore[misc]
             if amended is Amended.APPLIED:
                 return replace(plan, is_applied=True)
             if amended is Amended.KEY_TAKEN:
@@ -234,9 +215,9 @@ class RepairVerbs:
 
     async def _newest_detail(self, target: str) -> Detail:
         """A run that was continued stands for the one that continues it."""
-        detail = await self.detail(target)
+        detail = await self._backend.detail(target)
         while detail.run.successor is not None:
-            detail = await self.detail(detail.run.successor)
+            detail = await self._backend.detail(detail.run.successor)
         return detail
 
     @staticmethod
@@ -247,16 +228,19 @@ class RepairVerbs:
             fix="pause it first, or try again",
         )
 
-    async def _version_of(self, target: str, wanted: Which | int) -> int | None:
+    async def _version_of(self, target: str, wanted: VersionChoice | int) -> int | None:
         if wanted == "same":
             return None
         if isinstance(wanted, int):
             return wanted
         name = (await self._newest_detail(target)).run.workflow
         try:
-            return self._registry.newest(name).version
+            return self._backend.registry.newest(name).version
         except UnknownWorkflowError:
-            now, workers = self._store.now(), await self._surely(lambda _: self._store.views.list_workers())
+            now, workers = (
+                self._backend.store.now(),
+                await self._backend.retrying(lambda store: store.views.list_workers()),
+            )
             served = [one.partition("@") for each in workers if each.lease_until > now for one in each.definitions]
             versions = [int(version) for workflow, _, version in served if workflow == name]
             if not versions:
@@ -264,21 +248,25 @@ class RepairVerbs:
             return max(versions)
 
     def _edited(self, run: Run, version: int | None, value: Any) -> bytes:
-        known = self._registry.find(f"{run.workflow}@{run.version if version is None else version}")
-        place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+        known = self._backend.registry.find(f"{run.workflow}@{run.version if version is None else version}")
+        place = input_place(run.workflow, run.run_id)
         if known is None:
-            return self._codec.encode(value, place=place)
-        fitting = fit(self._codec, value, known.input_hint, place) if known.takes_input and value is not None else value
-        return self._encode_input(known, fitting, run.run_id)
+            return self._backend.codec.encode(value, place=place)
+        fitting = (
+            fit(self._backend.codec, value, known.input_hint, place)
+            if known.takes_input and value is not None
+            else value
+        )
+        return encode_input(self._backend.codec, known, fitting, run.run_id)
 
     def _warnings(self, draft: Draft) -> tuple[str, ...]:
         """What a rehearsal says, if the workflow is known here."""
         run = draft.future()
-        known = self._registry.find(f"{run.workflow}@{run.version}")
+        known = self._backend.registry.find(f"{run.workflow}@{run.version}")
         if known is None:
             return ()
         try:
-            problem: StepwellError | None = rehearse_draft(known, draft, self._codec).problem
+            problem: StepwellError | None = rehearse_draft(known, draft, self._backend.codec).problem
         except StepwellError as error:
             problem = error
         if problem is None:

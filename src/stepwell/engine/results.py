@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepwell.clock import SECOND, Span
-from stepwell.engine.finding import Finder, Together
-from stepwell.engine.news import Changed, News
+from stepwell.engine.changes import ChangeFlag, Changes
+from stepwell.engine.lookups import Finder, SharedLookup
 from stepwell.errors import (
     NotFoundError,
     ResultTimeout,
@@ -40,7 +40,7 @@ class Answers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._news = News(store, _SETTLES)
+        self._changes = Changes(store, _SETTLES)
 
     async def wait(self, signal_id: SignalId, name: str, timeout: Span | None) -> Reply | None:
         """The reply to a question; None if no such question is known. Raises `Unanswered` and `ResultTimeout`."""
@@ -57,7 +57,7 @@ class Answers:
             ) from None
 
     async def _wait(self, signal_id: SignalId, name: str) -> Reply | None:
-        changed, listens_to = Changed(), None
+        changed, listens_to = ChangeFlag(), None
         try:
             while True:
                 changed.clear()
@@ -79,11 +79,11 @@ class Answers:
         finally:
             self._move(listens_to, None, changed)
 
-    def _move(self, before: RunId | None, after: RunId | None, changed: Changed) -> RunId | None:
+    def _move(self, before: RunId | None, after: RunId | None, changed: ChangeFlag) -> RunId | None:
         if before is not None:
-            self._news.unlisten(before, changed)
+            self._changes.unlisten(before, changed)
         if after is not None:
-            self._news.listen(after, changed)
+            self._changes.listen(after, changed)
         return after
 
 
@@ -107,9 +107,9 @@ class Results:
     def __init__(self, store: Store) -> None:
         self.finder = Finder(store)
         self._store = store
-        self._news = News(store, _SETTLES)
+        self._changes = Changes(store, _SETTLES)
         # What a worker of this process tells of the runs that it has had, and whether it has one now.
-        self.over = self._news.over
+        self.over = self._changes.over
         self.is_at_work: Callable[[RunId], bool] = lambda _: False
 
     async def wait(self, run: Run, timeout: Span | None) -> Run:
@@ -151,8 +151,8 @@ class Results:
         return run
 
     async def _wait(self, run_id: RunId, *, is_at_work: bool) -> Run:
-        changed = Changed()
-        self._news.listen(run_id, changed)
+        changed = ChangeFlag()
+        self._changes.listen(run_id, changed)
         try:
             if is_at_work:
                 await changed.heard()
@@ -165,22 +165,22 @@ class Results:
                     return changed.completed
                 # One that was named alone is looked for at once; without a hint, many may look at the same time.
                 views = self._store.views if changed.is_set() else self.finder
-                together, changed.together = changed.together, None
+                lookup, changed.lookup = changed.lookup, None
                 changed.clear()
-                run = await self._look(run_id, together or views)
+                run = await self._look(run_id, lookup or views)
                 if run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
-                    self._news.unlisten(run_id, changed)
-                    # What was heard meanwhile is about the run before, and so is what was to be looked for together.
-                    run_id, changed = run.successor, Changed()
-                    self._news.listen(run_id, changed)
+                    self._changes.unlisten(run_id, changed)
+                    # A hint or a shared lookup from before is about the previous run.
+                    run_id, changed = run.successor, ChangeFlag()
+                    self._changes.listen(run_id, changed)
                     continue
                 if run is not None and await self._is_settled(run):
                     return run
                 await changed.heard()
         finally:
-            self._news.unlisten(run_id, changed)
+            self._changes.unlisten(run_id, changed)
 
-    async def _look(self, run_id: RunId, views: ViewStore | Together | Finder) -> Run | None:
+    async def _look(self, run_id: RunId, views: ViewStore | SharedLookup | Finder) -> Run | None:
         try:
             run = await views.find(run_id)
         except StoreError as error:

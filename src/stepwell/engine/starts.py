@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, Self, TypedDict
 
 from stepwell.clock import Duration, Instant, Span, span, to_instant
-from stepwell.errors import AlreadyExistsError, InvalidOptionError
+from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.signatures import MISSING
+from stepwell.errors import AlreadyExistsError, InvalidInputError, InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, NewRun, OnConflict, Tags, normal_key
+from stepwell.replay.workflows import Workflow
 
 PRIORITY_MAX: Final = 100
 TAGS_MAX: Final = 20
@@ -183,6 +186,29 @@ class Started(NamedTuple):
     version: int
     output_hint: Any
     discards: bool = False
+
+    @classmethod
+    def of(cls, workflow: Workflow[Any, Any]) -> Self:
+        """What is started of a workflow that is known here."""
+        return cls(workflow.name, workflow.version, workflow.output_hint, workflow.discards)
+
+
+def input_place(workflow: str, run_id: RunId) -> Place:
+    """Where the input of a run is stored."""
+    return Place(workflow, "", "the input", row=Row(run_id, "", "input"))
+
+
+def encode_input(codec: Codec, definition: Workflow[Any, Any], value: Any, run_id: RunId) -> bytes:
+    """The input of a run, checked against the annotation of its workflow. Raises `InvalidInputError`."""
+    place = input_place(definition.name, run_id)
+    if not definition.takes_input:
+        if value is not None:
+            raise InvalidInputError(f"workflow {definition.name!r} takes no input", where=definition.name)
+        return codec.encode(None, place=place)
+    if value is None and definition.input_default is not MISSING:
+        value = definition.input_default
+    hint = definition.input_hint
+    return codec.encode(codec.validate(value, hint, place=place), hint, place=place)
 
 
 def check_ids(created: Sequence[Created], new: Sequence[NewRun]) -> None:

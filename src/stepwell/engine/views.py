@@ -19,7 +19,7 @@ from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
-from stepwell.stores.base.views import Detail, HeldSignal, StepProgress, UnreadSignal
+from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
 
 _ROLLBACK = undo(ROOT)  # when the rollback began: its own time, and nothing that code did
 
@@ -67,6 +67,19 @@ class HoldActView:
     workflow: str | None  # None: all of them
     verb: str
     by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActView:
+    """One act of an operator on a run."""
+
+    at: datetime
+    run_id: str
+    verb: str
+    by: str
+    before: str
+    after: str
     reason: str
 
 
@@ -211,6 +224,11 @@ def progress_views(detail: Detail, fetch: Fetch = as_stored) -> list[ProgressVie
 def hold_view(hold: Hold, workflow: str | None = None) -> HoldView:
     """The view of a hold."""
     return HoldView(hold.by, hold.reason, to_datetime(hold.at), workflow)
+
+
+def act_view(act: Audit) -> ActView:
+    """The view of a line of a run's audit."""
+    return ActView(to_datetime(act.at), act.run_id, act.verb, act.by, str(act.before), str(act.after), act.reason)
 
 
 def run_view(run: Run, progress: Iterable[StepProgress] = (), fetch: Fetch = as_stored) -> RunView:

@@ -123,7 +123,7 @@ class RunPaused(RunError):  # noqa: N818
             f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=(failure.fix if failure and failure.fix else f"{mend}engine.resume({run_id!r})"),
+            fix=(failure.fix if failure and failure.fix else f"{mend}engine.holds.resume({run_id!r})"),
         )
         self.run_id = run_id
         self.failure = failure
@@ -179,7 +179,7 @@ class RollbackIncomplete(RunError):  # noqa: N818
             f"rollback of run {run_id} is incomplete: {remaining} effects are not undone"
             + (f"; {failure.summary}" if failure else ""),
             where=failure.path if failure else "",
-            fix=f"remove the cause, then engine.resume_rollback({run_id!r})",
+            fix=f"remove the cause, then engine.repairs.resume_rollback({run_id!r})",
         )
         self.run_id = run_id
         self.failure = failure

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
-from stepwell.engine.facade import Facade
 from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError, StoreUnavailableError
 from stepwell.http import bulks, following, holding, hooks, operating, repairing, runs, starting, steering
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
@@ -32,6 +31,7 @@ from stepwell.http.services import Services
 from stepwell.http.tokens import Tokens
 from stepwell.ids import SystemIds
 from stepwell.model.ledger import NewAct
+from stepwell.wiring import Engine
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -74,7 +74,7 @@ class Application:
 
     def __init__(
         self,
-        engine: Facade,
+        engine: Engine,
         *,
         access: Tokens | Authenticator,
         hosts: Iterable[str],
@@ -305,7 +305,7 @@ def _problem(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]
 
 
 def app(
-    engine: Facade,
+    engine: Engine,
     *,
     access: Tokens | Authenticator,
     hosts: Iterable[str] = LOOPBACK_HOSTS,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.causes import Cause
-from stepwell.engine.explain import Explanation
+from stepwell.engine.explanations import Explanation
 from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
 from stepwell.errors.records import FailureRecord
 from stepwell.http.operations import Call

@@ -109,16 +109,14 @@ async def _plan(call: Call, body: BulkIn) -> BulkBody:
     if body.where is not None:
         runs = [run.run_id for run in await engine.bulks.match(body.where)]
     else:
-        runs = [run.run_id for run in await engine.status_many(body.runs) if run is not None]
+        runs = [run.run_id for run in await engine.runs.find_many(body.runs) if run is not None]
     where, sample = body.where or "", runs[:_SAMPLE]
     return BulkBody(None, None, body.verb, call.caller.name, where, "planned", len(runs), 0, 0, 0, None, None, sample)
 
 
 async def list_bulks(call: Call) -> Reply:
     """The latest acts on many runs."""
-    return Reply(
-        BulkList([_body(call, one) for one in await call.services.engine.bulks.latest(limit=call.query.limit)])
-    )
+    return Reply(BulkList([_body(call, one) for one in await call.services.engine.bulks.list(limit=call.query.limit)]))
 
 
 async def show(call: Call) -> Reply:

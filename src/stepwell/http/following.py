@@ -76,7 +76,7 @@ def state_of(run: Run) -> str:
 async def follow(call: Call) -> Response:
     """Tell what happens to a run until it ends; 204 if it has ended and the receiver knows everything."""
     services, mark = call.services, read_mark(call.headers)
-    detail = await services.engine.detail(call.path["run"])
+    detail = await services.engine.runs.detail(call.path["run"])
     run = detail.run
     if run.ended_at is not None and mark == (run.last_seq, state_of(run)):
         return Response(status_code=204)
@@ -91,7 +91,7 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
     call.services.followers += 1
     loop = asyncio.get_running_loop()
     ends_at, beat_at = loop.time() + call.query.seconds, loop.time() + _BEAT_SECONDS
-    watching = call.services.engine.watch(run_id)
+    watching = call.services.engine.runs.watch(run_id)
     try:
         async for run in watching:
             call.confirm()
@@ -127,14 +127,14 @@ async def _news(call: Call, run: Run, mark: Mark) -> tuple[list[bytes], Mark]:
     """What a receiver does not know yet, and how far it is then."""
     told: list[bytes] = []
     if run.last_seq > mark.seq:
-        detail = await call.services.engine.detail(run.run_id)
+        detail = await call.services.engine.runs.detail(run.run_id)
         run = detail.run
-        for entry in entry_views(detail, mark.seq, call.services.engine.fetch):
+        for entry in entry_views(detail, mark.seq, call.services.engine.runs.fetch):
             mark = Mark(entry.seq, mark.state or "0")
             told.append(_event("entry", mark, entry_body(call, entry)))
     latest = Mark(max(run.last_seq, mark.seq), state_of(run))
     if latest != mark:
-        told.append(_event("run", latest, run_body(call, run_view(run, fetch=call.services.engine.fetch))))
+        told.append(_event("run", latest, run_body(call, run_view(run, fetch=call.services.engine.runs.fetch))))
     return told, latest
 
 

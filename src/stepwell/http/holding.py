@@ -58,20 +58,20 @@ class HeldBody(msgspec.Struct):
 
 async def list_holds(call: Call) -> Reply:
     """The workflows that are paused."""
-    found = await call.services.engine.list_holds()
+    found = await call.services.engine.holds.list()
     return Reply(HoldList([WorkflowHoldBody(one.workflow, one.by, one.reason, one.at) for one in found]))
 
 
 async def list_acts(call: Call) -> Reply:
     """Who paused and resumed workflows, through this API or not."""
-    found = await call.services.engine.list_hold_acts(limit=call.query.limit)
+    found = await call.services.engine.holds.list_acts(limit=call.query.limit)
     return Reply(HoldActList([HoldActBody(one.at, one.workflow, one.verb, one.by, one.reason) for one in found]))
 
 
 async def pause(call: Call) -> Reply:
     """Let no worker begin or go on with runs of a workflow, or of any."""
     name = call.path.get("workflow")
-    changed = await call.services.engine.pause_workflow(name, by=call.caller.name, reason=call.body.reason)
+    changed = await call.services.engine.holds.pause_workflow(name, by=call.caller.name, reason=call.body.reason)
     call.before, call.after = "" if changed else "paused", "paused"
     return Reply(HeldBody(name, True, changed))
 
@@ -79,7 +79,7 @@ async def pause(call: Call) -> Reply:
 async def resume(call: Call) -> Reply:
     """Let runs of a workflow, or of all, go on."""
     name = call.path.get("workflow")
-    changed = await call.services.engine.resume_workflow(name, by=call.caller.name)
+    changed = await call.services.engine.holds.resume_workflow(name, by=call.caller.name)
     call.before = "paused" if changed else ""
     return Reply(HeldBody(name, False, changed))
 

@@ -82,7 +82,7 @@ async def readyz(call: Call) -> Reply:
 
 async def list_workers(call: Call) -> Reply:
     """Registered workers."""
-    found = await call.services.engine.list_workers()
+    found = await call.services.engine.workers.list()
     return Reply(
         WorkerList(
             [

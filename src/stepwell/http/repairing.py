@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from stepwell.engine.facade import Facade
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED
-from stepwell.engine.supplied import NO_RESULT
+from stepwell.engine.skips import NO_RESULT
 from stepwell.http.operations import Call, Reply, steer
 from stepwell.http.starting import KeyText, Text
 from stepwell.model.states import RunStatus
+from stepwell.wiring import Engine
 
 PathText = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
@@ -80,7 +80,7 @@ class RepairBody(msgspec.Struct):
     warnings: list[str]
 
 
-async def _repair(call: Call, do: Callable[[Facade, str], Awaitable[RepairPlan]]) -> Reply:
+async def _repair(call: Call, do: Callable[[Engine, str], Awaitable[RepairPlan]]) -> Reply:
     engine = call.services.engine
     plan = await do(engine, call.path["run"])
     view = await engine.status(plan.run_id)
@@ -117,7 +117,7 @@ async def rewind(call: Call) -> Reply:
     """Take a run back to a step."""
     body: RewindBody = call.body
     how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
-    return await _repair(call, lambda engine, target: engine.rewind(target, body.path, **how))
+    return await _repair(call, lambda engine, target: engine.repairs.rewind(target, body.path, **how))
 
 
 async def skip(call: Call) -> Reply:
@@ -125,7 +125,7 @@ async def skip(call: Call) -> Reply:
     body: SkipBody = call.body
     how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
     result = _given(body.result, NO_RESULT)
-    return await _repair(call, lambda engine, target: engine.skip(target, body.path, result, **how))
+    return await _repair(call, lambda engine, target: engine.repairs.skip(target, body.path, result, **how))
 
 
 async def redrive(call: Call) -> Reply:
@@ -141,7 +141,7 @@ async def redrive(call: Call) -> Reply:
         "reason": body.reason,
         "dry_run": body.dry_run,
     }
-    return await _repair(call, lambda engine, target: engine.redrive(target, **how))
+    return await _repair(call, lambda engine, target: engine.repairs.redrive(target, **how))
 
 
 async def fork(call: Call) -> Reply:
@@ -154,7 +154,7 @@ async def fork(call: Call) -> Reply:
         "reason": body.reason,
         "dry_run": body.dry_run,
     }
-    return await _repair(call, lambda engine, target: engine.fork(target, body.from_, **how))
+    return await _repair(call, lambda engine, target: engine.repairs.fork(target, body.from_, **how))
 
 
 OPERATIONS = (

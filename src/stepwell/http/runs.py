@@ -107,7 +107,7 @@ async def list_runs(call: Call) -> Reply:
     engine = call.services.engine
     where = call.filter(query.q, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
-    found = await engine.list_runs(where, limit=query.limit + 1, before=before)
+    found = await engine.runs.list(where, limit=query.limit + 1, before=before)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
     return Reply(RunPage([run_body(call, run) for run in page], following))
@@ -116,12 +116,12 @@ async def list_runs(call: Call) -> Reply:
 async def show_run(call: Call) -> Reply:
     """One run with what it waits for and what it started."""
     engine = call.services.engine
-    detail = await engine.detail(call.path["run"])
+    detail = await engine.runs.detail(call.path["run"])
     return Reply(
         ShownRun(
-            run_body(call, run_view(detail.run, fetch=engine.fetch)),
+            run_body(call, run_view(detail.run, fetch=engine.runs.fetch)),
             [wait_body(wait) for wait in wait_views(detail)],
-            [progress_body(call, one) for one in progress_views(detail, engine.fetch)],
+            [progress_body(call, one) for one in progress_views(detail, engine.runs.fetch)],
             [signal.name for signal in detail.signals],
             [run_body(call, run_view(child)) for child in detail.children],
         )
@@ -131,8 +131,8 @@ async def show_run(call: Call) -> Reply:
 async def show_history(call: Call) -> Reply:
     """What is recorded of a run, line by line."""
     query: HistoryQuery = call.query
-    detail = await call.services.engine.detail(call.path["run"])
-    found = entry_views(detail, query.after, call.services.engine.fetch)
+    detail = await call.services.engine.runs.detail(call.path["run"])
+    found = entry_views(detail, query.after, call.services.engine.runs.fetch)
     page = found[: query.limit]
     following = page[-1].seq if len(found) > len(page) else None
     return Reply(HistoryPage(detail.run.run_id, [entry_body(call, entry) for entry in page], following))
@@ -141,10 +141,10 @@ async def show_history(call: Call) -> Reply:
 async def show_tree(call: Call) -> Reply:
     """The same as a tree."""
     engine = call.services.engine
-    detail = await engine.detail(call.path["run"])
-    entries = entry_views(detail, fetch=engine.fetch)
+    detail = await engine.runs.detail(call.path["run"])
+    entries = entry_views(detail, fetch=engine.runs.fetch)
     root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
-    return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.fetch)), root))
+    return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.runs.fetch)), root))
 
 
 def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of: Any) -> Node:
@@ -197,7 +197,7 @@ async def result(call: Call) -> Reply:
 async def list_acts(call: Call) -> Reply:
     """What operators did to a run."""
     target = call.path["run"]
-    found = await call.services.engine.list_acts(target)
+    found = await call.services.engine.runs.list_acts(target)
     acts = [ActBody(one.at, one.verb, one.by, one.before, one.after, one.reason) for one in found]
     return Reply(ActList(found[0].run_id if found else target, acts))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Clock
-from stepwell.engine.facade import Facade
 from stepwell.engine.ledger import Ledger
 from stepwell.http.limits import Limits
+from stepwell.wiring import Engine
 
 if TYPE_CHECKING:
     from stepwell.http.hooks import Hook
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Services:
     """One engine, and what the HTTP API keeps beside it."""
 
-    engine: Facade
+    engine: Engine
     clock: Clock
     limits: Limits
     hooks: Mapping[str, Hook]

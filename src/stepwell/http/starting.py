@@ -106,10 +106,10 @@ async def start(call: Call) -> Reply:
 
 async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id: str | None = None) -> Handle[Any]:
     engine = call.services.engine
-    if any(each.name == body.workflow for each in engine.workflows):
+    if any(each.name == body.workflow for each in engine.versions.known):
         return await engine.start(body.workflow, body.input, key=body.key, run_id=run_id, **options)
     version = await _served_version(call, body.workflow)
-    return await engine.start_by_name(body.workflow, version, body.input, key=body.key, run_id=run_id, **options)
+    return await engine.runs.start_by_name(body.workflow, version, body.input, key=body.key, run_id=run_id, **options)
 
 
 async def _start_once(call: Call, body: StartBody, options: StartManyOptions, key: str) -> Handle[Any]:
@@ -130,7 +130,8 @@ async def _start_once(call: Call, body: StartBody, options: StartManyOptions, ke
 
 
 def _found(call: Call, run_id: str) -> Handle[Any]:
-    return Handle(call.services.engine, RunId(run_id), is_new=False, same_input=True)
+    engine = call.services.engine
+    return Handle(engine.runs, engine.signals, RunId(run_id), is_new=False, same_input=True)
 
 
 async def reserve(call: Call, scope: str, key: str, answer: str) -> str:
@@ -144,10 +145,10 @@ async def reserve(call: Call, scope: str, key: str, answer: str) -> str:
 async def _served_version(call: Call, name: str) -> int:
     """The newest version of a workflow that a live worker serves, else that the store knows."""
     engine = call.services.engine
-    alive = [each for one in await engine.list_workers() if one.is_alive for each in one.definitions]
-    versions = _versions(alive).get(name) or _versions(await engine.list_definitions()).get(name)
+    alive = [each for one in await engine.workers.list() if one.is_alive for each in one.definitions]
+    versions = _versions(alive).get(name) or _versions(await engine.versions.list()).get(name)
     if not versions:
-        known = sorted({*_versions(alive), *(each.name for each in engine.workflows)})
+        known = sorted({*_versions(alive), *(each.name for each in engine.versions.known)})
         raise UnknownWorkflowError("workflow", name, near=nearest(name, known), fix=f"known: {', '.join(known[:20])}")
     return max(versions)
 
@@ -177,8 +178,8 @@ async def show_workflow(call: Call) -> Reply:
 
 async def _workflows(call: Call) -> list[WorkflowBody]:
     engine = call.services.engine
-    known = {each.definition: _known(each) for each in engine.workflows}
-    for definition in await engine.list_definitions():
+    known = {each.definition: _known(each) for each in engine.versions.known}
+    for definition in await engine.versions.list():
         name, _, version = definition.rpartition("@")
         known.setdefault(definition, WorkflowBody(name, int(version), False, False, None, None, None, None, ""))
     newest = {name: max(found) for name, found in _versions(list(known)).items()}

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from stepwell.engine.facade import Facade
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.http.bodies import SignalPage, signal_body
 from stepwell.http.operations import Call, Operation, Reply, look, steer
@@ -19,6 +18,7 @@ from stepwell.http.runs import Limit
 from stepwell.http.starting import DurationText, KeyText, Text, reserve
 from stepwell.model.signals import Delivery
 from stepwell.model.states import RunStatus
+from stepwell.wiring import Engine
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -114,7 +114,7 @@ class KeptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 async def _act(
     call: Call,
-    do: Callable[[Facade, str], Awaitable[bool]],
+    do: Callable[[Engine, str], Awaitable[bool]],
     impossible: str,
     needs: str,
     had_before: tuple[RunStatus, ...] = (),
@@ -158,7 +158,7 @@ async def retry(call: Call) -> Reply:
     """Let a failed run go on from the step that failed."""
     by = call.caller.name
     needs = "a failed run whose key no other active run has"
-    return await _act(call, lambda engine, target: engine.retry(target, by=by), "be retried", needs)
+    return await _act(call, lambda engine, target: engine.repairs.retry(target, by=by), "be retried", needs)
 
 
 async def pause(call: Call) -> Reply:
@@ -166,7 +166,7 @@ async def pause(call: Call) -> Reply:
     by, reason = call.caller.name, call.body.reason
     return await _act(
         call,
-        lambda engine, target: engine.pause(target, by=by, reason=reason),
+        lambda engine, target: engine.holds.pause(target, by=by, reason=reason),
         "be paused",
         "a run that has not ended and is not being cancelled or undone",
         (RunStatus.PAUSED,),
@@ -177,7 +177,7 @@ async def pause(call: Call) -> Reply:
 async def resume(call: Call) -> Reply:
     """Let a paused run go on."""
     by = call.caller.name
-    return await _act(call, lambda engine, target: engine.resume(target, by=by), "be resumed", "a paused run")
+    return await _act(call, lambda engine, target: engine.holds.resume(target, by=by), "be resumed", "a paused run")
 
 
 async def resume_rollback(call: Call) -> Reply:
@@ -185,7 +185,7 @@ async def resume_rollback(call: Call) -> Reply:
     by, needs = call.caller.name, "a run whose rollback is incomplete"
     return await _act(
         call,
-        lambda engine, target: engine.resume_rollback(target, by=by),
+        lambda engine, target: engine.repairs.resume_rollback(target, by=by),
         "have its rollback resumed",
         needs,
         (RunStatus.COMPENSATING,),
@@ -229,19 +229,19 @@ async def emit(call: Call) -> Reply:
 
 async def list_held(call: Call) -> Reply:
     """Signals that wait for a run to come."""
-    found = await call.services.engine.held_signals(call.query.key, limit=call.query.limit)
+    found = await call.services.engine.signals.list_held(call.query.key, limit=call.query.limit)
     return Reply(SignalPage([signal_body(call, one) for one in found]))
 
 
 async def list_unread(call: Call) -> Reply:
     """Signals that nobody read."""
-    found = await call.services.engine.unread_signals(call.query.run, limit=call.query.limit)
+    found = await call.services.engine.signals.list_unread(call.query.run, limit=call.query.limit)
     return Reply(SignalPage([signal_body(call, one) for one in found]))
 
 
 async def list_kept(call: Call) -> Reply:
     """Events that topics keep."""
-    found = await call.services.engine.kept_events(call.query.topic, limit=call.query.limit)
+    found = await call.services.engine.events.list(call.query.topic, limit=call.query.limit)
     return Reply(
         KeptEventPage(
             [

@@ -35,7 +35,7 @@ def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:
         raise AlreadyExistsError(
             f"key {new.key!r} belongs to run {holder}, which cannot be replaced",
             why="its rollback is incomplete: some of its effects are not undone",
-            fix=f"engine.resume_rollback({holder!r}) first",
+            fix=f"engine.repairs.resume_rollback({holder!r}) first",
         )
     raise AlreadyExistsError(
         f"key {new.key!r} belongs to run {holder} ({status.value})", fix='use on_conflict="get", or another key'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from stepwell.errors import InvalidMoveError
 
@@ -122,3 +123,13 @@ class WaitKind(StrEnum):
     TOPIC = "topic"
     CHILD = "child"
     RETRY = "retry"
+
+
+# What may be recorded where a run waits, the usual kind first.
+ENTRIES_OF_WAITS: Final[dict[WaitKind, tuple[EntryKind, ...]]] = {
+    WaitKind.TIMER: (EntryKind.SLEEP,),
+    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),
+    WaitKind.TOPIC: (EntryKind.TOPIC,),
+    WaitKind.CHILD: (EntryKind.CHILD,),
+    WaitKind.RETRY: (EntryKind.STEP, EntryKind.UNDO),
+}

@@ -31,7 +31,7 @@ def topic_of(topic: Any) -> tuple[str, Any]:
         return check_name(topic.__dict__.get("__topic__", topic.__name__), what="topic"), topic
     raise UnknownTopicError(
         f"{topic!r:.80} is not a topic",
-        where="publish, ctx.topic or engine.on",
+        where="publish, ctx.topic or engine.events.on",
         why="a topic is named by a text, or by a class that inherits from stepwell.Event",
         fix='class Shipped(Event): order: str; or name the topic, as in publish("shipped", payload)',
     )

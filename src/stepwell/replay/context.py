@@ -426,12 +426,12 @@ class Context:
     # --- to clients, while it runs ---
 
     def publish_state(self, value: Any) -> None:
-        """Show a value to clients, who read it with `engine.state(run)`. It replaces the one before."""
+        """Show a value to clients, who read it with `engine.runs.state(run)`. It replaces the one before."""
         publish_state(self._scope, "", value)
 
     @property
     def state(self) -> State:
-        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.state(run, "progress")`."""
+        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.runs.state(run, "progress")`."""
         return State(self._scope)
 
     def stream(self, name: str) -> Stream:

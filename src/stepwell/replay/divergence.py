@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from stepwell.errors import DuplicateLocationError, HistoryDivergedError, UnawaitedOperationError
-from stepwell.model.states import EntryKind, WaitKind
-
-# What is declared as removed in the place of a wait that nothing is recorded of yet.
-KINDS_OF_WAITS: Final[dict[str, EntryKind]] = {
-    WaitKind.SIGNAL.value: EntryKind.RECEIVE,
-    WaitKind.TOPIC.value: EntryKind.TOPIC,
-    WaitKind.TIMER.value: EntryKind.SLEEP,
-    WaitKind.CHILD.value: EntryKind.CHILD,
-    WaitKind.RETRY.value: EntryKind.STEP,
-}
+from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, WaitKind
 
 
 def last_name(path: str) -> str:
@@ -75,7 +64,7 @@ def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]]
             f'ctx.removed("{name}", "{kind}"); or keep the old code as another version of the workflow',
         )
     path, kind = waits[0]
-    removed = f'ctx.removed("{last_name(path)}", "{KINDS_OF_WAITS[kind].word}")'
+    removed = f'ctx.removed("{last_name(path)}", "{ENTRIES_OF_WAITS[WaitKind(kind)][0].word}")'
     return HistoryDivergedError(
         f"the run waits at {path}, and the code does not come there",
         where=path,

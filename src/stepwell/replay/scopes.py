@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING
 from stepwell.clock import Instant
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, beside, first_name, named, use
-from stepwell.model.states import EntryKind, WaitKind
+from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind
 from stepwell.replay import divergence
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
-
-_WAITS_OF: dict[WaitKind, frozenset[EntryKind]] = {
-    WaitKind.TIMER: frozenset({EntryKind.SLEEP}),
-    WaitKind.SIGNAL: frozenset({EntryKind.RECEIVE, EntryKind.RECEIVE_MANY}),
-    WaitKind.TOPIC: frozenset({EntryKind.TOPIC}),
-    WaitKind.CHILD: frozenset({EntryKind.CHILD}),
-    WaitKind.RETRY: frozenset({EntryKind.STEP, EntryKind.UNDO}),
-}
 
 
 class Scope:
@@ -108,7 +100,7 @@ class Scope:
                 raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, kind))
         elif journal.waits:
             wait = journal.waits.get(location)
-            if wait is not None and kind not in _WAITS_OF[wait.kind]:
+            if wait is not None and kind not in ENTRIES_OF_WAITS[wait.kind]:
                 raise turn.diverge(divergence.wait_changed(journal.names.text(location), wait.kind.value, kind))
         return entry
 

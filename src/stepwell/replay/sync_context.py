@@ -379,12 +379,12 @@ class SyncContext:
     # --- to clients, while it runs ---
 
     def publish_state(self, value: Any) -> None:
-        """Show a value to clients, who read it with `engine.state(run)`. It replaces the one before."""
+        """Show a value to clients, who read it with `engine.runs.state(run)`. It replaces the one before."""
         self._code.read("publish_state", lambda: self._inner.publish_state(value))
 
     @property
     def state(self) -> SyncState:
-        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.state(run, "progress")`."""
+        """Named values for clients: `ctx.state["progress"] = 0.5`, read with `engine.runs.state(run, "progress")`."""
         return SyncState(self._inner.state, self._code, "state")
 
     def stream(self, name: str) -> SyncStream:

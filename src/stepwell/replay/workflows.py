@@ -143,9 +143,9 @@ def workflow(
 
     An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
     it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
-    them for `engine.unread_signals`, "discard" drops them (not those of a failed run, which may be retried). `signals`
-    are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks a plain
-    name's payload against the type that is declared here.
+    them for `engine.signals.list_unread`, "discard" drops them (not those of a failed run, which may be retried).
+    `signals` are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks
+    a plain name's payload against the type that is declared here.
     """
     decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
     return decorator if fn is None else decorator(fn)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from stepwell.testing.faults import InjectedFailure
     from stepwell.testing.kits import Kit
     from stepwell.testing.making import WorkflowTestCase, kit, kit_options
-    from stepwell.testing.runs import KitRun, SyncRun
+    from stepwell.testing.runs import KitRun
     from stepwell.testing.scripts import advance, cancel, publish, send
     from stepwell.testing.sweeps import CrashReport, Finding
-    from stepwell.testing.sync import SyncKit
+    from stepwell.testing.sync import SyncKit, SyncRun
 
 __all__ = [
     "CrashFound",
@@ -49,10 +49,10 @@ _HOMES = {
     "faults": ["InjectedFailure"],
     "kits": ["Kit"],
     "making": ["WorkflowTestCase", "kit", "kit_options"],
-    "runs": ["KitRun", "SyncRun"],
+    "runs": ["KitRun"],
     "scripts": ["advance", "cancel", "publish", "send"],
     "sweeps": ["CrashReport", "Finding"],
-    "sync": ["SyncKit"],
+    "sync": ["SyncKit", "SyncRun"],
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

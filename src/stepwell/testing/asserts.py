@@ -162,9 +162,9 @@ class RunAsserts(ABC):
                 for child in detail.children
                 if child.ended_at is None
             ]
-            unread = self._world.ask(self._world.engine.unread_signals(detail.run.run_id))
+            unread = self._world.ask(self._world.engine.signals.list_unread(detail.run.run_id))
             left += [f"signal {one.name!r} was left unread{_because(one.reason)}" for one in unread]
-            owed = self._world.ask(self._world.engine.outbox.pending())
+            owed = self._world.ask(self._world.engine.outbox.list_pending())
             left += [f"sink {one.sink!r} is owed {one.name!r}" for one in owed if one.run_id == detail.run.run_id]
         if left:
             self._fail("something is pending", *dict.fromkeys(left))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from stepwell.clock import SECOND, Duration, span
-from stepwell.engine.facade import Facade
 from stepwell.engine.handles import Handle
 from stepwell.engine.views import SignalView
 from stepwell.errors import InvalidOptionError
@@ -27,6 +26,7 @@ from stepwell.testing.nodes import Node
 from stepwell.testing.scripts import Act
 from stepwell.testing.trees import tree
 from stepwell.testing.world import Options, World
+from stepwell.wiring import Engine
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class KitBase:
         if not new or self.options.nondeterminism == "off":
             return
         run_id, text = new[0]
-        shown = tree([self.world.ask(self.world.engine.detail(run_id))])
+        shown = tree([self.world.ask(self.world.engine.runs.detail(run_id))])
         message = f"the workflow is not deterministic: its replay did something else than its first run\n{text}"
         if self.options.nondeterminism == "warn":
             warnings.warn(message, stacklevel=3)
@@ -129,7 +129,7 @@ class KitBase:
             raise Diverged(f"{message}\n\n{shown}")
 
     @property
-    def engine(self) -> Facade:
+    def engine(self) -> Engine:
         """The engine, for every other verb; it has no worker of its own, and every answer comes at once."""
         self.check_open()
         return self.world.engine
@@ -227,8 +227,8 @@ class KitBase:
     def unrouted(self) -> Unrouted:
         """What was sent and reached nobody."""
         self.check_open()
-        held = self.world.ask(self.world.engine.held_signals())
-        unread = self.world.ask(self.world.engine.unread_signals())
+        held = self.world.ask(self.world.engine.signals.list_held())
+        unread = self.world.ask(self.world.engine.signals.list_unread())
         return Unrouted([*held, *unread], list(self._unheard))
 
     def _emit(self, topic: str | Event | type[Event], payload: Any, options: dict[str, Any]) -> int:

@@ -65,25 +65,3 @@ class KitClock(ClockBase):
     async def advance_to(self, when: datetime) -> datetime:
         """Let time pass up to a moment to come."""
         return self._advance_to(when)
-
-
-class SyncClock(ClockBase):
-    """`stepwell.clock` in a `def` test."""
-
-    def advance(
-        self,
-        duration: Duration | None = None,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-    ) -> datetime:
-        """See `KitClock.advance`."""
-        parts = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
-        return self._advance(duration, parts)
-
-    def advance_to(self, when: datetime) -> datetime:
-        """See `KitClock.advance_to`."""
-        return self._advance_to(when)

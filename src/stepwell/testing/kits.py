@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from stepwell.engine.starts import StartOptions
 from stepwell.model.topics import Event
@@ -12,11 +13,11 @@ from stepwell.testing.base import KitBase, KitOptions
 from stepwell.testing.clock import KitClock
 from stepwell.testing.runs import KitRun
 from stepwell.testing.scripts import Act
-from stepwell.testing.sweeps import CrashReport
-from stepwell.testing.sync import sweep
+from stepwell.testing.sweeps import CrashReport, sweep
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+T = TypeVar("T")
 
 
 class Kit(KitBase):
@@ -25,6 +26,14 @@ class Kit(KitBase):
     def __init__(self, options: KitOptions, *, name: str = "this test") -> None:
         super().__init__(options, name=name)
         self.clock = KitClock(self.world, self.note)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(is_checked=kind is None)
 
     @overload
     async def start(
@@ -55,11 +64,16 @@ class Kit(KitBase):
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> KitRun[Out]:
         """A run that exists already, by id or key: a child, for example."""
         self.check_open()
-        return KitRun(self, self.world.ask(self.world.engine.handle(workflow, target)))
+        return KitRun(self, self.world.ask(self.world.engine.runs.handle(workflow, target)))
 
     async def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
         """Publish an event, as `Engine.publish` does; how many runs got it."""
         return self._emit(topic, payload, options)
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The answer to a coroutine of `stepwell.engine`, which every other verb is."""
+        self.check_open()
+        return self.world.tell(work)
 
     async def settle(self) -> None:
         """Let everything happen that needs no time."""

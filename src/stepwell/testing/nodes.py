@@ -39,16 +39,17 @@ class NodeEngine(Engine):
 
     def knows(self, workflow: Workflow[Any, Any]) -> bool:
         """Whether it runs this very workflow."""
-        found = self._registry.find(workflow.definition)
+        found = self._backend.registry.find(workflow.definition)
         return found is not None and found.fn is workflow.fn
 
     async def serve(self, workflow: Workflow[Any, Any]) -> None:
         """Run this workflow, too."""
-        self._registry.add(workflow)
+        registry = self._backend.registry
+        registry.add(workflow)
         if self._worker is not None:
             incarnation, settings = self._worker.lease.incarnation, self._settings
-            await self._store.workers.register(
-                NewWorker(incarnation, settings.name, settings.lease_span, self._registry.definitions)
+            await self._backend.store.workers.register(
+                NewWorker(incarnation, settings.name, settings.lease_span, registry.definitions)
             )
             self._worker.suspect_lost_claims()  # it looks at once for what it may run now
 

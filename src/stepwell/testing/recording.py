@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.engine.views import entry_views, run_view
 from stepwell.testing.pages import Timeline, timeline
 from stepwell.testing.paths import known_operations, reached_names
-from stepwell.testing.sync import sweep
+from stepwell.testing.sweeps import sweep
 from stepwell.testing.trees import tree
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def trees_of(kit: KitBase) -> str:
     """Every run of a test, oldest first, as `stepwell show` prints them."""
     world = kit.world
     runs = world.list_runs()
-    shown = [tree([world.ask(world.engine.detail(run.run_id))]) for run in runs[:_RUNS_MAX]]
+    shown = [tree([world.ask(world.engine.runs.detail(run.run_id))]) for run in runs[:_RUNS_MAX]]
     if len(runs) > _RUNS_MAX:
         shown.append(f"… and {len(runs) - _RUNS_MAX} more runs")
     return "\n\n".join(shown)
@@ -29,7 +29,7 @@ def trees_of(kit: KitBase) -> str:
 def timelines_of(kit: KitBase) -> list[Timeline]:
     """When everything happened that the runs of a test recorded."""
     world = kit.world
-    details = [world.ask(world.engine.detail(run.run_id)) for run in world.list_runs()[:_RUNS_MAX]]
+    details = [world.ask(world.engine.runs.detail(run.run_id)) for run in world.list_runs()[:_RUNS_MAX]]
     return [timeline(run_view(detail.run), entry_views(detail)) for detail in details]
 
 
@@ -38,7 +38,7 @@ def reached_by(kit: KitBase) -> dict[str, Any]:
     world = kit.world
     reached: dict[str, set[str]] = {}
     for run in world.list_runs():
-        detail = world.ask(world.engine.detail(run.run_id))
+        detail = world.ask(world.engine.runs.detail(run.run_id))
         reached.setdefault(run.definition, set()).update(reached_names(detail))
     for one in world.begun:
         reached.setdefault(world.find(one.run_id).definition, set()).update(one.path.split("/"))

@@ -25,7 +25,7 @@ from stepwell.testing.trees import snapshot, tree
 if TYPE_CHECKING:
     from stepwell.testing.base import KitBase
 
-Out = TypeVar("Out", covariant=True)
+Result = TypeVar("Result", covariant=True)
 
 COMMITS_MAX = 10_000  # of one run, while a test waits for its end: it may be a loop without one
 GENERATIONS_MAX = 1_000  # of a chain of runs that continue as new
@@ -33,10 +33,10 @@ GENERATIONS_MAX = 1_000  # of a chain of runs that continue as new
 _STANDS = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
 
-class RunBase(RunAsserts, Generic[Out]):
+class RunBase(RunAsserts, Generic[Result]):
     """What both kinds of runs are made of. Nothing happens to a run unless somebody drives it."""
 
-    def __init__(self, kit: KitBase, handle: Handle[Out]) -> None:
+    def __init__(self, kit: KitBase, handle: Handle[Result]) -> None:
         self._kit = kit
         self._world = kit.world
         self._handle = handle
@@ -53,9 +53,9 @@ class RunBase(RunAsserts, Generic[Out]):
     def details(self) -> list[Detail]:
         """Everything stored about the run, and about those that continue it."""
         self._kit.check_open()
-        found = [self._world.ask(self._world.engine.detail(self.run_id))]
+        found = [self._world.ask(self._world.engine.runs.detail(self.run_id))]
         while found[-1].run.successor is not None:
-            found.append(self._world.ask(self._world.engine.detail(found[-1].run.successor)))
+            found.append(self._world.ask(self._world.engine.runs.detail(found[-1].run.successor)))
         return found
 
     def history(self) -> list[EntryView]:
@@ -119,7 +119,7 @@ class RunBase(RunAsserts, Generic[Out]):
             raise self._stuck("end")
         return last
 
-    def _result(self) -> Out:
+    def _result(self) -> Result:
         self._settled()
         return self._world.ask(self._handle.result())
 
@@ -179,7 +179,7 @@ class RunBase(RunAsserts, Generic[Out]):
         return f"<run {self.run_id}{'' if self._kit.is_closed else f': {self.status}'}>"
 
 
-class KitRun(RunBase[Out]):
+class KitRun(RunBase[Result]):
     """A run of an `async def` test."""
 
     async def until(self, path: str) -> Self:
@@ -198,7 +198,7 @@ class KitRun(RunBase[Out]):
         """`until_waiting`, with at most this many commits: more is a loop that never waits, and fails."""
         return self._drive_on(max_hops)
 
-    async def result(self) -> Out:
+    async def result(self) -> Result:
         """Drive to the end, and give the result; raises what `Handle.result` raises. Timers are skipped.
 
         A run that waits for what never comes raises `Stuck` at once, and says why; so does, after 10,000 commits, one
@@ -223,45 +223,4 @@ class KitRun(RunBase[Out]):
 
     async def ask(self, name: Any, payload: Any = None, *, timeout: Duration | None = None) -> Any:
         """Ask the run, and drive until it answers."""
-        return self._kit.wait_for(self._handle.ask(name, payload, timeout=timeout), self._stuck)
-
-
-class SyncRun(RunBase[Out]):
-    """A run of a `def` test: the same verbs, without `await`."""
-
-    def until(self, path: str) -> Self:
-        """See `KitRun.until`."""
-        return self._until(path)
-
-    def until_waiting(self) -> Self:
-        """See `KitRun.until_waiting`."""
-        return self._until_waiting()
-
-    def step(self) -> Self:
-        """See `KitRun.step`."""
-        return self._step()
-
-    def drive(self, max_hops: int = 100) -> Self:
-        """See `KitRun.drive`."""
-        return self._drive_on(max_hops)
-
-    def result(self) -> Out:
-        """See `KitRun.result`."""
-        return self._result()
-
-    def ended(self) -> Self:
-        """See `KitRun.ended`."""
-        self._settled()
-        return self
-
-    def signal(self, name: str | Signal[Any] | Cancel, payload: Any = None, *, dedup_key: str | None = None) -> None:
-        """See `KitRun.signal`."""
-        self._signal(name, payload, dedup_key)
-
-    def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
-        """See `KitRun.cancel`."""
-        return self._cancel(reason, compensate)
-
-    def ask(self, name: Any, payload: Any = None, *, timeout: Duration | None = None) -> Any:
-        """See `KitRun.ask`."""
         return self._kit.wait_for(self._handle.ask(name, payload, timeout=timeout), self._stuck)

@@ -11,8 +11,7 @@ from stepwell.model.topics import Event
 from stepwell.replay.signals import Signal
 
 if TYPE_CHECKING:
-    from stepwell.testing.runs import SyncRun
-    from stepwell.testing.sync import SyncKit
+    from stepwell.testing.sync import SyncKit, SyncRun
 
 
 class Act(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from stepwell.engine.views import run_view
@@ -12,6 +12,7 @@ from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.workflows import Workflow
+from stepwell.testing.base import KitBase, as_sequence, effects_of
 from stepwell.testing.errors import CrashFound, Diverged, Stuck
 from stepwell.testing.faults import matches
 from stepwell.testing.nodes import Node
@@ -337,3 +338,39 @@ def check(report: CrashReport) -> CrashReport:
     if report.findings:
         raise CrashFound(str(report))
     return report
+
+
+def sweep(
+    kit: KitBase,
+    workflow: Workflow[Any, Any],
+    input: Any,
+    *,
+    script: Sequence[Act],
+    same_result: bool | Callable[[Any], Any],
+    at_most_once: Sequence[str] | str,
+    effects: Callable[[], Iterable[Any]] | Iterable[Any] | None,
+    before_each: Callable[[], object] | None,
+    is_checked: bool,
+    options: dict[str, Any],
+) -> CrashReport:
+    """Crash everywhere, each time in a world of its own that is made like the one of the kit."""
+    from stepwell.testing.sync import SyncKit
+
+    kit.check_open()
+    faults = kit.world.faults
+
+    def make_kit(always_replay: bool) -> SyncKit:
+        # A file would be the same one each time: the database of each execution is its own, in memory.
+        world = replace(kit.options.world, always_replay=always_replay)
+        made = SyncKit(replace(kit.options, folder=None, world=world), name=kit.name)
+        made.world.faults = faults.copy()
+        return made
+
+    found = Sweep(
+        make_kit,
+        same_result=same_result,
+        at_most_once=as_sequence(at_most_once),
+        effects=effects_of(effects),
+        before_each=before_each,
+    ).run(workflow, input, script, options)
+    return check(found) if is_checked else found

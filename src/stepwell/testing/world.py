@@ -9,9 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from stepwell.clock import SECOND, Instant, Span, SystemClock
 from stepwell.codec.base import Codec
-from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
-from stepwell.engine.facade import Facade
 from stepwell.environment import Environment
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
@@ -22,7 +20,6 @@ from stepwell.model.outbox import Emit
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.replay.bodies import Body
-from stepwell.replay.registry import Registry
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
@@ -31,7 +28,7 @@ from stepwell.testing.discovery import related
 from stepwell.testing.executors import CountedIds, LaneExecutor, Threads
 from stepwell.testing.faults import Faults
 from stepwell.testing.loop import Lane, VirtualLoop
-from stepwell.testing.nodes import FOREVER, Node, add_known
+from stepwell.testing.nodes import FOREVER, Node, NodeEngine, add_known
 from stepwell.testing.wire import Wire, never
 
 T = TypeVar("T")
@@ -115,10 +112,9 @@ class World:
         executor = LaneExecutor(self.loop, self.outside, self._threads)
         self._environment = Environment(self.clock, self._ids, random.Random("test"), executor, "test")
         self.store = database.open(self._environment, self._environment)
-        self._registry = Registry()
         # Ids of runs are numbered apart, so that they are the same on every store.
         asking = replace(self._environment, ids=CountedIds(self.clock, first=1 << 32))
-        self.engine = Facade(asking, self.store, self._registry, options.codec or JsonCodec())
+        self.engine = NodeEngine(self.store, worker=False, environment=asking, codec=options.codec)
         self.perform(self.store.open(), self.outside)
 
     # --- asking ---
@@ -154,7 +150,7 @@ class World:
         for asked in workflows:
             new += [each for each in related(asked) if add_known(self._workflows, each, is_asked=False)]
         for each in new:
-            self._registry.add(each)
+            self.ask(self.engine.serve(each))
             for node in self.alive():
                 self.perform(node.engine.serve(each), node.lane)
         if not self.nodes:

@@ -54,15 +54,15 @@ async def comes_to(engine: Engine, run: Handle[Any], status: str) -> None:
 
 
 async def waits_at(engine: Engine, run: Handle[Any], path: str) -> bool:
-    return path in {wait.path for wait in wait_views(await engine.detail(run.run_id))}
+    return path in {wait.path for wait in wait_views(await engine.runs.detail(run.run_id))}
 
 
 async def has_lines(engine: Engine, run: Handle[Any], count: int) -> bool:
-    return len(await engine.history(run.run_id)) >= count
+    return len(await engine.runs.history(run.run_id)) >= count
 
 
 async def has_children(engine: Engine, run: Handle[Any], count: int) -> bool:
-    return len((await engine.detail(run.run_id)).children) >= count
+    return len((await engine.runs.detail(run.run_id)).children) >= count
 
 
 def three(world: World) -> Any:

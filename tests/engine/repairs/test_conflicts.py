@@ -23,8 +23,8 @@ class Between:
     def __init__(self, engine: Engine, *, stale: int = 0, lost: int = 0) -> None:
         self._engine, self._stale, self._lost = engine, stale, lost
         self.asked: list[Amendment] = []
-        self._amend = engine._store.runs.amend
-        engine._store.runs.amend = self.amend  # type: ignore[method-assign]
+        self._amend = engine._backend.store.runs.amend
+        engine._backend.store.runs.amend = self.amend  # type: ignore[method-assign]
 
     async def amend(self, amendment: Amendment) -> Amended:
         self.asked.append(amendment)
@@ -45,12 +45,12 @@ async def test_a_run_that_changed_meanwhile_is_planned_anew_a_few_times(url: str
         run = await engine.start(flow)
         await fails(run)
         between = Between(engine, stale=2)
-        assert (await engine.rewind(run.run_id, "b")).is_applied
+        assert (await engine.repairs.rewind(run.run_id, "b")).is_applied
         assert len({one.amendment_id for one in between.asked}) == 3
         await fails(run)
         Between(engine, stale=99)
         with pytest.raises(RepairConflictError, match="SW410"):
-            await engine.rewind(run.run_id, "b")
+            await engine.repairs.rewind(run.run_id, "b")
         assert (await run.status()).status == "failed"
 
 
@@ -62,9 +62,9 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(url: s
         await fails(run)
         between = Between(engine, lost=2)
 
-        assert (await engine.skip(run.run_id, "b", "given")).is_applied
+        assert (await engine.repairs.skip(run.run_id, "b", "given")).is_applied
 
         assert len(between.asked) == 3
         assert len(set(between.asked)) == 1
         assert await run.result("60s") == ["a 1", "given", "c 1"]
-        assert [act.verb for act in await engine.list_acts(run.run_id)] == ["skip"]
+        assert [act.verb for act in await engine.runs.list_acts(run.run_id)] == ["skip"]

@@ -26,9 +26,9 @@ async def test_a_fork_keeps_what_is_before_the_place_and_leaves_the_other_run_al
     async with Engine(url, workflows=[flow], codec=codec) as engine:
         run = await engine.start(flow, key="k", tags={"team": "shop"})
         assert await run.result("60s") == ["a 1", "b 1", "c 1"]
-        before = await engine.detail(run.run_id)
+        before = await engine.runs.detail(run.run_id)
 
-        plan = await engine.fork(run.run_id, "b", key="again", by="ann", reason="once more")
+        plan = await engine.repairs.fork(run.run_id, "b", key="again", by="ann", reason="once more")
 
         assert (plan.kept, plan.dropped, plan.is_applied) == (("a",), ("b", "c"), True)
         assert plan.fork_id is not None
@@ -36,8 +36,8 @@ async def test_a_fork_keeps_what_is_before_the_place_and_leaves_the_other_run_al
         view = await engine.status("again")
         assert view is not None
         assert (view.run_id, view.forked_from, view.tags) == (plan.fork_id, run.run_id, {"team": "shop"})
-        assert await engine.detail(run.run_id) == before
-        acts = [await engine.list_acts(one) for one in (run.run_id, plan.fork_id)]
+        assert await engine.runs.detail(run.run_id) == before
+        acts = [await engine.runs.list_acts(one) for one in (run.run_id, plan.fork_id)]
         assert [[(act.verb, act.by, act.reason) for act in each] for each in acts] == [
             [("fork", "ann", "once more")],
             [("forked", "ann", "once more")],
@@ -90,7 +90,7 @@ async def test_every_kind_of_record_is_copied(url: str, codec: Codec, world: Wor
             await run.signal(name, f"sent {name}")
         expected = await run.result("60s")
 
-        plan = await engine.fork(run.run_id, "last")
+        plan = await engine.repairs.fork(run.run_id, "last")
 
         assert plan.fork_id is not None
         assert await engine.result(plan.fork_id, timeout="60s") == expected
@@ -116,11 +116,11 @@ async def test_what_was_undone_is_done_again_in_a_fork(url: str, codec: Codec, w
             await run.result("60s")
         assert (await run.status()).status == "compensated"
         with pytest.raises(InvalidMoveError) as refused:
-            await engine.redrive(run.run_id)
+            await engine.repairs.redrive(run.run_id)
         assert "stepwell fork" in refused.value.fix
         world.broken = set()
 
-        plan = await engine.fork(run.run_id, "sent")
+        plan = await engine.repairs.fork(run.run_id, "sent")
 
         assert (plan.kept, plan.undone) == (("kept", "also"), ("paid",))
         assert plan.fork_id is not None
@@ -136,7 +136,7 @@ async def test_a_fork_has_the_input_that_it_is_given(url: str, codec: Codec, wor
     async with Engine(url, workflows=[echoes], codec=codec) as engine:
         run = await engine.start(echoes, "one")
         await run.result("60s")
-        plan = await engine.fork(run.run_id, "/", input="two", run_id="my-own-id")
+        plan = await engine.repairs.fork(run.run_id, "/", input="two", run_id="my-own-id")
         assert (plan.fork_id, plan.kept, plan.warnings) == ("my-own-id", (), ())
         assert await engine.result("my-own-id", timeout="60s") == "two 1"
 
@@ -156,8 +156,8 @@ async def test_a_child_that_goes_on_by_itself_cannot_be_copied(url: str, world: 
         run = await engine.start(parent)
         await comes_to(engine, run, "waiting")
         with pytest.raises(InvalidMoveError, match="goes on without a fork"):
-            await engine.fork(run.run_id, "after")
-        plan = await engine.fork(run.run_id, "waits", dry_run=True)
+            await engine.repairs.fork(run.run_id, "after")
+        plan = await engine.repairs.fork(run.run_id, "waits", dry_run=True)
         assert not plan.is_applied
 
 
@@ -168,6 +168,6 @@ async def test_a_taken_key_and_an_unknown_place_make_no_fork(url: str, world: Wo
         await run.result("60s")
         await engine.start(flow, key="taken", delay="1h")
         with pytest.raises(AlreadyExistsError):
-            await engine.fork(run.run_id, "b", key="taken")
+            await engine.repairs.fork(run.run_id, "b", key="taken")
         with pytest.raises(NotFoundError):
-            await engine.fork(run.run_id, "nowhere")
+            await engine.repairs.fork(run.run_id, "nowhere")

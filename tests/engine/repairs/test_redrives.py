@@ -25,11 +25,11 @@ async def test_a_failed_run_goes_on_from_its_failure(url: str, world: World) -> 
         run = await engine.start(flow)
         await fails(run)
         world.broken = set()
-        plan = await engine.redrive(run.run_id)
+        plan = await engine.repairs.redrive(run.run_id)
         assert (plan.kept, plan.dropped) == (("a",), ("b",))
         assert await run.result("60s") == ["a 1", "b 2", "c 1"]
         with pytest.raises(InvalidMoveError):
-            await engine.redrive(run.run_id)
+            await engine.repairs.redrive(run.run_id)
 
 
 async def test_a_redrive_reaches_a_failed_child(url: str, world: World) -> None:
@@ -49,7 +49,7 @@ async def test_a_redrive_reaches_a_failed_child(url: str, world: World) -> None:
         run = await engine.start(outer)
         await fails(run)
         world.broken = set()
-        plan = await engine.redrive(run.run_id)
+        plan = await engine.repairs.redrive(run.run_id)
         assert len(plan.retried) == 1
         assert await run.result("60s") == "x 2"
         assert world.calls["first"] == 1
@@ -71,8 +71,8 @@ async def test_a_run_is_redriven_on_the_newest_version_with_another_input(url: s
         run = await engine.start(old, "bad")
         await fails(run)
         with pytest.raises(InvalidInputError):
-            await engine.redrive(run.run_id, version="new", input=[1])
-        plan = await engine.redrive(run.run_id, version="new", input="good")
+            await engine.repairs.redrive(run.run_id, version="new", input=[1])
+        plan = await engine.repairs.redrive(run.run_id, version="new", input="good")
         assert (plan.version, plan.new_version, plan.has_new_input, plan.warnings) == (1, 2, True, ())
         assert await engine.result(run.run_id, timeout="60s") == "new good 1"
         view = await run.status()
@@ -89,9 +89,9 @@ async def test_a_redrive_says_that_what_is_kept_was_done_with_the_old_input(url:
     async with Engine(url, workflows=[order]) as engine:
         run = await engine.start(order, "bad")
         await fails(run)
-        kept = await engine.redrive(run.run_id, input="good", dry_run=True)
+        kept = await engine.repairs.redrive(run.run_id, input="good", dry_run=True)
         assert any("old input" in warning for warning in kept.warnings)
-        plan = await engine.redrive(run.run_id, input="good", start="/")
+        plan = await engine.repairs.redrive(run.run_id, input="good", start="/")
         assert (plan.kept, plan.warnings) == ((), ())
         assert await run.result("60s") == "good 1"
         assert world.calls["first"] == 2
@@ -103,7 +103,7 @@ async def test_a_redrive_may_skip_what_failed(url: str, world: World) -> None:
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
         await fails(run)
-        plan = await engine.redrive(run.run_id, start="a", skip="a", result="given")
+        plan = await engine.repairs.redrive(run.run_id, start="a", skip="a", result="given")
         assert (plan.supplied, plan.dropped) == (("a",), ("b",))
         await fails(run)
         assert world.calls == {"a": 1, "b": 2}
@@ -118,4 +118,4 @@ async def test_a_key_that_another_run_has_is_not_taken_back(url: str, world: Wor
         other = await engine.start(flow, key="k", delay="1h", dedup=0)
         assert other.is_new
         with pytest.raises(AlreadyExistsError):
-            await engine.rewind(run.run_id, "a")
+            await engine.repairs.rewind(run.run_id, "a")

@@ -32,12 +32,12 @@ async def test_what_is_before_the_place_is_kept_and_the_rest_is_done_again(url: 
         await fails(run)
         world.broken = set()
 
-        plan = await engine.rewind(run.run_id, "b", by="ann", reason="b was wrong")
+        plan = await engine.repairs.rewind(run.run_id, "b", by="ann", reason="b was wrong")
 
         assert (plan.kept, plan.dropped, plan.is_applied) == (("a",), ("b", "c"), True)
         assert await run.result("60s") == ["a 1", "b 2", "c 2"]
         assert world.calls == {"a": 1, "b": 2, "c": 2}
-        acts = await engine.list_acts(run.run_id)
+        acts = await engine.runs.list_acts(run.run_id)
         assert [(act.verb, act.by, act.before, act.after, act.reason) for act in acts] == [
             ("rewind", "ann", "failed", "pending", "b was wrong")
         ]
@@ -49,13 +49,13 @@ async def test_a_dry_run_changes_nothing_and_says_the_same(url: str, world: Worl
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
         await fails(run)
-        before = await engine.detail(run.run_id)
+        before = await engine.runs.detail(run.run_id)
 
-        plan = await engine.rewind(run.run_id, "b", dry_run=True)
+        plan = await engine.repairs.rewind(run.run_id, "b", dry_run=True)
 
         assert (plan.kept, plan.dropped, plan.is_applied) == (("a",), ("b", "c"), False)
-        assert await engine.detail(run.run_id) == before
-        assert await engine.list_acts(run.run_id) == []
+        assert await engine.runs.detail(run.run_id) == before
+        assert await engine.runs.list_acts(run.run_id) == []
 
 
 async def test_a_waiting_run_is_taken_back_and_waits_anew(url: str, world: World) -> None:
@@ -73,11 +73,11 @@ async def test_a_waiting_run_is_taken_back_and_waits_anew(url: str, world: World
         await until(lambda: has_lines(engine, run, 2))
         await comes_to(engine, run, "waiting")
 
-        await engine.rewind(run.run_id, "answer")
+        await engine.repairs.rewind(run.run_id, "answer")
 
         await run.signal("last", "end")
         await comes_to(engine, run, "waiting")
-        assert [entry.path for entry in await engine.history(run.run_id)] == ["a"]
+        assert [entry.path for entry in await engine.runs.history(run.run_id)] == ["a"]
         await run.signal("answer", "two")
         assert await run.result("60s") == ["a 1", "two", "end"]
 
@@ -100,7 +100,7 @@ async def test_a_place_inside_a_loop_takes_back_the_whole_loop(url: str, world: 
         await fails(run)
         world.broken = set()
 
-        plan = await engine.rewind(run.run_id, "rounds/~3/tick")
+        plan = await engine.repairs.rewind(run.run_id, "rounds/~3/tick")
 
         assert plan.kept == ("before",)
         assert await run.result("60s") == 4
@@ -122,10 +122,10 @@ async def test_a_loop_that_stopped_half_way_begins_at_its_first_iteration(url: s
     async with Engine(url, workflows=[trims]) as engine:
         run = await engine.start(trims)
         await fails(run)
-        assert (await engine.detail(run.run_id)).history.cursors
+        assert (await engine.runs.detail(run.run_id)).history.cursors
         world.broken = set()
 
-        await engine.rewind(run.run_id, "rounds/~43")
+        await engine.repairs.rewind(run.run_id, "rounds/~43")
 
         assert await run.result("60s") == 45
         assert world.calls["tick 0"] == 2
@@ -149,14 +149,14 @@ async def test_a_call_of_a_child_that_is_taken_back_starts_another_child(url: st
         run = await engine.start(outer)
         await fails(run)
         for _ in range(2):
-            await engine.rewind(run.run_id, "inner")
+            await engine.repairs.rewind(run.run_id, "inner")
             await fails(run)
         world.broken = set()
 
-        await engine.rewind(run.run_id, "second")
+        await engine.repairs.rewind(run.run_id, "second")
 
         assert await run.result("60s") == ["first 3", "second 4"]
-        children = (await engine.detail(run.run_id)).children
+        children = (await engine.runs.detail(run.run_id)).children
         assert len(children) == 7
         assert len({child.run_id for child in children}) == 7
 
@@ -175,18 +175,18 @@ async def test_a_child_that_still_runs_is_cancelled_and_its_key_is_free(url: str
     async with Engine(url, workflows=[waits, outer]) as engine:
         run = await engine.start(outer)
         await comes_to(engine, run, "waiting")
-        [old] = (await engine.detail(run.run_id)).children
-        await comes_to(engine, await engine.handle(waits, old.run_id), "waiting")
+        [old] = (await engine.runs.detail(run.run_id)).children
+        await comes_to(engine, await engine.runs.handle(waits, old.run_id), "waiting")
         await comes_to(engine, run, "waiting")
 
-        plan = await engine.rewind(run.run_id, "first")
+        plan = await engine.repairs.rewind(run.run_id, "first")
 
         assert plan.cancelled == (old.run_id,)
         await until(lambda: has_children(engine, run, 2))
-        new = next(one for one in (await engine.detail(run.run_id)).children if one.run_id != old.run_id)
+        new = next(one for one in (await engine.runs.detail(run.run_id)).children if one.run_id != old.run_id)
         await engine.signal(new.run_id, "go", "went")
         assert await run.result("60s") == "went"
-        await comes_to(engine, await engine.handle(waits, old.run_id), "cancelled")
+        await comes_to(engine, await engine.runs.handle(waits, old.run_id), "cancelled")
 
 
 async def test_what_could_be_undone_and_is_not_is_told(url: str, world: World) -> None:
@@ -199,7 +199,7 @@ async def test_what_could_be_undone_and_is_not_is_told(url: str, world: World) -
         run = await engine.start(pays)
         await comes_to(engine, run, "waiting")
 
-        plan = await engine.rewind(run.run_id, "pay", dry_run=True)
+        plan = await engine.repairs.rewind(run.run_id, "pay", dry_run=True)
 
         assert plan.not_undone == ("pay",)
         assert any("its effect stays: pay" in line for line in plan.lines)
@@ -219,7 +219,7 @@ async def test_attempts_are_counted_on(url: str, world: World) -> None:
     async with Engine(url, workflows=[tries]) as engine:
         run = await engine.start(tries)
         await comes_to(engine, run, "waiting")
-        await engine.rewind(run.run_id, "a")
+        await engine.repairs.rewind(run.run_id, "a")
         await run.signal("go")
         assert await run.result("60s") == 2
         assert world.attempts == [("a", 1), ("a", 2)]
@@ -242,15 +242,15 @@ async def test_only_a_run_at_rest_is_taken_back(url: str, world: World) -> None:
         run = await engine.start(holds)
         await begun.wait()
         with pytest.raises(RunHeldError, match="SW409") as refused:
-            await engine.rewind(run.run_id, "a")
+            await engine.repairs.rewind(run.run_id, "a")
         assert "pause it first" in refused.value.fix
         over.set()
         await run.result("60s")
         with pytest.raises(InvalidMoveError) as ended:
-            await engine.rewind(run.run_id, "a")
+            await engine.repairs.rewind(run.run_id, "a")
         assert "fork" in ended.value.fix
         with pytest.raises(NotFoundError, match="no run"):
-            await engine.rewind("nobody", "a")
+            await engine.repairs.rewind("nobody", "a")
 
 
 async def test_an_unknown_place_is_refused_with_what_is_near(url: str, world: World) -> None:
@@ -260,4 +260,4 @@ async def test_an_unknown_place_is_refused_with_what_is_near(url: str, world: Wo
         run = await engine.start(flow)
         await fails(run)
         with pytest.raises(NotFoundError, match="place"):
-            await engine.rewind(run.run_id, "nowhere")
+            await engine.repairs.rewind(run.run_id, "nowhere")

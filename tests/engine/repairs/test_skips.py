@@ -33,12 +33,12 @@ async def test_a_failed_step_is_skipped_with_a_result(url: str, world: World) ->
         run = await engine.start(flow)
         await fails(run)
 
-        plan = await engine.skip(run.run_id, "b", "given", by="ann")
+        plan = await engine.repairs.skip(run.run_id, "b", "given", by="ann")
 
         assert (plan.kept, plan.supplied, plan.dropped) == (("a",), ("b",), ())
         assert await run.result("60s") == ["a 1", "given", "c 1"]
         assert world.calls == {"a": 1, "b": 1, "c": 1}
-        assert [act.verb for act in await engine.list_acts(run.run_id)] == ["skip"]
+        assert [act.verb for act in await engine.runs.list_acts(run.run_id)] == ["skip"]
 
 
 async def test_a_result_of_another_type_is_refused(url: str, world: World) -> None:
@@ -48,7 +48,7 @@ async def test_a_result_of_another_type_is_refused(url: str, world: World) -> No
         run = await engine.start(flow)
         await fails(run)
         with pytest.raises(InvalidInputError):
-            await engine.skip(run.run_id, "b", ["no", "text"])
+            await engine.repairs.skip(run.run_id, "b", ["no", "text"])
         assert (await run.status()).status == "failed"
 
 
@@ -62,7 +62,7 @@ async def test_a_step_that_is_to_be_tried_again_is_skipped(url: str, world: Worl
         run = await engine.start(patient)
         await comes_to(engine, run, "waiting")
 
-        await engine.skip(run.run_id, "a", "given")
+        await engine.repairs.skip(run.run_id, "a", "given")
 
         assert await run.result("60s") == ["given", "b 1"]
 
@@ -88,11 +88,11 @@ async def test_waits_are_skipped_with_what_they_wait_for(url: str, world: World)
             await until(partial(waits_at, engine, run, path))
             await comes_to(engine, run, "waiting")
             with pytest.raises(NotFoundError):
-                await engine.skip(run.run_id, "elsewhere", result)
-            await engine.skip(run.run_id, path, result)
+                await engine.repairs.skip(run.run_id, "elsewhere", result)
+            await engine.repairs.skip(run.run_id, path, result)
         assert await run.result("60s") == [42, ["one"], {"n": 1}, "child"]
-        [child] = (await engine.detail(run.run_id)).children
-        await comes_to(engine, await engine.handle(inner, child.run_id), "cancelled")
+        [child] = (await engine.runs.detail(run.run_id)).children
+        await comes_to(engine, await engine.runs.handle(inner, child.run_id), "cancelled")
 
 
 async def test_one_of_many_things_that_are_waited_for_cannot_be_skipped(url: str, world: World) -> None:
@@ -108,9 +108,9 @@ async def test_one_of_many_things_that_are_waited_for_cannot_be_skipped(url: str
         async with Engine(url, workflows=[]) if not url.startswith("memory") else engine as client:
             for path in ("first/late", "first"):
                 with pytest.raises((InvalidMoveError, NotFoundError)):
-                    await client.skip(run.run_id, path)
+                    await client.repairs.skip(run.run_id, path)
         with pytest.raises(InvalidMoveError):
-            await engine.skip(run.run_id, "first/late")
+            await engine.repairs.skip(run.run_id, "first/late")
         await run.signal("answer")
         assert await run.result("60s") == "answer"
 
@@ -126,10 +126,10 @@ async def test_a_timer_takes_no_result_and_what_is_recorded_is_not_skipped(url: 
         run = await engine.start(sleeps)
         await comes_to(engine, run, "waiting")
         with pytest.raises(InvalidOptionError, match="no result"):
-            await engine.skip(run.run_id, "night", 1)
+            await engine.repairs.skip(run.run_id, "night", 1)
         with pytest.raises(InvalidMoveError, match="has its result already"):
-            await engine.skip(run.run_id, "a", "b")
-        await engine.skip(run.run_id, "night")
+            await engine.repairs.skip(run.run_id, "a", "b")
+        await engine.repairs.skip(run.run_id, "night")
         assert await run.result("60s") == "up"
 
 
@@ -151,7 +151,7 @@ async def test_a_skipped_branch_lets_the_others_be_tried_again(url: str, world: 
         run = await engine.start(joined)
         await fails(run)
         world.broken = set()
-        await engine.skip(run.run_id, "both/x/do", "given")
+        await engine.repairs.skip(run.run_id, "both/x/do", "given")
         assert await run.result("60s") == ["given", "y 2"]
 
 
@@ -173,8 +173,8 @@ async def test_a_skipped_step_has_used_what_the_code_had_seen(url: str, world: W
         await run.signal("begin")
         await fails(run)
 
-        await engine.skip(run.run_id, "handle", "given")
+        await engine.repairs.skip(run.run_id, "handle", "given")
         await run.signal("note", "second")
 
         assert await run.result("60s") == ["first", "given", "second"]
-        assert (await engine.detail(run.run_id)).signals == ()
+        assert (await engine.runs.detail(run.run_id)).signals == ()

@@ -160,7 +160,7 @@ async def test_a_worker_that_was_stopped_past_its_lease_commits_nothing_and_star
         ledger.note("continued", pid=first.pid)
         first.send(signal.SIGCONT)
         results = [await handle.result(timeout=SECONDS_MAX) for handle in handles]
-        recorded = {entry.value for handle in handles for entry in await engine.history(handle.run_id)}
+        recorded = {entry.value for handle in handles for entry in await engine.runs.history(handle.run_id)}
         await until(lambda: "lease lost" in first.log())
         second.send(signal.SIGTERM)
         assert await second.left() == 0

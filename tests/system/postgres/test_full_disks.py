@@ -39,7 +39,7 @@ async def test_a_full_disk_is_told_to_clients_and_work_goes_on_when_there_is_spa
             disk.free()
             await load.goes_on(10)
             await load.store.runs.create([NewRun(RunId("late"), "filler", 1, b"x" * 10_000)])
-            for run in await load.engine.list_runs(limit=STARTS_MAX):
+            for run in await load.engine.runs.list(limit=STARTS_MAX):
                 if run.workflow == "filler":
                     await load.engine.cancel(run.run_id)
 

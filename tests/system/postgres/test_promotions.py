@@ -79,13 +79,13 @@ async def test_calls_to_a_primary_that_is_frozen_end_and_are_answered_by_the_new
     monkeypatch.setattr("stepwell.stores.postgres.pool.ANSWER_SECONDS_MAX", 0.5)
     crew, standby = pair
     async with Engine(crew.url) as engine:
-        before = await engine.start_by_name("work", 1, key="before")
+        before = await engine.runs.start_by_name("work", 1, key="before")
         frozen = processes_in(primary.folder)
         for process in frozen:
             process.suspend()
         try:
             # It is asked while nobody answers at all, and again until somebody does.
-            call = asyncio.ensure_future(engine.start_by_name("work", 1, key="after"))
+            call = asyncio.ensure_future(engine.runs.start_by_name("work", 1, key="after"))
             await asyncio.to_thread(standby.promote)
             after = await asyncio.wait_for(call, SECONDS_MAX)
             found = [await engine.status(handle.run_id) for handle in (before, after)]

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell.engine.finding import Finder
+from stepwell.engine.lookups import Finder
 from stepwell.errors import StoreUnavailableError
 
 

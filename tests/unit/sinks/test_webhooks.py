@@ -374,7 +374,7 @@ async def test_an_engine_posts_what_its_runs_emit_until_it_is_taken(server: Serv
 
     async with Engine(f"sqlite:///{tmp_path}/shop.db", workflows=[order], sinks=[hook], lifecycle=True) as engine:
         event_id = await (await engine.start(order, 7)).result("60s")
-        while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
+        while await engine.outbox.list_pending():  # noqa: ASYNC110  there is nobody to tell
             await asyncio.sleep(0.01)
 
     names = [json.loads(body)["name"] for _, _, body in server.requests]
@@ -400,6 +400,6 @@ async def test_a_receiver_that_hangs_takes_no_more_threads_than_its_share() -> N
         await asyncio.sleep(0.2)  # in which further ones would begin
         assert len(began) == BLOCKING_MAX
         release.set()
-        while await engine.outbox.pending():  # noqa: ASYNC110  there is nobody to tell
+        while await engine.outbox.list_pending():  # noqa: ASYNC110  there is nobody to tell
             await asyncio.sleep(0.01)
     assert len(set(began)) == 12

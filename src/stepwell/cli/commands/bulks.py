@@ -47,7 +47,7 @@ def listed(settings: Settings) -> None:
     Example:
       stepwell bulk ls
     """
-    found = ask(settings, lambda client: client.engine.bulks.latest())
+    found = ask(settings, lambda client: client.engine.bulks.list())
     out, items = Output(settings), [_body(each) for each in found]
     if out.many("stepwell.bulk/1", "bulks", items, run_ids=[]):
         return

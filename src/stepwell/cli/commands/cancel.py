@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.settings import Settings, command
 
 
@@ -30,4 +30,4 @@ def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
         impossible="be cancelled",
         needs="a run that has not ended and is not being undone",
     )
-    return act_on(settings, Which(**which), act)
+    return act_on(settings, RunSelection(**which), act)

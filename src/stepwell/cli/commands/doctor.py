@@ -92,7 +92,7 @@ def _apply(settings: Settings, remedy: Remedy) -> str:
             moved = migrate(settings.db)
             return f"migrated from version {moved.before} to {moved.after}"
         case Remedy.RECOVER:
-            recovered = ask(settings, lambda client: client.engine.recover())
+            recovered = ask(settings, lambda client: client.engine.workers.recover())
             return f"freed {recovered.freed} runs; {recovered.paused} need a person"
         case Remedy.REOPEN:
             ask(settings, lambda client: client.engine.probe())

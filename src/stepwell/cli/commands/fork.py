@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stepwell.cli.acts import operator
-from stepwell.cli.bulk import Which
+from stepwell.cli.bulk import RunSelection
 from stepwell.cli.repairs import REASON, given, repair
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.targets import complete_run
@@ -34,8 +34,8 @@ def fork(
     value = given(input_, UNCHANGED, "the input")
     return repair(
         settings,
-        Which(run, None, dry_run, True),
-        lambda engine, run_id, dry: engine.fork(
+        RunSelection(run, None, dry_run, True),
+        lambda engine, run_id, dry: engine.repairs.fork(
             run_id, start, key=key, input=value, by=operator(), reason=reason, dry_run=dry
         ),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.workflow_holds import act_on_all
 
@@ -28,7 +28,7 @@ def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
       stepwell pause --where 'workflow:import status:running'
       stepwell pause --all --reason "the bank is down"
     """
-    chosen = Which(**which)
+    chosen = RunSelection(**which)
     if is_all:
         return act_on_all(settings, chosen, "pause", reason)
     act = Act(

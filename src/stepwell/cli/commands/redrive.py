@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, operator
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.inputs import read_json
 from stepwell.cli.repairs import REASON, repair
 from stepwell.cli.settings import Settings, command
@@ -54,8 +54,8 @@ def redrive(
     }
     return repair(
         settings,
-        Which(**which),
-        lambda engine, run_id, dry: engine.redrive(run_id, **options, by=operator(), dry_run=dry),
+        RunSelection(**which),
+        lambda engine, run_id, dry: engine.repairs.redrive(run_id, **options, by=operator(), dry_run=dry),
         Act(
             "redrive",
             options,

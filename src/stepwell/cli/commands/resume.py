@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.workflow_holds import act_on_all
 
@@ -24,7 +24,7 @@ def resume(settings: Settings, is_all: bool, **which: Any) -> int:
       stepwell resume --where 'status:paused workflow:checkout'
       stepwell resume --all
     """
-    chosen = Which(**which)
+    chosen = RunSelection(**which)
     if is_all:
         return act_on_all(settings, chosen, "resume")
     act = Act(

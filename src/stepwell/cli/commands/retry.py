@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.settings import Settings, command
 
 
@@ -28,4 +28,4 @@ def retry(settings: Settings, **which: Any) -> int:
         impossible="be retried",
         needs="a failed run whose key no other active run has",
     )
-    return act_on(settings, Which(**which), act)
+    return act_on(settings, RunSelection(**which), act)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, operator
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.repairs import REASON, repair
 from stepwell.cli.settings import Settings, command
 
@@ -33,8 +33,8 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
     at = path
     return repair(
         settings,
-        Which(**which),
-        lambda engine, run_id, dry: engine.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
+        RunSelection(**which),
+        lambda engine, run_id, dry: engine.repairs.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
         Act(
             "rewind",
             {"path": at, "reason": reason},

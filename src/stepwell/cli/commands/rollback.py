@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bulk import Which, choosing
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.settings import Group, Settings, command
 
 
@@ -37,7 +37,7 @@ def _resume(settings: Settings, **which: Any) -> int:
         impossible="be rolled back further",
         needs="a run whose rollback is incomplete",
     )
-    return act_on(settings, Which(**which), act)
+    return act_on(settings, RunSelection(**which), act)
 
 
 rollback.add_command(_resume)

@@ -70,5 +70,5 @@ async def _waited_names(client: Client, target: str) -> list[str]:
 
     if await client.engine.status(target) is None:
         return []
-    waits = wait_views(await client.engine.detail(target))
+    waits = wait_views(await client.engine.runs.detail(target))
     return [name for wait in waits if wait.kind == "signal" for name in wait.names]

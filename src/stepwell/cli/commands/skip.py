@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stepwell.cli.acts import operator
-from stepwell.cli.bulk import Which
+from stepwell.cli.bulk import RunSelection
 from stepwell.cli.repairs import REASON, given, repair
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.targets import complete_run
@@ -27,11 +27,11 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
       stepwell skip order-42 payment/charge --result '{"receipt": "by hand"}' --reason "paid in cash"
       stepwell skip order-42 cooling-off
     """
-    from stepwell.engine.supplied import NO_RESULT
+    from stepwell.engine.skips import NO_RESULT
 
     value = given(result, NO_RESULT, "the result")
     return repair(
         settings,
-        Which(run, None, dry_run, True),
-        lambda engine, run_id, dry: engine.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
+        RunSelection(run, None, dry_run, True),
+        lambda engine, run_id, dry: engine.repairs.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
     )

@@ -104,7 +104,7 @@ async def _start(
         workflow = Registry(known).newest(name)
         return await client.engine.start(workflow, check_input(workflow, value), **options)
     version = await _newest_version(client, name)
-    return await client.engine.start_by_name(name, version, value, **options)
+    return await client.engine.runs.start_by_name(name, version, value, **options)
 
 
 async def _newest_version(client: Client, name: str) -> int:

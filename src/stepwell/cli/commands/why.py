@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stepwell.engine.causes import Cause
-    from stepwell.engine.explain import Explanation
+    from stepwell.engine.explanations import Explanation
 
 
 @command("why")

@@ -77,7 +77,7 @@ def _show(settings: Settings, name: str) -> None:
         found = [item for item in items if item["workflow"] == name]
         if not found:
             raise UnknownWorkflowError("workflow", name, near=nearest(name, [item["workflow"] for item in items]))
-        acts = [act_body(act) for act in await client.engine.list_hold_acts(limit=_ACTS_READ)]
+        acts = [act_body(act) for act in await client.engine.holds.list_acts(limit=_ACTS_READ)]
         concerning = [act for act in acts if act["workflow"] in (None, name)][:_ACTS_SHOWN]
         return {**found[0], "all_paused": hold_body(of_all), "acts": concerning}
 
@@ -133,10 +133,10 @@ async def _read(client: Client) -> tuple[list[dict[str, Any]], HoldView | None]:
     from stepwell.model.holds import workflow_of
     from stepwell.model.states import TERMINAL
 
-    holds = {hold.workflow: hold for hold in await client.engine.list_holds()}
+    holds = {hold.workflow: hold for hold in await client.engine.holds.list()}
     tallies = await client.views.tally_runs()
-    workers = [worker for worker in await client.engine.list_workers() if worker.is_alive]
-    definitions = {*await client.engine.list_definitions(), *(one.definition for one in tallies)}
+    workers = [worker for worker in await client.engine.workers.list() if worker.is_alive]
+    definitions = {*await client.engine.versions.list(), *(one.definition for one in tallies)}
     names = {workflow_of(one) for one in definitions} | {name for name in holds if name is not None}
     items: list[dict[str, Any]] = []
     for name in sorted(names):

@@ -91,7 +91,7 @@ class Demo:
         await self._until(handle.run_id, lambda: self._has_begun(handle.run_id, "pack_parcel"), "pack_parcel")
         await asyncio.sleep(_INTO_THE_STEP_SECONDS)
         await self._tell_news(handle.run_id)
-        owner = (await self._client.engine.detail(handle.run_id)).run.owner or ""
+        owner = (await self._client.engine.runs.detail(handle.run_id)).run.owner or ""
         died = first.kill()
         self._say(f"✕ kill -9 of worker-1 (pid {first.pid}) in the middle of pack_parcel")
         recorded = frozenset(entry.path for entry in (await self._look(handle.run_id)).entries)
@@ -149,7 +149,7 @@ class Demo:
         await self._tell_news(run_id)
 
     async def _look(self, run_id: str) -> Seen:
-        detail = await self._client.engine.detail(run_id)
+        detail = await self._client.engine.runs.detail(run_id)
         return Seen(run_view(detail.run), entry_views(detail), wait_views(detail))
 
     def _effects(self, run_id: str) -> list[ledger.Effect]:

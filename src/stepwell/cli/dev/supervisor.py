@@ -274,7 +274,7 @@ class Supervisor:
             far = Span(due - self._store.now()) if not text and due is not None else span(text, what="time to skip")
         except InvalidOptionError as error:
             return self._say(f"{error.title}. Nothing was skipped; {error.fix}.")
-        others = [one.name for one in await self._engine.list_workers() if one.is_alive]
+        others = [one.name for one in await self._engine.workers.list() if one.is_alive]
         if not await self._move_clock(Span(self._clock.skipped + max(far, Span(0)))):
             return self._say("The worker does not pause. Nothing was skipped.")
         now = to_datetime(self._clock.now())

@@ -412,7 +412,7 @@ async def test_a_right_that_is_missing_later_is_named_when_it_is_needed(
         grant(admin)
 
     async with Engine(role, workflows=[greet], worker=False) as engine:
-        assert await engine.list_runs() == []
+        assert await engine.runs.list() == []
         with pytest.raises(StoreNotWritableError) as refused:
             await engine.start(greet, "ann")
 

@@ -80,7 +80,7 @@ async def use(url: str) -> None:
         run = await client.start(count, 1, key="one")
         await client.signal("one", "go", 40)
         assert await run.result(timeout="60s") == 42
-        assert [found.run_id for found in await client.list_runs()] == [run.run_id]
+        assert [found.run_id for found in await client.runs.list()] == [run.run_id]
 
 
 def rights(url: str) -> Finding:
@@ -181,7 +181,7 @@ async def test_a_dump_that_is_restored_goes_on_where_it_was_taken(server: Postgr
     url = server.create_database()
     async with Engine(url, workflows=[count]) as engine:
         await engine.start(count, 1, key="one")
-        while not any(wait.kind is WaitKind.SIGNAL for wait in (await engine.detail("one")).history.waits):  # noqa: ASYNC110
+        while not any(wait.kind is WaitKind.SIGNAL for wait in (await engine.runs.detail("one")).history.waits):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     dump = run_program(server, "pg_dump", "--schema=stepwell", "--schema=stepwell_*", f"--dbname={url}")
     async with Engine(url, workflows=[count]) as engine:

@@ -137,7 +137,7 @@ async def test_the_same_object_of_many_steps_is_stored_once(tmp_path: Path) -> N
     async with Engine(f"sqlite:///{file}", workflows=[many], offload="database") as engine:
         run = await engine.start(many, 300_000)
         assert await run.result() == "x" * 300_000
-        entries = await engine.history(run.run_id)
+        entries = await engine.runs.history(run.run_id)
 
     assert {entry.value for entry in entries} == {"x" * 300_000}
     assert len(stored(file)) == 1

@@ -1,4 +1,4 @@
-"""Why is it not moving? One sentence, the data behind it, and what to do."""
+"""Explanations: why a run is not moving, in one sentence, with the data behind it and what to do."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime
+from stepwell.engine.backend import Backend
 from stepwell.engine.causes import (
     CHILDREN_MAX,
     DEPTH_MAX,
     RUNS_MAX,
-    Around,
     Cause,
+    ClusterState,
     causes_of,
     hold_words,
-    is_mendable,
+    is_fixed_by_code,
     left_to_undo,
     wait_words,
     waited_children,
     when,
 )
-from stepwell.engine.outbox import Surely
 from stepwell.engine.views import WaitView, progress_views, wait_views
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
@@ -45,21 +45,21 @@ class Explanation:
     chain: tuple[Cause, ...] = ()  # what is in its way, and in the way of that; empty once it has ended
 
 
-async def explain_whole(store: Store, surely: Surely, detail: Detail) -> Explanation:
-    """Explain one run, and the children that it waits for."""
-    workers = await surely(lambda _: store.views.list_workers())
-    holds = await surely(lambda _: store.holds.list_holds())
-    around = Around(workers, holds, store.now())
-    return explain(detail, around, await _Descent(store, surely, around).look(detail, DEPTH_MAX))
+async def explain_run(backend: Backend, target: str) -> Explanation:
+    """Explain one run, and the children that it waits for. Raises `NotFoundError`."""
+    detail = await backend.detail(target)
+    workers = await backend.retrying(lambda store: store.views.list_workers())
+    holds = await backend.retrying(lambda store: store.holds.list_holds())
+    cluster = ClusterState(workers, holds, backend.store.now())
+    return explain(detail, cluster, await _Descent(backend, cluster).look(detail, DEPTH_MAX))
 
 
 class _Descent:
     """Looks at the children that runs wait for, and at theirs, but never at very many."""
 
-    def __init__(self, store: Store, surely: Surely, around: Around) -> None:
-        self._store = store
-        self._surely = surely
-        self._around = around
+    def __init__(self, backend: Backend, cluster: ClusterState) -> None:
+        self._backend = backend
+        self._cluster = cluster
         self._left = RUNS_MAX
 
     async def look(self, detail: Detail, depth: int) -> dict[RunId, tuple[Cause, ...]]:
@@ -69,20 +69,21 @@ class _Descent:
             self._left -= 1
             if self._left < 0:
                 break
-            child = await self._surely(partial(self._read, run_id))
+            child = await self._backend.retrying(partial(_read, run_id))
             if child is not None:
-                found[run_id] = causes_of(child, self._around, await self.look(child, depth - 1))
+                found[run_id] = causes_of(child, self._cluster, await self.look(child, depth - 1))
         return found
 
-    async def _read(self, run_id: RunId, _: bool) -> Detail | None:
-        return await self._store.views.detail(run_id)
+
+async def _read(run_id: RunId, store: Store) -> Detail | None:
+    return await store.views.detail(run_id)
 
 
-def explain(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause, ...]]) -> Explanation:
+def explain(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> Explanation:
     """Explain one run from what is stored."""
     run = detail.run
     waits = wait_views(detail)
-    sentence, following = _why(detail, waits, around)
+    sentence, following = _why(detail, waits, cluster)
     facts: dict[str, Any] = {
         "waits": [f"{wait.kind} at {wait.path}" for wait in waits],
         "owner": run.owner,
@@ -95,20 +96,20 @@ def explain(detail: Detail, around: Around, below: Mapping[RunId, tuple[Cause, .
         "progress": [f"{one.path}: {one.words}" for one in progress_views(detail)],
     }
     sentence = f"{run.workflow} run {run.run_id} {sentence}"
-    return Explanation(run.run_id, run.status.value, sentence, following, facts, causes_of(detail, around, below))
+    return Explanation(run.run_id, run.status.value, sentence, following, facts, causes_of(detail, cluster, below))
 
 
-def _why(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str, str]:
+def _why(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tuple[str, str]:
     run = detail.run
     failure = decode_failure(run.failure) if run.failure else None
     cause = failure.summary if failure else "no cause was recorded"
-    resume = f"engine.resume({run.run_id!r})"
+    resume = f"engine.holds.resume({run.run_id!r})"
     at = f" at {failure.path}" if failure and failure.path else ""
     match run.status:
         case RunStatus.COMPLETED:
             return "has completed.", ""
         case RunStatus.FAILED:
-            return f"failed{at}: {cause}.", f"engine.retry({run.run_id!r})"
+            return f"failed{at}: {cause}.", f"engine.repairs.retry({run.run_id!r})"
         case RunStatus.COMPENSATED:
             return f"failed{at}: {cause}; everything was undone.", ""
         case RunStatus.CANCELLED:
@@ -119,18 +120,18 @@ def _why(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str, st
             besides = f"; before that it stopped{at}: {cause}" if failure else ""
             return f"is {hold_words(run.hold)}{besides}.", resume
         case RunStatus.PAUSED:
-            if failure is not None and is_mendable(failure):
+            if failure is not None and is_fixed_by_code(failure):
                 itself = "; it goes on by itself when a worker with code that fits it starts"
                 return f"is paused{at}: {cause}{_sides(failure)}{itself}.", f"deploy code that fits, or {resume}"
-            return f"is paused{at}: {cause}.", f"mend the cause, then {resume}"
+            return f"is paused{at}: {cause}.", f"fix the cause, then {resume}"
         case RunStatus.COMPENSATION_FAILED:
             left = len(left_to_undo(detail))
             return (
                 f"could not be undone{at}: {cause}; {left} effects are not undone.",
-                f"engine.resume_rollback({run.run_id!r})",
+                f"engine.repairs.resume_rollback({run.run_id!r})",
             )
         case RunStatus.PENDING | RunStatus.RUNNING | RunStatus.WAITING | RunStatus.CANCELLING | RunStatus.COMPENSATING:
-            return _moving(detail, waits, around)
+            return _moving(detail, waits, cluster)
         case _:
             assert_never(run.status)
 
@@ -140,21 +141,21 @@ def _sides(failure: FailureRecord) -> str:
     return f" ({failure.why})" if failure.why.startswith("recorded: ") else ""
 
 
-def _moving(detail: Detail, waits: list[WaitView], around: Around) -> tuple[str, str]:
-    run, now = detail.run, around.now
+def _moving(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tuple[str, str]:
+    run, now = detail.run, cluster.now
     doing = {RunStatus.CANCELLING: "is being cancelled", RunStatus.COMPENSATING: "is undoing what it did"}.get(
         run.status, ""
     )
     if run.owner is not None:
-        holder = around.owner_of(run)
+        holder = cluster.owner_of(run)
         if holder is None:
-            gone = f"was held by {around.left_by(run)}"
+            gone = f"was held by {cluster.left_by(run)}"
             return f"{gone}; another takes over as soon as one looks.", "stepwell worker MODULE"
         asked = "" if run.hold is None else f"; it is {hold_words(run.hold)}, as soon as the steps under way have ended"
         return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}{asked}.", ""
-    held = around.holds_of(run)
+    held = cluster.holds_of(run)
     if run.wake_at is not None and run.wake_at <= now:
-        serving = around.serving(run)
+        serving = cluster.serving(run)
         if held:
             return f"is ready, and waits: {held[0].sentence}.", held[0].next
         if serving:

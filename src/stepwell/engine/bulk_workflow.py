@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from stepwell.clock import Instant
-from stepwell.engine.bulk_verbs import find_verb, refusal
+from stepwell.engine.bulk_verbs import Nouns, find_verb, refusal
 from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
 from stepwell.engine.filters import parse_filter
 from stepwell.errors import RequestError
 from stepwell.replay.context import Context
 from stepwell.replay.steps import step
 from stepwell.replay.workflows import Workflow, workflow
-
-if TYPE_CHECKING:
-    from stepwell.engine.facade import Facade
 
 CHUNK: Final = 20  # runs per step: what is done again after a crash, and how soon an abort is heard
 
@@ -28,12 +25,12 @@ class Found:
     cursor: str | None  # of the next one
 
 
-def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
+def bulk_workflow(engine: Nouns) -> Workflow[BulkOrder, dict[str, Any]]:
     """The workflow, acting through an engine."""
 
     @step(repeat=True)
     async def find(order: BulkOrder, before: str | None) -> Found:
-        page = await engine.list_runs(parse_filter(order.where, Instant(order.at)), limit=PAGE, before=before)
+        page = await engine.runs.list(parse_filter(order.where, Instant(order.at)), limit=PAGE, before=before)
         runs = [run.run_id for run in page if run.workflow != BULK]
         return Found(runs, page[-1].run_id if len(page) == PAGE else None)
 
@@ -71,13 +68,13 @@ def bulk_workflow(engine: Facade) -> Workflow[BulkOrder, dict[str, Any]]:
     return bulk
 
 
-async def _act_on(engine: Facade, order: BulkOrder, by: str, run_id: str) -> BulkItem:
+async def _act_on(engine: Nouns, order: BulkOrder, by: str, run_id: str) -> BulkItem:
     verb, why = find_verb(order.verb), ""
     try:
         is_done = await _is_done(engine, order, by, run_id) or await verb.act(engine, run_id, order.options, by)
     except RequestError as error:  # also if it is gone since it was found
         is_done, why = False, refusal(error)
-    now = await engine.status(run_id)
+    now = await engine.runs.find(run_id)
     if now is None:
         return BulkItem(run_id, "refused", "gone", why)
     if is_done:
@@ -87,6 +84,6 @@ async def _act_on(engine: Facade, order: BulkOrder, by: str, run_id: str) -> Bul
     return BulkItem(run_id, "refused", now.status, why)
 
 
-async def _is_done(engine: Facade, order: BulkOrder, by: str, run_id: str) -> bool:
+async def _is_done(engine: Nouns, order: BulkOrder, by: str, run_id: str) -> bool:
     """Whether this very act has been here already, and its worker died before that was recorded."""
-    return any((act.verb, act.by) == (order.verb, by) for act in await engine.list_acts(run_id))
+    return any((act.verb, act.by) == (order.verb, by) for act in await engine.runs.list_acts(run_id))

@@ -1,4 +1,4 @@
-"""Watching runs: whoever watches is told of changes, and all who watch in one process look at the store together."""
+"""Watches: clients are told of changes of a run, and all watches of a process read the store together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 
-from stepwell.engine.finding import Finder
-from stepwell.engine.news import Changed, News
+from stepwell.engine.changes import ChangeFlag, Changes
+from stepwell.engine.lookups import Finder
 from stepwell.errors import StoreError
 from stepwell.model.runs import Run
 from stepwell.stores.base.faults import is_final
@@ -19,7 +19,7 @@ _TICKS = 10  # in a pause
 
 
 class Pace:
-    """How often those who watch runs look at them: seldom enough that all of them together look at a bounded rate."""
+    """How often watched runs are read: so seldom that all watches together read at a bounded rate."""
 
     def __init__(self) -> None:
         self.watchers = 0
@@ -38,22 +38,22 @@ class Pace:
 PACE = Pace()  # one for the process: its engines share its time
 
 
-class Watching:
-    """Everybody who watches runs of one store."""
+class Watches:
+    """The watches of runs of one store."""
 
     def __init__(self, store: Store, finder: Finder) -> None:
         self._finder = finder
-        self._news = News(store)
+        self._changes = Changes(store)
 
     async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
         """This run, and as it is after each change; None for each second without one. Ends with the run."""
-        changed, loop = Changed(), asyncio.get_running_loop()
+        changed, loop = ChangeFlag(), asyncio.get_running_loop()
         PACE.watchers += 1
-        self._news.listen(run.run_id, changed)
+        self._changes.listen(run.run_id, changed)
         try:
             yield run
             while run.ended_at is None:
-                # What happens meanwhile is told as one: whoever looks at every step slows down who makes them.
+                # Changes meanwhile are told as one: reading after every step would slow the worker down.
                 await asyncio.sleep(PACE.rest(loop.time()))
                 await changed.heard()
                 changed.clear()
@@ -62,7 +62,7 @@ class Watching:
                 run = latest
         finally:
             PACE.watchers -= 1
-            self._news.unlisten(run.run_id, changed)
+            self._changes.unlisten(run.run_id, changed)
 
     async def _look(self, known: Run) -> Run:
         try:

@@ -1,4 +1,4 @@
-"""Results that people supply in the place of work: what is recorded for a step or wait that is skipped."""
+"""Skips: what is recorded for a step or wait whose result an operator supplies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from stepwell.codec.base import ANY, Codec, Place, Row
-from stepwell.engine.drafts import Draft, places
+from stepwell.engine.repair_drafts import Draft, places
 from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
 from stepwell.model.amendments import Dropped
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_undoing, prefixes
 from stepwell.model.runs import Run
-from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, EntryStatus
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
 from stepwell.replay.headers import pack
@@ -27,13 +27,6 @@ NO_RESULT: Final = object()
 _CAN_BE_SUPPLIED = frozenset(
     {EntryKind.STEP, EntryKind.CHILD, EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.TOPIC}
 )
-_KINDS_OF: dict[WaitKind, tuple[EntryKind, ...]] = {
-    WaitKind.RETRY: (EntryKind.STEP,),
-    WaitKind.TIMER: (EntryKind.SLEEP,),
-    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),
-    WaitKind.TOPIC: (EntryKind.TOPIC,),
-    WaitKind.CHILD: (EntryKind.CHILD,),
-}
 
 
 def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
@@ -52,8 +45,8 @@ def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
         return codec.decode_external(text, hint, place=place)
 
 
-class Supplier:
-    """Puts a result that people supply into the draft of a repair."""
+class Skip:
+    """Puts a result that an operator supplies into the draft of a repair."""
 
     def __init__(self, draft: Draft, registry: Registry, codec: Codec, token: str) -> None:
         self._draft = draft
@@ -64,7 +57,7 @@ class Supplier:
         version = run.version if draft.version is None else draft.version
         self.workflow: Workflow[Any, Any] | None = registry.find(f"{run.workflow}@{version}")
 
-    def skip(self, path: str, result: Any) -> str:
+    def apply(self, path: str, result: Any) -> str:
         """Record a result at a path, which is given as people write it; the path in its one spelling.
 
         Raises `NotFoundError` for a place that the run does not stand at, and `InvalidMoveError` for one that has its
@@ -76,7 +69,7 @@ class Supplier:
         draft.names = names
         text = draft.path(location)
         if is_undoing(location):
-            raise InvalidMoveError(f"{text} is an undo", fix="mend it and resume the rollback")
+            raise InvalidMoveError(f"{text} is an undo", fix="fix it and resume the rollback")
         kinds = self._kinds(location, text, asked)
         hint = next((one.hint for one in asked if one.location == location), ANY)
         for number, kind in enumerate(kinds):
@@ -119,7 +112,7 @@ class Supplier:
             return (failed.kind,)
         wait = next((one for one in draft.waits if one.location == location), None)
         if wait is not None and not self._is_one_of_many(wait):
-            return _KINDS_OF[wait.kind]
+            return tuple(kind for kind in ENTRIES_OF_WAITS[wait.kind] if kind is not EntryKind.UNDO)
         history = draft.detail.history
         begun = {one.location for one in history.attempts} | {one.location for one in history.progress}
         if failed is None and location in begun | {one.location for one in asked}:

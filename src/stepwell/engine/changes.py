@@ -1,11 +1,11 @@
-"""News of runs: those who wait for something hear of it by hint, and look again where there is none."""
+"""Changes of runs: waiters are woken by hints, and once a second in case a hint was lost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from stepwell.engine.finding import Together
+from stepwell.engine.lookups import SharedLookup
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
@@ -15,16 +15,16 @@ from stepwell.stores.base.wakeups import Hint, HintKind
 LOOK_AGAIN = 1.0  # seconds, without any hint
 
 
-class Changed:
-    """Something may have happened to a run; to others too, if they ended with it. One at a time waits for it.
+class ChangeFlag:
+    """Set when a run may have changed. It has one waiter at a time.
 
-    Whoever waits has told `News` to set it: from there it is also woken now and then without a hint.
+    `Changes` sets it while it is registered there, and also wakes its waiter now and then without a hint.
     """
 
-    __slots__ = ("_is_set", "_waiter", "completed", "together")
+    __slots__ = ("_is_set", "_waiter", "completed", "lookup")
 
     def __init__(self) -> None:
-        self.together: Together | None = None
+        self.lookup: SharedLookup | None = None
         self.completed: Run | None = None  # known without looking, because it was done here
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
@@ -39,16 +39,16 @@ class Changed:
         self.wake()
 
     def wake(self) -> None:
-        """There may have been one that was lost."""
+        """Wake the waiter without a hint: one may have been lost."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def clear(self) -> None:
-        """What was told is known."""
+        """Forget the hint, before looking at the run."""
         self._is_set = False
 
     async def heard(self) -> None:
-        """Wait for a hint, but not for ever."""
+        """Wait for a hint, or until it is time to look without one."""
         if self._is_set:
             return
         self._waiter = asyncio.get_running_loop().create_future()
@@ -58,19 +58,19 @@ class Changed:
             self._waiter = None
 
 
-class News:
-    """Tells those who wait for something to happen to a run that it may have happened."""
+class Changes:
+    """Sets the flags of waiters when their runs may have changed."""
 
     def __init__(self, store: Store, kinds: frozenset[HintKind] = frozenset(HintKind)) -> None:
         self._store = store
-        self._kinds = kinds  # of hints that are news here
-        # Ordered, so that those who wait for the same run hear of it in the same order every time.
-        self._waiting: dict[RunId, dict[Changed, None]] = {}
+        self._kinds = kinds  # of hints that count here
+        # Ordered, so that waiters for the same run are woken in the same order every time.
+        self._waiting: dict[RunId, dict[ChangeFlag, None]] = {}
         self._unlisten: Callable[[], None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that will wake those who wait
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose timer wakes the waiters
 
-    def listen(self, run_id: RunId, changed: Changed) -> None:
-        """From now on it is set when something may have happened to the run."""
+    def listen(self, run_id: RunId, changed: ChangeFlag) -> None:
+        """Set this flag whenever the run may have changed, from now on."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -79,8 +79,8 @@ class News:
                 self._unlisten = self._store.wakeups.listen(self._heard)
         self._waiting.setdefault(run_id, {})[changed] = None
 
-    def unlisten(self, run_id: RunId, changed: Changed) -> None:
-        """It is set no more."""
+    def unlisten(self, run_id: RunId, changed: ChangeFlag) -> None:
+        """Stop setting this flag."""
         waiting = self._waiting.get(run_id)
         if waiting is not None:
             waiting.pop(changed, None)
@@ -88,8 +88,8 @@ class News:
                 del self._waiting[run_id]
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer for all who wait. Hints are heard until nobody waits when it is over: who waited for one run often
-        waits for the next.
+        """Wake all waiters, by one timer. Hints are listened to until it fires and no waiter is left: a waiter for one
+        run often waits for the next.
         """
         if loop is not self._loop:
             return
@@ -106,19 +106,19 @@ class News:
 
     def over(self, run: Run) -> None:
         """A run is not executed in this process any more; if it has completed, that is durable."""
-        for event in self._waiting.get(run.run_id, ()):
-            event.completed = run if run.status is RunStatus.COMPLETED else None
-            event.set()
+        for flag in self._waiting.get(run.run_id, ()):
+            flag.completed = run if run.status is RunStatus.COMPLETED else None
+            flag.set()
 
     def _heard(self, hint: Hint) -> None:
         if hint.kind is HintKind.CHANGED:
             for waiting in self._waiting.values():
-                for event in waiting:
-                    event.set()
+                for flag in waiting:
+                    flag.set()
         elif hint.kind in self._kinds:
             awaited = [run_id for run_id in hint.runs if run_id in self._waiting]
-            together = Together(self._store, list(awaited)) if len(awaited) > 1 else None
+            lookup = SharedLookup(self._store, list(awaited)) if len(awaited) > 1 else None
             for run_id in awaited:
-                for event in self._waiting[run_id]:
-                    event.together = together
-                    event.set()
+                for flag in self._waiting[run_id]:
+                    flag.lookup = lookup
+                    flag.set()

@@ -1,4 +1,4 @@
-"""Finding runs by id or key: those that are looked for at the same time are read together."""
+"""Lookups of runs by id or key: those asked for at the same time share one read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from stepwell.model.runs import Run
 from stepwell.stores.base.store import Store
 
 
-class Together:
-    """Runs that are looked for at one time: whoever comes first looks for all of them."""
+class SharedLookup:
+    """One lookup of several runs: the first caller reads all of them, and the others share its answer."""
 
     def __init__(self, store: Store, targets: list[str]) -> None:
         self.targets = targets
@@ -27,12 +27,12 @@ class Together:
                 self._found.set_result(found)
         else:
             found = await asyncio.shield(self._found)
-        # Whoever came first may have given up.
+        # The first caller may have been cancelled.
         return found[target] if found is not None and target in found else await self._store.views.find(target)
 
 
-class _Round(Together):
-    """One read of a finder, for those who asked while it read for others."""
+class _Round(SharedLookup):
+    """The next read of a finder, for callers that asked while it was reading."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, [])
@@ -42,7 +42,7 @@ class _Round(Together):
 
 
 class Finder:
-    """Finds runs by id or key. Nobody waits while it is idle; those asked for during one read share the next."""
+    """Finds runs by id or key. An idle finder reads at once; callers during a read share the next one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,13 +68,13 @@ class Finder:
             return await mine.find(target)
         finally:
             mine.members -= 1
-            if mine.is_under_way:  # whoever is done first
+            if mine.is_under_way:  # the first caller to finish
                 mine.is_under_way = False
                 self._read_next()
 
     def _read_next(self) -> None:
         following, self._gathering = self._gathering, None
-        self._is_reading = following is not None and following.members > 0  # else all of them have given up
+        self._is_reading = following is not None and following.members > 0  # otherwise all of them were cancelled
         if following is not None and self._is_reading:
             following.is_under_way = True
             following.begins.set_result(None)

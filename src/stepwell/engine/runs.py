@@ -1,0 +1,396 @@
+"""Runs: started, found, followed and cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar, Unpack, overload
+
+from stepwell.clock import Duration, Span, span
+from stepwell.codec.base import ANY, Place, Row
+from stepwell.engine.backend import Backend
+from stepwell.engine.cancellations import cancel_run
+from stepwell.engine.filters import parse_filter
+from stepwell.engine.handles import Handle
+from stepwell.engine.live import Items, check_stream, follow
+from stepwell.engine.results import Results
+from stepwell.engine.signals import Signals, new_signal
+from stepwell.engine.starts import (
+    FOREVER,
+    Plan,
+    Start,
+    Started,
+    StartManyOptions,
+    check_ids,
+    check_run_id,
+    encode_input,
+    input_place,
+    positive,
+)
+from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
+from stepwell.engine.watches import Watches
+from stepwell.errors import NotFoundError, StoreError
+from stepwell.ids import RunId
+from stepwell.model.live import Published
+from stepwell.model.locations import check_name
+from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.replay.primitives.publish import state_place
+from stepwell.replay.signals import Signal
+from stepwell.replay.workflows import Workflow
+from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail, RunFilter, StepProgress
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+T = TypeVar("T")
+
+ALL_RUNS = RunFilter()
+
+OnStart = Callable[[NewRun], NewRun]  # gives a run that is about to be created its last tags
+_Input = tuple[RunId, bytes, Start]
+
+
+class Runs:
+    """`engine.runs`: starts runs, finds them, and tells what they record and show."""
+
+    def __init__(self, backend: Backend, signals: Signals, results: Results, on_start: OnStart | None = None) -> None:
+        self._backend = backend
+        self._signals = signals
+        self._results = results
+        self._on_start = on_start
+        self._watches = Watches(backend.opened, results.finder)
+
+    # --- starting ---
+
+    async def start_many(
+        self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
+    ) -> list[Handle[Out]]:
+        """Start many runs in one transaction; equal keys among them collapse into one run."""
+        definition = self._definition(workflow)
+        inputs = [self._input(definition, start) for start in starts]
+        return await self._start(Started.of(definition), inputs, Plan(**options))
+
+    def start_within(
+        self,
+        transaction: Any,
+        workflow: Workflow[Any, Out] | str,
+        starts: Sequence[Start],
+        **options: Unpack[StartManyOptions],
+    ) -> list[Handle[Out]]:
+        """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
+        the connection. It waits for nothing but the database, and the engine need not be open.
+
+        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        """
+        definition = self._definition(workflow)
+        inputs = [self._input(definition, start) for start in starts]
+        new = self._new_runs(Started.of(definition), inputs, Plan(**options))
+        created = self._backend.opened.transactions.enqueue(transaction, new)
+        check_ids(created, new)
+        return [self._handle(item, item.same_input, definition.output_hint) for item in created]
+
+    async def start_by_name(
+        self,
+        workflow: str,
+        version: int,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        **options: Unpack[StartManyOptions],
+    ) -> Handle[Any]:
+        """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
+        name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
+        stored = self._backend.codec.encode(input, place=input_place(workflow, own_id))
+        started = Started(name, version, Any)
+        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan(**options)))[0]
+
+    async def start_debounced(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        key: str,
+        quiet: Duration,
+        max_wait: Duration | None = None,
+    ) -> Handle[Out]:
+        """Start a run when nobody has called this for the key for `quiet`, with the input of the last call; at the
+        latest `max_wait` after the first call.
+
+        The planned run does not hold the key yet: until it begins, only this call sees it, and only this call changes
+        it. If another run of the key is active when it is due, it begins at that run's end. Once it has begun it
+        is not changed any more: the next call plans another run. Ended runs never answer it.
+        """
+        backend = self._backend
+        normal, at_rest = normal_key(key), positive(quiet, "quiet", workflow.name)
+        limit = FOREVER if max_wait is None else positive(max_wait, "max_wait", workflow.name)
+        planned = await backend.find(key)
+        # An input may be sealed for one run, so it must be known which one: the store says if it is another by now.
+        run_id = planned.run_id if planned is not None and planned.debounced_until is not None else self._run_id(None)
+        while True:
+            stored = encode_input(backend.codec, workflow, input, run_id)
+            new = NewRun(run_id, workflow.name, workflow.version, stored, normal, discards=workflow.discards)
+            done = await backend.retrying(partial(_debounce, new, at_rest, limit))
+            if not done.is_stale:
+                break
+            run_id = done.run_id if done.run_id != run_id else self._run_id(None)
+        return self._handle_on(done.run_id, done.is_new, True, workflow.output_hint)
+
+    @overload
+    async def signal_or_start(
+        self, workflow: Workflow[None, Out], input: None, name: str | Signal[Any], payload: Any = None, *, key: str
+    ) -> Handle[Out]: ...
+    @overload
+    async def signal_or_start(
+        self, workflow: Workflow[In, Out], input: In, name: str | Signal[Any], payload: Any = None, *, key: str
+    ) -> Handle[Out]: ...
+    @overload
+    async def signal_or_start(
+        self, workflow: str, input: Any, name: str | Signal[Any], payload: Any = None, *, key: str
+    ) -> Handle[Any]: ...
+    async def signal_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+    ) -> Handle[Any]:
+        """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
+
+        Of many callers at once one starts the run (`is_new`), and every signal is in it. A run of the key that has
+        ended does not count: a new one is started.
+        """
+        backend, definition = self._backend, self._definition(workflow)
+        run_id = self._run_id(None)
+        stored = encode_input(backend.codec, definition, input, run_id)
+        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
+            discards=definition.discards
+        )
+        signal = new_signal(backend, key, definition.mailbox.find(name, definition.name), payload)
+        created, _, claimed = await backend.retrying(
+            lambda store: backend.with_offer(lambda offer: store.signals.deliver_or_create(signal, run, offer))
+        )
+        backend.adopt(claimed)
+        return self._handle(created, await self._has_same_input(created, run), definition.output_hint)
+
+    async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
+        """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
+        run = await self._backend.get(target)
+        return self._handle_on(run.run_id, False, True, workflow.output_hint)
+
+    # --- finding ---
+
+    async def find(self, target: str) -> RunView | None:
+        """The run with this id, or of this key (the active one, or the latest); None if there is none."""
+        return (await self.find_many([target]))[0]
+
+    async def get(self, target: str) -> RunView:
+        """`find`, for a run that is there. Raises `NotFoundError`."""
+        view = await self.find(target)
+        if view is None:
+            raise NotFoundError("run", target)
+        return view
+
+    async def find_many(self, targets: Sequence[str]) -> list[RunView | None]:
+        """`find` for many, in a constant number of queries."""
+        backend = self._backend
+        found = await backend.retrying(lambda store: store.views.find_many([normal_key(target) for target in targets]))
+        active = [run.run_id for run in found if run is not None and run.ended_at is None and run.revision > 0]
+        progress: dict[RunId, list[StepProgress]] = {}
+        if active:
+            lists = await backend.retrying(lambda store: store.views.list_progress(active))
+            progress = dict(zip(active, lists, strict=True))
+        return [None if run is None else run_view(run, progress.get(run.run_id, ()), backend.fetch) for run in found]
+
+    # --- what is recorded of one ---
+
+    async def detail(self, target: str) -> Detail:
+        """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
+        return await self._backend.detail(target)
+
+    async def history(self, target: str) -> list[EntryView]:
+        """Every line of a run's history, in the order of its commits. Raises `NotFoundError`."""
+        return entry_views(await self._backend.detail(target), fetch=self._backend.fetch)
+
+    async def list_acts(self, target: str) -> list[ActView]:
+        """What operators did to one run, oldest first. Raises `NotFoundError`."""
+        run = await self._backend.get(target)
+        return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
+
+    def fetch(self, payload: bytes) -> bytes:
+        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
+        reference itself if what it refers to cannot be read here.
+        """
+        return self._backend.fetch(payload)
+
+    # --- what it shows while it runs ---
+
+    async def watch(self, target: str) -> AsyncGenerator[Run | None, None]:
+        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+
+        Changes that follow each other closely may be told as one.
+        """
+        run = await self._backend.get(target)
+        watch = self._watches.watch(run)
+        try:
+            async for latest in watch:
+                yield latest
+        finally:
+            await watch.aclose()
+
+    @overload
+    async def state(self, target: str, name: str = "") -> Any: ...
+    @overload
+    async def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
+    async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+        """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
+
+        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
+        """
+        run, published = await self._published(target)
+        return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
+
+    async def states(self, target: str) -> dict[str, Any]:
+        """Everything that a run has published, by name; "" is `ctx.publish_state`."""
+        run, published = await self._published(target)
+        return {one.name: self._decode(run, one, ANY) for one in published}
+
+    @overload
+    def stream(self, target: str, name: str, *, after: int = 0) -> Items[Any]: ...
+    @overload
+    def stream(self, target: str, name: str, *, after: int = 0, as_type: type[T]) -> Items[T]: ...
+    def stream(self, target: str, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
+        """Follow a stream: `async for item in engine.runs.stream(run_id, "tokens", after=offset)`.
+
+        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
+        """
+        check_stream(name, after)
+        backend = self._backend
+        return follow(backend.store, backend.codec, lambda: backend.get(target), name, after, as_type)
+
+    # --- its end ---
+
+    async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
+        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        backend = self._backend
+        limit = None if timeout is None else span(timeout, what="timeout")
+        backend.check_home()
+        if backend.worker is not None and backend.worker.is_executing(RunId(target)):
+            first = RunId(target)
+            ended = await self._results.wait_for(first, limit, is_at_work=True)
+        else:
+            run = await backend.get(target, self._results.finder)
+            first, ended = run.run_id, await self._results.wait(run, limit)
+        known = backend.registry.find(ended.definition)
+        hint = output_hint if known is None or ended.run_id == first else known.output_hint
+        if hint is None:
+            hint = known.output_hint if known is not None else Any
+        place = Place(ended.workflow, "", "the result", row=Row(ended.run_id, "", "output"))
+        if ended.output is None:
+            return backend.codec.decode_body(b"null", hint, place)
+        return backend.codec.decode(ended.output, hint, place=place)
+
+    async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
+        """Cancel a run and the children that it waits for; `Engine.cancel` says what is promised."""
+        return await cancel_run(self._backend, target, reason, compensate=compensate, by=by)
+
+    # --- inside ---
+
+    def _definition(self, workflow: Workflow[Any, Out] | str) -> Workflow[Any, Out]:
+        return workflow if isinstance(workflow, Workflow) else self._backend.registry.newest(workflow)
+
+    def _run_id(self, given: str | None) -> RunId:
+        return RunId(self._backend.environment.ids.uuid()) if given is None else check_run_id(given)
+
+    def _input(self, definition: Workflow[Any, Any], start: Start) -> _Input:
+        run_id = self._run_id(start.run_id)
+        return run_id, encode_input(self._backend.codec, definition, start.input, run_id), start
+
+    def _new_runs(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[NewRun]:
+        backend = self._backend
+        now, announce = backend.opened.now(), backend.announce if plan.on_conflict == "replace" else None
+        new = [
+            plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
+                discards=started.discards, announce=announce
+            )
+            for run_id, stored, start in inputs
+        ]
+        return new if self._on_start is None else [*map(self._on_start, new)]
+
+    async def _start(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[Handle[Any]]:
+        new = self._new_runs(started, inputs, plan)
+        created = await self._create(new)
+        check_ids(created, new)
+        same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
+        return [self._handle(item, is_same, started.output_hint) for item, is_same in zip(created, same, strict=True)]
+
+    async def _create(self, new: list[NewRun]) -> list[Created]:
+        backend, tries = self._backend, count()
+
+        def create(store: Store) -> Coroutine[Any, Any, list[Created]]:
+            asked = _repeated(new) if next(tries) else new
+            return backend.with_offer(lambda offer: store.runs.create(asked, offer))
+
+        created = await backend.retrying(create)
+        backend.adopt(item.claimed for item in created if item.claimed is not None)
+        return created
+
+    async def _has_same_input(self, created: Created, new: NewRun) -> bool:
+        """The store compares stored inputs; encrypted ones are never equal, so those are opened."""
+        codec = self._backend.codec
+        if created.is_new or not codec.conceals:
+            return created.same_input
+        found = await self._backend.get(created.run_id)
+        try:
+            theirs = codec.unseal(found.input, place=input_place(found.workflow, found.run_id))
+        except StoreError:
+            return False
+        return theirs == codec.unseal(new.input, place=input_place(new.workflow, new.run_id))
+
+    def _handle(self, created: Created, is_same: bool, hint: Any) -> Handle[Any]:
+        return self._handle_on(created.run_id, created.is_new, is_same, hint, created.replaced)
+
+    def _handle_on(
+        self, run_id: RunId, is_new: bool, is_same: bool, hint: Any, replaced: RunId | None = None
+    ) -> Handle[Any]:
+        return Handle(
+            self,
+            self._signals,
+            run_id,
+            is_new=is_new,
+            same_input=is_same,
+            output_hint=hint,
+            replaced=replaced,
+        )
+
+    async def _published(self, target: str) -> tuple[Run, list[Published]]:
+        run = await self._backend.get_last(target)
+        return run, await self._backend.retrying(lambda store: store.views.list_published(run.run_id))
+
+    def _decode(self, run: Run, one: Published, hint: Any) -> Any:
+        return self._backend.codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))
+
+    # Last, because behind it `list` is this method.
+    async def list(
+        self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
+    ) -> list[RunView]:
+        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
+        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `find` has
+        it. Raises `FilterError`.
+        """
+        wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
+        cursor = None if before is None else RunId(before)
+        runs = await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=cursor))
+        return [run_view(run) for run in runs]
+
+
+async def _debounce(new: NewRun, quiet: Span, max_wait: Span, store: Store) -> Debounced:
+    return await store.runs.debounce(new, quiet=quiet, max_wait=max_wait)
+
+
+def _repeated(new: list[NewRun]) -> list[NewRun]:
+    """A repeated start may find its own run id: that is its own doing."""
+    return [run._replace(own_id=True) for run in new]
