@@ -17,8 +17,9 @@ from stepwell import Engine
 from stepwell.clock import Instant, SystemClock
 from stepwell.errors import InvalidOptionError
 from stepwell.http import Limits, LoopbackAccess, Permission, Role, TokenFile, Tokens, app, make_token
-from stepwell.http.application import OPERATIONS, Application
+from stepwell.http.application import Application
 from stepwell.http.operations import Call, Operation, Reply, check_operations
+from stepwell.http.routes import OPERATIONS
 from stepwell.http.tokens import revoke, write_tokens
 from tests.http.desk import SECRET, TEXTS, TOKENS, Desk, open_desk
 
@@ -310,7 +311,7 @@ def test_a_token_file_has_no_token_in_it_and_is_its_owners_alone(tmp_path: Path)
 
 def test_secrets_are_never_compared_by_an_operator() -> None:
     found = []
-    for file in sorted(Path(stepwell.http.__file__).parent.glob("*.py")):
+    for file in sorted(Path(stepwell.http.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq):
                 sides = [node.left, *node.comparators]

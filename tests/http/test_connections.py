@@ -20,7 +20,7 @@ from stepwell import Engine
 from stepwell.cli.servers import open_listener
 from stepwell.errors import InvalidOptionError
 from stepwell.http import Limits, Role, Tokens, app
-from stepwell.http.serving import GuardedServer, ServerLimits, connections_max, make_server, tls_context
+from stepwell.http.server import GuardedServer, ServerLimits, connections_max, make_server, tls_context
 from stepwell.logs import Bounded
 from tests.http.desk import HOOKS, TEXTS, TOKENS, WORKFLOWS
 from tests.http.test_hooks import signed
@@ -224,7 +224,7 @@ class _Full(socket.socket):
 async def test_when_no_file_can_be_opened_the_log_stays_short_and_the_server_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.http.serving._REST_SECONDS", 0.0)
+    monkeypatch.setattr("stepwell.http.server._REST_SECONDS", 0.0)
     monkeypatch.setattr(_Full, "failures", 500)
     async with Engine("memory:") as engine:
         server = make_server(app(engine, access=Tokens(TOKENS)), grace_seconds=1, limits=PATIENT, takes_signals=False)

@@ -175,7 +175,7 @@ def _told(answer: httpx.Response) -> str:
 
 
 @pytest.mark.parametrize(
-    "secret", [SECRET, "another", "\x00 no hook has this secret", hooks._NOBODY], ids=["right", "wrong", "old", "own"]
+    "secret", [SECRET, "another", "\x00 no hook has this secret", hooks.STRANGER], ids=["right", "wrong", "old", "own"]
 )
 @pytest.mark.parametrize("size", [2, 100, 2_000_000])
 async def test_nobody_learns_by_an_answer_which_hooks_there_are(desk: Desk, secret: str, size: int) -> None:
@@ -183,11 +183,11 @@ async def test_nobody_learns_by_an_answer_which_hooks_there_are(desk: Desk, secr
     body = b"[" + b" " * (size - 2) + b"]"
     wrong = "not this one" if secret == SECRET else secret
     unknown = await send(desk, "nothing", body, signed(body, secret=secret))
-    known = await send(desk, "boss", body, signed(body, secret=wrong if wrong != hooks._NOBODY else "x"))
+    known = await send(desk, "boss", body, signed(body, secret=wrong if wrong != hooks.STRANGER else "x"))
 
     assert unknown.status_code == known.status_code == (401 if size < 1_000_000 else 413)
     assert unknown.json()["code"] == known.json()["code"]
-    if secret != hooks._NOBODY:
+    if secret != hooks.STRANGER:
         assert _told(unknown) == _told(known)
 
 

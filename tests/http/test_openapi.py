@@ -10,7 +10,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stepwell.http import Role
-from stepwell.http.application import OPERATIONS
+from stepwell.http.routes import OPERATIONS
 from tests.http.desk import Desk
 
 

@@ -14,8 +14,8 @@ import pytest
 import stepwell.http
 from stepwell import Engine
 from stepwell.http import Role, Tokens, app, make_token
-from stepwell.http.application import OPERATIONS
 from stepwell.http.operations import HIDDEN_TEXT, Operation
+from stepwell.http.routes import OPERATIONS
 from stepwell.stores.base.filters import PAYLOAD_FIELDS, Field
 from tests.http.desk import WORKFLOWS
 from tests.http.test_access import spelled
@@ -67,7 +67,7 @@ def test_the_filters_of_the_api_are_these() -> None:
 
 def test_filters_are_read_in_one_place_only() -> None:
     found = set()
-    for file in sorted(Path(stepwell.http.__file__).parent.glob("*.py")):
+    for file in sorted(Path(stepwell.http.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Name) and node.id == "parse_filter":
                 found.add(file.name)

@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Engine, StepwellError
 from stepwell.http import Tokens, app
-from stepwell.http.application import OPERATIONS
+from stepwell.http.routes import OPERATIONS
 from tests.http.desk import TOKENS, WORKFLOWS, Desk, open_desk
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from stepwell.cli.main import main
 from stepwell.http import Role
-from stepwell.http.application import OPERATIONS
+from stepwell.http.routes import OPERATIONS
 from stepwell.http.tokens import write_tokens
 from tests.http.campaign import attack
 from tests.http.desk import TEXTS, TOKENS

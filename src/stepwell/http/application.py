@@ -15,7 +15,6 @@ from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError, StoreUnavailableError
-from stepwell.http import bulks, following, holding, hooks, operating, repairing, runs, starting, steering
 from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
 from stepwell.http.encoding import encode
 from stepwell.http.hooks import Hook, check_form, hooks_by_name
@@ -24,9 +23,10 @@ from stepwell.http.openapi import describe as describe_api
 from stepwell.http.operations import Call, Operation, Reply, check_operations
 from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
 from stepwell.http.problems import Problem, Refused, describe, readable
-from stepwell.http.reading import read_body, read_query, read_raw
 from stepwell.http.refusals import REFUSALS, Refusals
+from stepwell.http.requests import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
+from stepwell.http.routes import OPERATIONS
 from stepwell.http.services import Services
 from stepwell.http.tokens import Tokens
 from stepwell.ids import SystemIds
@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 LOG = logging.getLogger("stepwell.http")
-
-OPERATIONS: Final = (
-    *operating.OPERATIONS,
-    *starting.OPERATIONS,
-    *runs.OPERATIONS,
-    *following.OPERATIONS,
-    *steering.OPERATIONS,
-    *holding.OPERATIONS,
-    *repairing.OPERATIONS,
-    *bulks.OPERATIONS,
-    *hooks.OPERATIONS,
-)
 
 _NOBODY: Final = Caller("nobody", Role.VIEWER, payloads=False)
 _CONFIRM_SECONDS: Final = 1.0

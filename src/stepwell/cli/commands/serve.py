@@ -157,7 +157,7 @@ def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) 
 
     from stepwell.errors import InvalidOptionError
     from stepwell.http.access import is_loopback
-    from stepwell.http.serving import tls_context
+    from stepwell.http.server import tls_context
 
     if (certificate is None) != (key is None):
         raise InvalidOptionError(
@@ -196,7 +196,7 @@ async def _serve(settings: Settings, workflows: list[Workflow[Any, Any]], listen
     from stepwell.cli.dev.clock import environment_of
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
-    from stepwell.http.serving import ServerLimits, make_server
+    from stepwell.http.server import ServerLimits, make_server
     from stepwell.wiring import Engine
     from stepwell.worker.metrics import Metrics
 

@@ -40,7 +40,7 @@ class Api:
 
     def __init__(self, engine: Engine, listener: socket.socket) -> None:
         from stepwell.http import LoopbackAccess, app
-        from stepwell.http.serving import make_server
+        from stepwell.http.server import make_server
 
         self._listener = listener
         # The supervisor decides what Ctrl-C means.

@@ -1,4 +1,4 @@
-"""Operations that look at runs."""
+"""Operations on runs: list and show them, await a result, cancel one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from stepwell.errors import (
     RunFailed,
     RunPaused,
 )
-from stepwell.http.bodies import (
+from stepwell.http.acts import ActedBody, act
+from stepwell.http.fields import Limit, Text
+from stepwell.http.limits import WAIT_MAX_SECONDS
+from stepwell.http.operations import Call, FilterText, Reply, look, steer
+from stepwell.http.schemas import (
     EntryBody,
     HistoryPage,
     Node,
@@ -37,13 +41,17 @@ from stepwell.http.bodies import (
     wait_body,
     why_body,
 )
-from stepwell.http.limits import PAGE_MAX, WAIT_MAX_SECONDS
-from stepwell.http.operations import Call, FilterText, Reply, look
 from stepwell.model.states import TERMINAL, RunStatus
 
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
 _CURSOR = "runs:"
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why, and whether what was done is undone."""
+
+    reason: Text = ""
+    compensate: bool = True
 
 
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -202,6 +210,18 @@ async def list_acts(call: Call) -> Reply:
     return Reply(ActList(found[0].run_id if found else target, acts))
 
 
+async def cancel(call: Call) -> Reply:
+    """Cancel a run and its children."""
+    body: CancelBody = call.body
+    return await act(
+        call,
+        lambda engine, target: engine.cancel(target, body.reason, compensate=body.compensate, by=call.caller.name),
+        "be cancelled",
+        "a run that has not ended",
+        (RunStatus.CANCELLED, RunStatus.CANCELLING, RunStatus.COMPENSATING),
+    )
+
+
 OPERATIONS = (
     look("/runs", "list_runs", list_runs, "Runs, newest first", {200: RunPage}, query=RunsQuery),
     look("/runs/{run}", "show_run", show_run, "One run, with its waits and children", {200: ShownRun}),
@@ -224,4 +244,5 @@ OPERATIONS = (
         query=ResultQuery,
     ),
     look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
+    steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", ActedBody, CancelBody),
 )

@@ -1,4 +1,4 @@
-"""Operations that repair runs: rewind, skip, redrive, fork; each can be planned without being done."""
+"""Operations that repair runs: retry, rewind, skip, redrive, fork, and continue a rollback."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED
 from stepwell.engine.skips import NO_RESULT
+from stepwell.http.acts import ActedBody, act
+from stepwell.http.fields import KeyText, Text
 from stepwell.http.operations import Call, Reply, steer
-from stepwell.http.starting import KeyText, Text
 from stepwell.model.states import RunStatus
 from stepwell.wiring import Engine
 
@@ -157,7 +158,30 @@ async def fork(call: Call) -> Reply:
     return await _repair(call, lambda engine, target: engine.repairs.fork(target, body.from_, **how))
 
 
+async def retry(call: Call) -> Reply:
+    """Let a failed run go on from the step that failed."""
+    by = call.caller.name
+    needs = "a failed run whose key no other active run has"
+    return await act(call, lambda engine, target: engine.repairs.retry(target, by=by), "be retried", needs)
+
+
+async def resume_rollback(call: Call) -> Reply:
+    """Go on with a rollback that stalled."""
+    by, needs = call.caller.name, "a run whose rollback is incomplete"
+    return await act(
+        call,
+        lambda engine, target: engine.repairs.resume_rollback(target, by=by),
+        "have its rollback resumed",
+        needs,
+        (RunStatus.COMPENSATING,),
+    )
+
+
 OPERATIONS = (
+    steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on", ActedBody),
+    steer(
+        "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback", ActedBody
+    ),
     steer("/runs/{run}/rewind", "rewind_run", rewind, "Take a run back to a step", RepairBody, RewindBody),
     steer("/runs/{run}/skip", "skip_run", skip, "Supply the result of a step or wait", RepairBody, SkipBody),
     steer(

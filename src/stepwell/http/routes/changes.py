@@ -1,7 +1,7 @@
-"""Following a run: server-sent events with every new line of its history and every change of its state.
+"""Changes of a run as server-sent events: every new line of its history, and every change of its state.
 
 The id of an event says how far its receiver is: the last line of history, and a mark of the run's state. So a receiver
-that was cut off goes on behind it, with any server, and misses no line.
+that was cut off continues after it, with any server, and misses no line.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from starlette.responses import Response, StreamingResponse
 
 from stepwell.engine.views import entry_views, run_view
 from stepwell.errors import NotAuthenticatedError, RequestError, TooManyRequestsError
-from stepwell.http.bodies import entry_body, run_body
 from stepwell.http.encoding import encode
 from stepwell.http.limits import STREAM_MAX_SECONDS
 from stepwell.http.operations import Call, look
 from stepwell.http.problems import describe, readable
+from stepwell.http.schemas import entry_body, run_body
 from stepwell.model.runs import Run
 
 LOG = logging.getLogger("stepwell.http")
-
 MEDIA: Final = "text/event-stream"
 _BEAT_SECONDS: Final = 15
 _SEQ_DIGITS_MAX: Final = 15

@@ -10,14 +10,13 @@ from msgspec import Meta
 
 from stepwell.engine.bulk_verbs import check_options
 from stepwell.engine.bulks import NAMED_MAX, BulkView
+from stepwell.http.fields import KeyText, Limit
+from stepwell.http.idempotency import reserve
 from stepwell.http.operations import Call, FilterText, Operation, Reply, look, steer
 from stepwell.http.roles import Permission
-from stepwell.http.runs import Limit
-from stepwell.http.starting import KeyText, reserve
 from stepwell.ids import SystemIds
 
 _SAMPLE = 5
-
 Verb = Literal["cancel", "pause", "resume", "retry", "resume_rollback", "rewind", "redrive"]
 State = Literal["planned", "running", "aborting", "paused", "done", "aborted", "failed"]
 

@@ -1,4 +1,4 @@
-"""Operations that pause workflows, or all of them, and let them go on."""
+"""Operations on holds: pause and resume a run, a workflow, or all of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from datetime import datetime
 
 import msgspec
 
+from stepwell.http.acts import ActedBody, act
+from stepwell.http.fields import Limit, Text
 from stepwell.http.operations import Call, Reply, look, steer
-from stepwell.http.runs import Limit
-from stepwell.http.steering import PauseBody
+from stepwell.model.states import RunStatus
+
+
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why; shown to whoever asks."""
+
+    reason: Text = ""
 
 
 class WorkflowHoldBody(msgspec.Struct):
@@ -68,6 +75,25 @@ async def list_acts(call: Call) -> Reply:
     return Reply(HoldActList([HoldActBody(one.at, one.workflow, one.verb, one.by, one.reason) for one in found]))
 
 
+async def pause_run(call: Call) -> Reply:
+    """Have a run stand still until it is resumed."""
+    by, reason = call.caller.name, call.body.reason
+    return await act(
+        call,
+        lambda engine, target: engine.holds.pause(target, by=by, reason=reason),
+        "be paused",
+        "a run that has not ended and is not being cancelled or undone",
+        (RunStatus.PAUSED,),
+        pauses=True,
+    )
+
+
+async def resume_run(call: Call) -> Reply:
+    """Let a paused run go on."""
+    by = call.caller.name
+    return await act(call, lambda engine, target: engine.holds.resume(target, by=by), "be resumed", "a paused run")
+
+
 async def pause(call: Call) -> Reply:
     """Let no worker begin or go on with runs of a workflow, or of any."""
     name = call.path.get("workflow")
@@ -85,6 +111,8 @@ async def resume(call: Call) -> Reply:
 
 
 OPERATIONS = (
+    steer("/runs/{run}/pause", "pause_run", pause_run, "Have a run stand still", ActedBody, PauseBody),
+    steer("/runs/{run}/resume", "resume_run", resume_run, "Let a paused run go on", ActedBody),
     look("/holds", "list_holds", list_holds, "Workflows that are paused", {200: HoldList}),
     look(
         "/holds/acts",

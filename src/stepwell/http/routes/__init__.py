@@ -1,0 +1,38 @@
+"""The API: one module for each noun, and the table of all operations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepwell.http.operations import Operation
+from stepwell.http.routes import (
+    bulks,
+    changes,
+    events,
+    holds,
+    hooks,
+    ledger,
+    repairs,
+    runs,
+    server,
+    signals,
+    starts,
+    workers,
+    workflows,
+)
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *server.OPERATIONS,
+    *workers.OPERATIONS,
+    *ledger.OPERATIONS,
+    *starts.OPERATIONS,
+    *workflows.OPERATIONS,
+    *runs.OPERATIONS,
+    *changes.OPERATIONS,
+    *signals.OPERATIONS,
+    *events.OPERATIONS,
+    *holds.OPERATIONS,
+    *repairs.OPERATIONS,
+    *bulks.OPERATIONS,
+    *hooks.OPERATIONS,
+)

@@ -1,0 +1,99 @@
+"""Operations on events: publish one, list those that topics keep."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell.http.fields import DurationText, Limit, Name
+from stepwell.http.idempotency import reserve
+from stepwell.http.operations import Call, Operation, Reply, look
+from stepwell.http.roles import Permission
+
+
+class EventIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An event on a topic."""
+
+    topic: Name
+    payload: Any = None
+    deliver: Literal["all", "one"] = "all"
+    retain: DurationText | None = None
+
+
+class EmittedBody(msgspec.Struct):
+    """How many runs got an event."""
+
+    event_id: str
+    reached: int
+
+
+class KeptEventBody(msgspec.Struct):
+    """An event that a topic keeps."""
+
+    event_id: str
+    topic: str
+    payload: Any
+    deliver: str
+    published_at: datetime
+    kept_until: datetime
+
+
+class KeptEventPage(msgspec.Struct):
+    """Events that topics keep for waits to come, oldest first."""
+
+    events: list[KeptEventBody]
+
+
+class KeptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Of which topic."""
+
+    topic: Name | None = None
+    limit: Limit = 100
+
+
+async def emit(call: Call) -> Reply:
+    """Publish an event, once for each `Idempotency-Key`."""
+    body: EventIn = call.body
+    key = call.headers.get("idempotency-key")
+    event_id = call.request_id
+    if key is not None:
+        event_id = await reserve(call, f"emit by {call.caller.name}", key, event_id)
+    engine = call.services.engine
+    reached = await engine.publish(
+        body.topic, body.payload, deliver=body.deliver, retain=body.retain, event_id=event_id
+    )
+    call.after = f"reached {reached}"
+    return Reply(EmittedBody(event_id, reached), 202)
+
+
+async def list_kept(call: Call) -> Reply:
+    """Events that topics keep."""
+    found = await call.services.engine.events.list(call.query.topic, limit=call.query.limit)
+    return Reply(
+        KeptEventPage(
+            [
+                KeptEventBody(
+                    one.event_id, one.topic, call.show(one.payload), one.deliver, one.published_at, one.kept_until
+                )
+                for one in found
+            ]
+        )
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/events",
+        name="emit_event",
+        permission=Permission.STEER,
+        handler=emit,
+        summary="Publish an event on a topic",
+        answers={202: EmittedBody},
+        body=EventIn,
+        takes_key=True,
+    ),
+    look("/events", "list_kept_events", list_kept, "Events that topics keep", {200: KeptEventPage}, query=KeptQuery),
+)

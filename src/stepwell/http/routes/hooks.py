@@ -1,0 +1,106 @@
+"""Webhooks in: signed messages from elsewhere become signals or events, each once."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stepwell.clock import Instant, span
+from stepwell.codec.base import Place
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors import InvalidInputError, SignatureError
+from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.problems import Refused
+from stepwell.http.roles import Permission
+from stepwell.model.ledger import Reservation
+from stepwell.model.signals import Delivery
+from stepwell.sinks.signatures import verify_signature
+
+if TYPE_CHECKING:
+    pass
+from stepwell.http.hooks import STRANGER, TOLERANCE, Hook, secrets_of
+
+
+class TakenBody(msgspec.Struct):
+    """What became of a message; a duplicate did nothing."""
+
+    delivery: Delivery
+    reached: int
+
+
+async def take(call: Call) -> Reply:
+    """Take a signed message. The signature is checked before anything in the body is looked at."""
+    services = call.services
+    hook = services.hooks.get(call.path["hook"])
+    # One that does not exist is refused like one that is signed wrongly, after the same work: nobody learns which
+    # there are. So every hook is checked with as many secrets as the one that has most.
+    secrets = (STRANGER,) if hook is None else secrets_of(hook)
+    tolerance = TOLERANCE if hook is None else hook.tolerance
+    most = max((len(secrets_of(each)) for each in services.hooks.values()), default=1)
+    padded = (*secrets, *[STRANGER] * (most - len(secrets)))
+    message_id = verify_signature(padded, call.headers, call.raw, tolerance=tolerance)
+    if hook is None:
+        raise SignatureError("the signature does not fit the message")
+    payload = _parse(call)
+    # Twice the tolerance: a timestamp may lie ahead as well as behind.
+    until = Instant(services.engine.now() + 2 * span(hook.tolerance) + 1)
+    scope, digest = f"hook {hook.name}", hashlib.sha256(call.raw).hexdigest()
+    if await services.ledger.reserve(Reservation(scope, message_id, digest, "", until)):
+        call.after = Delivery.DUPLICATE.value
+        return Reply(TakenBody(Delivery.DUPLICATE, 0))
+    own_id = f"hook-{hashlib.sha256(f'{hook.name}.{message_id}'.encode()).hexdigest()}"
+    taken = await _hand_over(call, hook, payload, own_id)
+    await services.ledger.settle(scope, message_id, taken.delivery.value)
+    call.after = taken.delivery.value
+    return Reply(taken)
+
+
+async def _hand_over(call: Call, hook: Hook, payload: Any, own_id: str) -> TakenBody:
+    """Make the message what the hook says. Doing it again with the same id does nothing."""
+    engine = call.services.engine
+    if hook.topic is not None:
+        return TakenBody(
+            Delivery.DELIVERED, await engine.publish(hook.topic, payload, event_id=own_id, retain=hook.retain)
+        )
+    assert hook.signal is not None
+    assert hook.run is not None
+    target = _target(payload, hook.run)
+    delivery = await engine.signal(target, hook.signal, payload, dedup_key=own_id, if_missing="hold")
+    return TakenBody(delivery, int(delivery is Delivery.DELIVERED))
+
+
+def _parse(call: Call) -> Any:
+    try:
+        codec = JsonCodec(payload_bytes_max=call.services.limits.body_max)
+        return codec.decode_external(call.raw, Any, place=Place("", "", "the message"))
+    except InvalidInputError as error:
+        raise Refused(400, error) from None
+
+
+def _target(payload: Any, path: str) -> str:
+    found = payload
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise InvalidInputError(
+            "the message does not say which run it is for",
+            [f"`{path}`: expected a text or a number"],
+            where=path,
+            fix="send the run's id or key there",
+        )
+    return str(found)
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/hooks/{hook}",
+        name="take_message",
+        permission=Permission.SIGNED,
+        handler=take,
+        summary="A signed message from elsewhere",
+        answers={200: TakenBody},
+    ),
+)

@@ -1,0 +1,106 @@
+"""Operations on signals: send one to a run, list those that nobody read."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell.http.fields import KeyText, Limit, Name
+from stepwell.http.idempotency import reserve
+from stepwell.http.operations import Call, Operation, Reply, look
+from stepwell.http.roles import Permission
+from stepwell.http.schemas import SignalPage, signal_body
+from stepwell.model.signals import Delivery
+
+
+class SignalIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A signal to one run."""
+
+    name: Name
+    payload: Any = None
+    if_missing: Literal["raise", "hold", "drop"] = "raise"
+
+
+class DeliveryBody(msgspec.Struct):
+    """What became of a signal."""
+
+    delivery: Delivery
+
+
+class HeldQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Of which key."""
+
+    key: KeyText | None = None
+    limit: Limit = 100
+
+
+class UnreadQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Of which run."""
+
+    run: KeyText | None = None
+    limit: Limit = 100
+
+
+async def signal(call: Call) -> Reply:
+    """Send a signal, once for each `Idempotency-Key`."""
+    body: SignalIn = call.body
+    target, key = call.path["run"], call.headers.get("idempotency-key")
+    scope, dedup_key = f"signal {target} by {call.caller.name}", None
+    if key is not None:
+        dedup_key = f"http-{hashlib.sha256(f'{scope} {key}'.encode()).hexdigest()}"
+        # Once the run has ended it knows no dedup keys any more, so what became of the signal is kept here.
+        if await reserve(call, scope, key, ""):
+            call.after = Delivery.DUPLICATE.value
+            return Reply(DeliveryBody(Delivery.DUPLICATE), 200)
+    delivery = await call.services.engine.signal(
+        target, body.name, body.payload, dedup_key=dedup_key, if_missing=body.if_missing
+    )
+    if key is not None and delivery is not Delivery.MISSING:
+        await call.services.ledger.settle(scope, key, delivery.value)
+    call.after = delivery.value
+    return Reply(DeliveryBody(delivery), 200 if delivery in (Delivery.DUPLICATE, Delivery.MISSING) else 202)
+
+
+async def list_held(call: Call) -> Reply:
+    """Signals that wait for a run to come."""
+    found = await call.services.engine.signals.list_held(call.query.key, limit=call.query.limit)
+    return Reply(SignalPage([signal_body(call, one) for one in found]))
+
+
+async def list_unread(call: Call) -> Reply:
+    """Signals that nobody read."""
+    found = await call.services.engine.signals.list_unread(call.query.run, limit=call.query.limit)
+    return Reply(SignalPage([signal_body(call, one) for one in found]))
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/runs/{run}/signals",
+        name="send_signal",
+        permission=Permission.STEER,
+        handler=signal,
+        summary="Send a signal to a run, by id or key",
+        answers={202: DeliveryBody, 200: DeliveryBody},
+        body=SignalIn,
+        takes_key=True,
+    ),
+    look(
+        "/signals/held",
+        "list_held",
+        list_held,
+        "Signals held for a key without a run",
+        {200: SignalPage},
+        query=HeldQuery,
+    ),
+    look(
+        "/signals/unread",
+        "list_unread",
+        list_unread,
+        "Signals that runs left unread",
+        {200: SignalPage},
+        query=UnreadQuery,
+    ),
+)

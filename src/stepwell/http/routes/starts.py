@@ -1,0 +1,125 @@
+"""Operations that start runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stepwell.engine.handles import Handle
+from stepwell.engine.starts import StartManyOptions
+from stepwell.errors import AlreadyExistsError, UnknownWorkflowError
+from stepwell.http.fields import DurationText, KeyText
+from stepwell.http.idempotency import reserve
+from stepwell.http.operations import Call, Operation, Reply
+from stepwell.http.roles import Permission
+from stepwell.http.routes.workflows import versions_of
+from stepwell.http.schemas import RunBody, run_body
+from stepwell.ids import RunId, SystemIds
+from stepwell.nearest import nearest
+
+
+class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to start, and how."""
+
+    workflow: Annotated[str, Meta(min_length=1, max_length=200)]
+    input: Any = None
+    key: KeyText | None = None
+    on_conflict: Literal["get", "raise", "replace"] = "get"
+    dedup: DurationText = "24h"
+    delay: DurationText = "0s"
+    priority: Annotated[int, Meta(ge=-100, le=100)] = 0
+    tags: dict[str, str] = {}
+    deadline: DurationText | None = None
+    max_suspend: DurationText | None = None
+
+
+class StartedBody(msgspec.Struct):
+    """The run that was started, or found; then `same_input` says whether it has the same input.
+
+    That is null for a caller that sees no payloads: it could find one out by trying.
+    """
+
+    run: RunBody
+    is_new: bool
+    same_input: bool | None
+    replaced: str | None
+
+
+async def start(call: Call) -> Reply:
+    """Start a run, once for each `Idempotency-Key`."""
+    body: StartBody = call.body
+    options: StartManyOptions = {
+        "on_conflict": body.on_conflict,
+        "dedup": body.dedup,
+        "delay": body.delay,
+        "priority": body.priority,
+        "tags": body.tags,
+        "deadline": body.deadline,
+        "max_suspend": body.max_suspend,
+    }
+    key = call.headers.get("idempotency-key")
+    handle = await (_begin(call, body, options) if key is None else _start_once(call, body, options, key))
+    view = await handle.status()
+    call.after = view.status
+    location = {"location": f"runs/{view.run_id}"}
+    same_input = handle.same_input if handle.is_new or call.caller.sees_payloads else None
+    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced)
+    return Reply(started, 201 if handle.is_new else 200, location)
+
+
+async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id: str | None = None) -> Handle[Any]:
+    engine = call.services.engine
+    if any(each.name == body.workflow for each in engine.versions.known):
+        return await engine.start(body.workflow, body.input, key=body.key, run_id=run_id, **options)
+    version = await _served_version(call, body.workflow)
+    return await engine.runs.start_by_name(body.workflow, version, body.input, key=body.key, run_id=run_id, **options)
+
+
+async def _start_once(call: Call, body: StartBody, options: StartManyOptions, key: str) -> Handle[Any]:
+    """The run's id is decided, and kept under the key, before the run is started: a repeated request finds that id
+    taken, whatever became of the first one.
+    """
+    engine = call.services.engine
+    run_id = await reserve(call, f"start by {call.caller.name}", key, SystemIds(call.services.clock).uuid())
+    found = await engine.status(run_id)
+    if found is None:
+        try:
+            return await _begin(call, body, options, run_id)
+        except AlreadyExistsError:
+            found = await engine.status(run_id)
+            if found is None:
+                raise
+    return _found(call, run_id)
+
+
+def _found(call: Call, run_id: str) -> Handle[Any]:
+    engine = call.services.engine
+    return Handle(engine.runs, engine.signals, RunId(run_id), is_new=False, same_input=True)
+
+
+async def _served_version(call: Call, name: str) -> int:
+    """The newest version of a workflow that a live worker serves, else that the store knows."""
+    engine = call.services.engine
+    alive = [each for one in await engine.workers.list() if one.is_alive for each in one.definitions]
+    versions = versions_of(alive).get(name) or versions_of(await engine.versions.list()).get(name)
+    if not versions:
+        known = sorted({*versions_of(alive), *(each.name for each in engine.versions.known)})
+        raise UnknownWorkflowError("workflow", name, near=nearest(name, known), fix=f"known: {', '.join(known[:20])}")
+    return max(versions)
+
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/runs",
+        name="start_run",
+        permission=Permission.STEER,
+        handler=start,
+        summary="Start a run, or get the one that has this key",
+        answers={201: StartedBody, 200: StartedBody},
+        body=StartBody,
+        takes_key=True,
+    ),
+)
