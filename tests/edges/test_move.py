@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepwell import Engine, SignalView
-from stepwell.cli.commands.move import address
+from stepwell.cli.commands.transfers import address
 from stepwell.cli.loading import load_workflows
 from tests.edges.conftest import APP, Cli, Said, Shop
 from tests.edges.errands import ERRANDS, STEPS_BEFORE, Errands, check_it_goes_on, die, make_errands

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stepwell.cli.commands.serve import _listen
+from stepwell.cli.commands.server import _listen
 from stepwell.cli.dev.serving import listen
 
 

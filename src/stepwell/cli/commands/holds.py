@@ -1,4 +1,4 @@
-"""`stepwell workflow`: what there is of each workflow, and pausing it."""
+"""Holds: pause and resume runs and workflows."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepwell.cli.acts import Act, act_on
+from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings, command
 from stepwell.cli.texts import clean
-from stepwell.cli.workflow_holds import act_body, act_line, act_on_workflow, hold_body, hold_line
+from stepwell.cli.workflow_holds import act_body, act_line, act_on_all, act_on_workflow, hold_body, hold_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 _ACTS_READ = 1_000  # the latest, of all workflows
 _ACTS_SHOWN = 20
-
 _COLUMNS = (
     Column("WORKFLOW", is_fixed=True),
     Column("VERSIONS", is_fixed=True, dropped=1),
@@ -27,6 +28,60 @@ _COLUMNS = (
     Column("WORKERS", is_fixed=True),
     Column("PAUSED"),
 )
+
+
+@command("pause")
+@choosing
+@click.option("--all", "is_all", is_flag=True, help="Every workflow, instead of one run.")
+@click.option("--reason", default="", help="Shown to whoever asks why.")
+def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
+    """Have a run stand still until it is resumed.
+
+    Steps that are running end, and their results are kept. Signals are kept too, and timers that are due wait.
+    A whole workflow is paused by `stepwell workflow pause`.
+
+    \b
+    Example:
+      stepwell pause order-42 --reason "the parcel was seen elsewhere"
+      stepwell pause --where 'workflow:import status:running'
+      stepwell pause --all --reason "the bank is down"
+    """
+    chosen = RunSelection(**which)
+    if is_all:
+        return act_on_all(settings, chosen, "pause", reason)
+    act = Act(
+        "pause",
+        {"reason": reason},
+        done="Paused",
+        impossible="be paused",
+        needs="a run that has not ended and is not being cancelled or undone",
+    )
+    return act_on(settings, chosen, act)
+
+
+@command("resume")
+@choosing
+@click.option("--all", "is_all", is_flag=True, help="What `pause --all` paused, instead of one run.")
+def resume(settings: Settings, is_all: bool, **which: Any) -> int:
+    """Let a paused run go on, after its cause is mended.
+
+    \b
+    Example:
+      stepwell resume order-42
+      stepwell resume --where 'status:paused workflow:checkout'
+      stepwell resume --all
+    """
+    chosen = RunSelection(**which)
+    if is_all:
+        return act_on_all(settings, chosen, "resume")
+    act = Act(
+        "resume",
+        {},
+        done="Resumed",
+        impossible="be resumed",
+        needs="a paused run",
+    )
+    return act_on(settings, chosen, act)
 
 
 @click.group("workflow", cls=Group)

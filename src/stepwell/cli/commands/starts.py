@@ -8,7 +8,7 @@ import click
 
 from stepwell.cli.bodies import RUN, run_body
 from stepwell.cli.client import Client, ask
-from stepwell.cli.commands.result import print_result
+from stepwell.cli.commands.runs import print_result
 from stepwell.cli.inputs import check_input, read_input
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command

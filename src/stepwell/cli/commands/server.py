@@ -1,4 +1,4 @@
-"""`stepwell serve`: the HTTP API. `stepwell token`: who may use it."""
+"""`stepwell serve`: the HTTP API."""
 
 from __future__ import annotations
 
@@ -9,35 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from stepwell.cli.output import Column, Output
-from stepwell.cli.settings import Group, Settings, command
+from stepwell.cli.commands.tokens import TOKENS, tokens_option
+from stepwell.cli.output import Output
+from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stepwell.http import Application, Authenticator, Hook, Tokens
     from stepwell.replay.workflows import Workflow
 
-_TOKENS = "stepwell.tokens"
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
-_ROLES = ("viewer", "operator", "worker", "admin")
 
 
-def _tokens_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        "--tokens",
-        metavar="FILE",
-        type=click.Path(dir_okay=False),
-        default=lambda: os.environ.get("STEPWELL_TOKENS"),
-        help=help,
-    )
-
-
-_letting_in = _tokens_option("Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.")
-_token_file = _tokens_option(f"The file with the tokens. Default: $STEPWELL_TOKENS, or {_TOKENS}.")
+_letting_in = tokens_option("Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.")
 
 
 @command("serve")
@@ -118,7 +106,7 @@ def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
             f"nobody may be let in at {host}" if tokens else f"{host} is open to others, and there are no tokens",
             where="--host" if tokens is None else "--tokens",
             why="whoever reaches the port could steer your runs and read their payloads",
-            fix=f"stepwell token new NAME --role operator --tokens {tokens or _TOKENS}, then serve with --tokens",
+            fix=f"stepwell token new NAME --role operator --tokens {tokens or TOKENS}, then serve with --tokens",
         )
     return LoopbackAccess()
 
@@ -227,88 +215,3 @@ def _banner(settings: Settings, listener: socket.socket, how: _How, workflows: l
         out.format = "jsonl"  # one line, because whoever reads it waits for a whole one
     line = clean(dot.join([f"serving {url}", body["db"], f"lets in {who}", "Ctrl-C stops"]))  # type: ignore[list-item]
     out.one("stepwell.serve/1", body, run_ids=[], words=lambda: [line])
-
-
-@click.group("token", cls=Group)
-def token() -> None:
-    """Make, list and take back tokens for the HTTP API.
-
-    \b
-    Example:
-      stepwell token new ci --role operator --expires 90d
-    """
-
-
-@token.command("new")
-@click.argument("name")
-@click.option("--role", type=click.Choice(_ROLES), default="viewer", show_default=True, help="What it may do.")
-@click.option("--expires", metavar="TIME", help="After how long it is over, such as 90d.")
-@click.option("--payloads/--no-payloads", default=None, help="Whether it sees inputs and results.")
-@_token_file
-@click.pass_obj
-def new(
-    settings: Settings, name: str, role: str, expires: str | None, payloads: bool | None, tokens: str | None
-) -> None:
-    """Make a token and show it, this once.
-
-    \b
-    Example:
-      stepwell token new ci --role operator --expires 90d
-    """
-    from stepwell.http.roles import Role
-    from stepwell.http.tokens import add_token, make_token
-
-    text, made = make_token(name, Role(role), payloads=payloads, lasts=expires)
-    add_token(Path(tokens or _TOKENS), made)
-    out = Output(settings)
-    out.one("stepwell.token/1", {"token": text, "name": name, "role": role}, run_ids=[], words=lambda: [text])
-
-
-@token.command("ls")
-@_token_file
-@click.pass_obj
-def listed(settings: Settings, tokens: str | None) -> None:
-    """List tokens, without what is secret of them.
-
-    \b
-    Example:
-      stepwell token ls
-    """
-    from stepwell.http.tokens import read_tokens
-
-    found = read_tokens(Path(tokens or _TOKENS))
-    out = Output(settings)
-    items: list[dict[str, Any]] = [
-        {
-            "name": each.name,
-            "role": each.role.value,
-            "prefix": each.prefix,
-            "expires_at": None if each.expires_at is None else each.expires_at.isoformat(),
-            "is_revoked": each.is_revoked,
-        }
-        for each in found
-    ]
-    if not out.many("stepwell.token/1", "tokens", items, run_ids=[]):
-        rows = [
-            [i["name"], i["role"], i["prefix"], i["expires_at"] or "", "revoked" if i["is_revoked"] else ""]
-            for i in items
-        ]
-        out.table([Column("NAME", True), Column("ROLE"), Column("PREFIX"), Column("EXPIRES"), Column("STATE")], rows)
-
-
-@token.command("revoke")
-@click.argument("name")
-@_token_file
-@click.pass_obj
-def revoked(settings: Settings, name: str, tokens: str | None) -> None:
-    """Take back every token of a name; a running server refuses it from then on, and ends its streams.
-
-    \b
-    Example:
-      stepwell token revoke ci
-    """
-    from stepwell.http.tokens import revoke
-
-    count = revoke(Path(tokens or _TOKENS), name)
-    body = {"name": name, "revoked": count}
-    Output(settings).one("stepwell.token/1", body, run_ids=[], words=lambda: [clean(f"Revoked {count} of {name}")])

@@ -1,0 +1,210 @@
+"""Repairs: retry, redrive, rewind, skip, fork, and continue a rollback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.bulk import RunSelection, choosing
+from stepwell.cli.inputs import read_json
+from stepwell.cli.repairs import REASON, given, repair
+from stepwell.cli.settings import Group, Settings, command
+from stepwell.cli.targets import complete_run
+
+
+@command("retry")
+@choosing
+def retry(settings: Settings, **which: Any) -> int:
+    """Let a failed run go on from the step that failed.
+
+    It gets a fresh budget of attempts; what was recorded stays and is not run again.
+
+    \b
+    Example:
+      stepwell retry @last-failed
+      stepwell retry --where 'status:failed error:timeout since:24h'
+    """
+    act = Act(
+        "retry",
+        {},
+        done="Retrying",
+        impossible="be retried",
+        needs="a failed run whose key no other active run has",
+    )
+    return act_on(settings, RunSelection(**which), act)
+
+
+@command("redrive")
+@choosing
+@click.option("--from", "start", metavar="PATH", help="Go back to this step first; / is the beginning.")
+@click.option("--version", default="same", metavar="new|same|N", help="Of the workflow. Default: same.")
+@click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
+@click.option("--skip", "skipped", metavar="PATH", help="Supply the --result of this step.")
+@click.option("--result", metavar="JSON", help="Of the step to --skip.")
+@REASON
+def redrive(
+    settings: Settings,
+    start: str | None,
+    version: str,
+    input_: str | None,
+    skipped: str | None,
+    result: str | None,
+    reason: str,
+    **which: Any,
+) -> int:
+    """Let a failed run go on from the step that failed, or from another one.
+
+    What is recorded before that is kept and not run again. --dry-run says what is kept, dropped and run again.
+
+    \b
+    Example:
+      stepwell redrive @last-failed --version new
+      stepwell redrive --where 'workflow:order* error:"stock API 503"' --yes
+    """
+    if result is not None and skipped is None:
+        raise click.UsageError("--result says what --skip PATH gives.")
+    if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
+        raise click.UsageError("--version is new, same or a number.")
+    options: dict[str, Any] = {
+        "start": start,
+        "version": version if version in ("same", "new") else int(version),
+        "skip": skipped,
+        "reason": reason,
+        **({} if input_ is None else {"input": read_json(input_, what="the input")}),
+        **({} if result is None else {"result": read_json(result, what="the result")}),
+    }
+    return repair(
+        settings,
+        RunSelection(**which),
+        lambda engine, run_id, dry: engine.repairs.redrive(run_id, **options, by=operator(), dry_run=dry),
+        Act(
+            "redrive",
+            options,
+            done="Redriven",
+            impossible="be repaired so",
+            needs="a failed run whose key no other active run has",
+        ),
+    )
+
+
+@command("rewind")
+@choosing
+@click.argument("path", required=False, metavar="PATH")
+@REASON
+def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> int:
+    """Take a run back to a step: that one and all after it is forgotten, and done again.
+
+    A PATH inside a loop or map takes back the whole of it; / takes back everything. Nothing is undone by it.
+
+    \b
+    Example:
+      stepwell rewind order-42 payment/charge --dry-run
+      stepwell rewind --where 'status:failed error:timeout since:1h' reserve
+    """
+    if which["where"] is not None and path is None:
+        path, which["run"] = which["run"], None
+    if path is None:
+        raise click.UsageError("Say where to: stepwell rewind RUN PATH")
+    at = path
+    return repair(
+        settings,
+        RunSelection(**which),
+        lambda engine, run_id, dry: engine.repairs.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
+        Act(
+            "rewind",
+            {"path": at, "reason": reason},
+            done="Rewound",
+            impossible="be repaired so",
+            needs="a failed, paused, waiting or pending run that has been at that place",
+        ),
+    )
+
+
+@command("skip")
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.argument("path", metavar="PATH")
+@click.option("--result", metavar="JSON", help="What the step or wait gives: JSON, @file or - for standard input.")
+@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+@REASON
+def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: bool, reason: str) -> int:
+    """Record a result in the place of a failed step, or of a wait, and go on.
+
+    With --app the result is checked against the type of the step. A timer takes no result.
+
+    \b
+    Example:
+      stepwell skip order-42 payment/charge --result '{"receipt": "by hand"}' --reason "paid in cash"
+      stepwell skip order-42 cooling-off
+    """
+    from stepwell.engine.skips import NO_RESULT
+
+    value = given(result, NO_RESULT, "the result")
+    return repair(
+        settings,
+        RunSelection(run, None, dry_run, True),
+        lambda engine, run_id, dry: engine.repairs.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
+    )
+
+
+@command("fork")
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.option("--from", "start", metavar="PATH", required=True, help="What is recorded before this step is copied.")
+@click.option("--key", help="Of the new run.")
+@click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
+@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+@REASON
+def fork(
+    settings: Settings, run: str, start: str, key: str | None, input_: str | None, dry_run: bool, reason: str
+) -> int:
+    """Start a new run that begins with what another one recorded before a step.
+
+    The other run stays as it is, whatever it is.
+
+    \b
+    Example:
+      stepwell fork order-42 --from payment/charge --key order-42-again
+    """
+    from stepwell.engine.repairs import UNCHANGED
+
+    value = given(input_, UNCHANGED, "the input")
+    return repair(
+        settings,
+        RunSelection(run, None, dry_run, True),
+        lambda engine, run_id, dry: engine.repairs.fork(
+            run_id, start, key=key, input=value, by=operator(), reason=reason, dry_run=dry
+        ),
+    )
+
+
+@click.group("rollback", cls=Group)
+def rollback() -> None:
+    """Steer a rollback that could not be finished.
+
+    \b
+    Example:
+      stepwell rollback resume order-42
+    """
+
+
+@command("resume")
+@choosing
+def _resume(settings: Settings, **which: Any) -> int:
+    """Go on with a stalled rollback, from the undo that failed.
+
+    \b
+    Example:
+      stepwell rollback resume order-42
+    """
+    act = Act(
+        "resume_rollback",
+        {},
+        done="Rollback goes on",
+        impossible="be rolled back further",
+        needs="a run whose rollback is incomplete",
+    )
+    return act_on(settings, RunSelection(**which), act)
+
+
+rollback.add_command(_resume)
