@@ -164,7 +164,10 @@ def test_a_history_file_takes_along_what_was_carried_and_what_a_repair_left_loos
         assert said.code == 0, said.err
         assert cli("export", key, "-o", str(again), "--db", ends.dst).code == 0
         one, other = json.loads(file.read_text()), json.loads(again.read_text())
-        assert (one["entries"], one["run"].get("loose")) == (other["entries"], other["run"].get("loose"))
+        assert (one["history"]["entries"], one["run"].get("loose")) == (
+            other["history"]["entries"],
+            other["run"].get("loose"),
+        )
 
     assert asyncio.run(_kept(ends.dst)) == before
     _check_they_go_on(ends)
