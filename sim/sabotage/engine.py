@@ -1,4 +1,4 @@
-"""Switches that break the worker, the kernel or the facade."""
+"""Switches that break the worker, the kernel or the engine."""
 
 from __future__ import annotations
 

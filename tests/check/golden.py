@@ -1,7 +1,7 @@
 """Writes golden histories: what this release records of each primitive, to be replayed by all that follow.
 
-`python -m tests.check.golden` adds the files that are missing in tests/histories. One that is there is never written
-again: it is what a release recorded, and must be readable for ever.
+`python -m tests.check.golden` adds the files that are missing in tests/histories. A file that a
+release recorded is never written again: it must stay readable.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ async def test_a_file_names_its_format_and_paths(harness: Harness, ledger: Ledge
         (b'{"schema": "stepwell.run/1"}', "its schema is 'stepwell.run/1'"),
         (b'{"schema": "stepwell.history-file/1"}', "this release reads stepwell.history-file/2"),
         (b'{"schema": "stepwell.history-file/3"}', "this release reads stepwell.history-file/2"),
-        (b'{"schema": "stepwell.history-file/2", "stepwell": "1", "redacted": false}', "run"),
+        (b'{"schema": "stepwell.history-file/2", "stepwell": "1", "redacted": false}', "it has no 'history'"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(content: bytes, why: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -60,9 +61,13 @@ def claim_of(epoch: int) -> Any:
     return SimpleNamespace(run=run, inbox=None)
 
 
-def make_worker() -> Worker:
+@pytest.fixture
+async def worker() -> AsyncIterator[Worker]:
     environment = system_environment()
-    return Worker(environment, SqliteStore(environment, ":memory:"), Registry(WORKFLOWS), WorkerSettings(), JsonCodec())
+    store = SqliteStore(environment, ":memory:")
+    await store.open()
+    yield Worker(environment, store, Registry(WORKFLOWS), WorkerSettings(), JsonCodec())
+    await store.close()
 
 
 def test_children_claimed_by_the_last_commit_of_a_run_given_up_are_adopted() -> None:
@@ -95,14 +100,13 @@ def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_th
     assert execution._bodies.held == [(0, "body")]
 
 
-async def test_a_lease_that_is_being_taken_anew_is_not_asked_for() -> None:
-    assert await make_worker()._registration.renew_once() is False
+async def test_a_lease_that_is_being_taken_anew_is_not_asked_for(worker: Worker) -> None:
+    assert await worker._registration.renew_once() is False
 
 
 async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
-    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = make_worker()
     register, asked = worker._resources.store.workers.register, []
 
     async def register_slowly(new: Any) -> Any:
@@ -120,9 +124,9 @@ async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
 
 
 async def test_what_was_claimed_again_while_it_was_loaded_under_a_lost_lease_is_adopted(
-    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, adopted = make_worker(), []
+    adopted: list[Any] = []
     claimed: Any = SimpleNamespace(run=SimpleNamespace(run_id=RunId("r")))
     again: Any = object()
     worker._executions._later[RunId("r")] = again
@@ -134,9 +138,9 @@ async def test_what_was_claimed_again_while_it_was_loaded_under_a_lost_lease_is_
 
 
 async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_way(
-    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, freed = make_worker(), []
+    freed: list[Any] = []
 
     async def relinquish(*_: Any) -> list[RunId]:
         freed.append(worker.offer())
@@ -156,9 +160,9 @@ async def test_nothing_is_freed_while_an_answer_that_may_bring_claims_is_on_its_
 
 
 async def test_nothing_is_freed_while_it_is_unknown_whether_a_commit_gave_its_run_up(
-    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, freed = make_worker(), []
+    freed: list[Any] = []
     answer: asyncio.Future[list[Applied]] = asyncio.get_running_loop().create_future()
 
     async def relinquish(*_: Any) -> list[RunId]:

@@ -15,6 +15,7 @@ from stepwell import InvalidInputError
 from stepwell.clock import SystemClock
 from stepwell.errors import InvalidOptionError
 from stepwell.http import Hook, Limits, hooks
+from stepwell.http.routes import hooks as hook_routes
 from stepwell.sinks.signatures import keys_of, sign, verify_signature
 from tests.http.desk import SECRET, Desk, open_desk
 
@@ -200,7 +201,7 @@ async def test_an_unknown_hook_costs_as_many_signatures_as_a_known_one(
         counted.append(len(keys_of(secret)))
         return verify_signature(secret, *args, **more)
 
-    monkeypatch.setattr(hooks, "verify_signature", counting)
+    monkeypatch.setattr(hook_routes, "verify_signature", counting)
     for hook in ("shop", "bank", "nothing"):  # of which only the first has two secrets
         await send(desk, hook, b"{}", signed(b"{}", secret="wrong"))
 
