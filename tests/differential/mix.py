@@ -52,7 +52,7 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (2, outbox.drop),
     (1, holds.pause),
     (6, holds.resume),
-    (1, holds.list_holds),
+    (3, holds.list_holds),  # a pause does not last long here
     (1, holds.list_acts),
     (4, ledger.reserve),
     (2, ledger.settle),

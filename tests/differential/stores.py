@@ -19,12 +19,14 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
+from stepwell.stores.sqlite.database import SqliteDatabase
+from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteStore
 from tests.servers.cleared import cleared_url
 
 Enqueue = Callable[[Sequence[NewRun]], Awaitable[list[Created]]]
 
-_POOLS_EVERY = 40  # seeds: many connections and their threads cost several times as much as one
+_THREADS_EVERY = 40  # seeds: a writer or many connections, and their threads, cost several times as much as one
 
 
 class Place(NamedTuple):
@@ -68,9 +70,11 @@ async def open_memory(place: Place) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
-    """SQLite as people have it: in a file, with a writer that shares transactions."""
+    """SQLite in a file: mostly without threads, and for some seeds as people have it."""
     path = place.folder / "runs.db"
-    store = SqliteStore(place.environment, path, synchronous="NORMAL")
+    inline = InlineRunner(SqliteDatabase(str(path), synchronous="NORMAL"))
+    runner = None if place.seed % _THREADS_EVERY == 0 else inline
+    store = SqliteStore(place.environment, path, synchronous="NORMAL", runner=runner)
     await store.open()
 
     async def enqueue(runs: Sequence[NewRun]) -> list[Created]:
@@ -95,7 +99,7 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
 async def open_postgres(place: Place) -> AsyncIterator[Opened]:
     """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
     url = cleared_url(None, "connections=3" if place.is_second else "")  # another query is another database
-    pool = None if place.seed % _POOLS_EVERY == 0 else InlinePool(parse_address(url))
+    pool = None if place.seed % _THREADS_EVERY == 0 else InlinePool(parse_address(url))
     store = PostgresStore(place.environment, url, told=place.clock, pool=pool)
     await store.open()
 

@@ -25,7 +25,7 @@ from tests.differential.seeds import OPERATIONS_PER_SEED, Report, run_seed
 from tests.differential.stores import STORES, Opened, Place
 
 ROOT = Path(__file__).parents[2]
-SEEDS = (*range(1, 16), 40)  # the last one over many connections
+SEEDS = (*range(1, 16), 40)  # the last one with threads
 
 
 @pytest.mark.parametrize("seed", SEEDS)
