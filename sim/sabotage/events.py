@@ -11,7 +11,7 @@ from stepwell.model.events import Published
 from stepwell.replay import journal
 from stepwell.stores.sqlite import histories
 from stepwell.stores.sqlite.rows import decode_texts
-from stepwell.stores.sqlite.transitions import claims, commits, events, moves, publishing
+from stepwell.stores.sqlite.transitions import claims, commits, events, moves, publications
 
 
 def event_lost_while_the_wait_is_stored() -> Patches:
@@ -43,7 +43,7 @@ def one_event_to_two() -> Patches:
     def choose(tx: Any, deliver: str, topic: str, facets: Any) -> Any:
         return original(tx, "all", topic, facets)
 
-    return [(events, "choose", choose), (publishing, "choose", choose)]
+    return [(events, "choose", choose), (publications, "choose", choose)]
 
 
 def event_without_a_wake() -> Patches:
@@ -53,7 +53,7 @@ def event_without_a_wake() -> Patches:
 
 def event_id_ignored() -> Patches:
     """An event is published however often it is sent."""
-    original = publishing._publish_one
+    original = publications._publish_one
 
     def publish_one(tx: Any, new: Any, woken: Any) -> Published:
         tx.execute(
@@ -61,7 +61,7 @@ def event_id_ignored() -> Patches:
         )
         return original(tx, new, woken)
 
-    return [(publishing, "_publish_one", publish_one)]
+    return [(publications, "_publish_one", publish_one)]
 
 
 def unread_event_dropped() -> Patches:
@@ -89,7 +89,7 @@ def conditions_ignored() -> Patches:
         return original(tx, deliver, topic, sorted({*facets, *every}))
 
     is_answered = (events, "is_answered", lambda wait, topic, facets: topic in wait.names)
-    return [is_answered, (events, "choose", choose), (publishing, "choose", choose)]
+    return [is_answered, (events, "choose", choose), (publications, "choose", choose)]
 
 
 def used_event_stays() -> Patches:

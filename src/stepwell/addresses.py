@@ -45,7 +45,7 @@ def migrate(url: str, *, is_plan: bool = False) -> Migrated:
         case "memory":
             raise _without_life(url)
         case "sqlite":
-            from stepwell.stores.sqlite.migrating import migrate as migrate_file
+            from stepwell.stores.sqlite.migrator import migrate as migrate_file
 
             return migrate_file(sqlite_file(url), is_plan=is_plan, is_shared=is_shared(url))
         case "postgres":

@@ -14,7 +14,7 @@ import pytest
 from stepwell import Break, Context, Continue, Failure, Fatal, StepFailed, step, workflow
 from stepwell.check import dry, histories
 from stepwell.check.dry import Divergence, Fits
-from stepwell.check.redacting import redact_recording
+from stepwell.check.redactions import redact_recording
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.check.recordings import record

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepwell import Engine
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 
 ERRANDS = """
 import os

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepwell import Engine, RunFailed
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from tests.edges.conftest import Cli
 from tests.edges.errands import wait_until_all_wait
 

@@ -14,7 +14,7 @@ import pytest
 from stepwell import Engine
 from stepwell.check.rules import RULES
 from stepwell.cli.commands.errors import _errors
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from stepwell.replay import steps
 from tests.edges.conftest import APP, Cli, Shop
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from stepwell import SyncEngine
 from stepwell.check import dry, histories
 from stepwell.check.dry import Fits
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from tests.edges import shop
 from tests.edges.conftest import APP, Cli, Shop
 

@@ -16,7 +16,7 @@ import pytest
 
 from stepwell import Engine, SignalView
 from stepwell.cli.commands.transfers import address
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from tests.edges.conftest import APP, Cli, Said, Shop
 from tests.edges.errands import ERRANDS, STEPS_BEFORE, Errands, check_it_goes_on, die, make_errands
 

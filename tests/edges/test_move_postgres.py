@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from stepwell import Engine
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from tests.edges.conftest import Cli
 from tests.edges.errands import STEPS_BEFORE, Errands, check_it_goes_on, die, make_errands, wait_until_all_wait
 from tests.servers.ports import Port

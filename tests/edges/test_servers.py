@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from stepwell.cli.commands.server import _listen
-from stepwell.cli.dev.serving import listen
+from stepwell.cli.dev.server import listen
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ async def flow(ctx: Context) -> None:
 
 
 def test_patches_are_listed_below(cli: Cli, tmp_path: Path) -> None:
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
 
     app = tmp_path / "patched_app.py"
     app.write_text(PATCHED)

@@ -20,9 +20,9 @@ from stepwell.cli.dev.keys import Question
 from stepwell.cli.dev.outlines import compare, outline, step_names
 from stepwell.cli.dev.places import Place
 from stepwell.cli.dev.recovery import Recovered
-from stepwell.cli.dev.reloading import Watch
+from stepwell.cli.dev.reloads import Watch
 from stepwell.cli.dev.samples import sample_start
-from stepwell.cli.dev.serving import listen
+from stepwell.cli.dev.server import listen
 from stepwell.cli.main import main
 from stepwell.cli.settings import Settings
 from stepwell.clock import SECOND, Span

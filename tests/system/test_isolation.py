@@ -34,7 +34,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from stepwell.worker.isolation.process import ChildProcess
 
 SECONDS_MAX = 30.0

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from stepwell.check.annotations import find_unstorable
 from stepwell.check.captures import find_lost_changes
 from stepwell.check.findings import Finding
-from stepwell.check.naming import find_duplicates
+from stepwell.check.names import find_duplicates
 from stepwell.check.operations import find_unawaited, find_unbounded, find_without_undo
 from stepwell.check.outside import find_outside
 from stepwell.check.sources import Scope, Source, find_scopes, read_source

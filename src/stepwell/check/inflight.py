@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stepwell.check import dry
 from stepwell.check.dry import Divergence
-from stepwell.check.exporting import export_run, export_runs, with_inbox
+from stepwell.check.exports import export_run, export_runs, with_inbox
 from stepwell.check.histories import Recording
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stepwell.check.findings import Finding
-from stepwell.check.naming import name_of, step_options
+from stepwell.check.names import name_of, step_options
 from stepwell.check.rules import NO_UNDO, UNAWAITED, UNBOUNDED, Rule
 from stepwell.check.sources import OPERATIONS, Scope, Source, keyword, text_of, walk_own
 

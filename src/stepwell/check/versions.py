@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from stepwell.check.dry import FILES_CODEC
-from stepwell.check.exporting import export_runs
+from stepwell.check.exports import export_runs
 from stepwell.check.histories import Recording
 from stepwell.check.inflight import PAGE, Code, Tell
 from stepwell.clock import Instant

@@ -53,7 +53,7 @@ def load_app(settings: Settings) -> list[Workflow[Any, Any]]:
     """The workflows that the line names, so that results are checked against their types."""
     if settings.app is None:
         return []
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
 
     return load_workflows(settings.app)
 

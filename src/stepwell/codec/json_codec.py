@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from stepwell.codec import pydantic_bridge, wording
+from stepwell.codec import pydantic_bridge, words
 from stepwell.codec.base import ANY, JSON_V1, PAYLOAD_BYTES_MAX, Payload, PlaceLike, Upcaster, place_of, refuse_format
 from stepwell.codec.external import ExternalTextError, find_refusal_in_text, parse_strict
 from stepwell.codec.plans import plan_for, read_custom, write_custom, write_masked, write_revealed
@@ -84,7 +84,7 @@ class JsonCodec:
             adapter = None if hint is ANY or kind is str else plan_for(hint, place).adapter
             body = self._write(value if adapter is None else adapter.dump(value))
             if len(body) > self.payload_bytes_max:
-                raise wording.too_large(place_of(place), len(body), self.payload_bytes_max)
+                raise words.too_large(place_of(place), len(body), self.payload_bytes_max)
             if "\0" not in value if kind is str else not is_suspicious(value, body):
                 return body
         except (StepwellError, MemoryError):
@@ -150,11 +150,11 @@ class JsonCodec:
         plan = plan_for(hint, place)
         raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
         if len(raw) > self.payload_bytes_max:
-            raise wording.too_large(place_of(place), len(raw), self.payload_bytes_max)
+            raise words.too_large(place_of(place), len(raw), self.payload_bytes_max)
         try:
             plain = parse_strict(raw, place_of(place))
         except ExternalTextError as error:
-            raise wording.does_not_fit(place_of(place), [str(error)]) from error
+            raise words.does_not_fit(place_of(place), [str(error)]) from error
         try:
             return plan.read(raw)
         except Exception as error:
@@ -194,19 +194,19 @@ class JsonCodec:
         root = place_of(place).field
         refusal = find_refusal(value, root, secrets=True) or find_refusal_in_text(body, root)
         if refusal is not None:
-            raise wording.unserialisable(place_of(place), refusal)
+            raise words.unserialisable(place_of(place), refusal)
 
     def _refuse(self, value: Any, place: PlaceLike, error: Exception) -> NoReturn:
         at = place_of(place)
         refusal = find_refusal(value, at.field, secrets=self._write is not _write) or Refusal(at.field, str(error))
-        raise wording.unserialisable(at, refusal) from error
+        raise words.unserialisable(at, refusal) from error
 
     def _lift(self, body: bytes, hint: Any, place: PlaceLike, error: Exception) -> Any:
         """The value after all, by its up-casters; else the error with all violations."""
         try:
             plain = _read_plain(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as broken:
-            raise wording.corrupt(place_of(place), broken) from broken
+            raise words.corrupt(place_of(place), broken) from broken
         notes: list[str] = []
         if self._upcasters:
             lifted = self._upcasters.lift(plain, hint, notes)
@@ -225,4 +225,4 @@ class JsonCodec:
         found = pydantic_bridge.violations_of(error, at.field, at.root)
         if not found and plan_for(hint, place).adapter is None:
             found = list_violations(plain, hint, root=at.field, prefix=at.root, str_keys=str_keys)
-        return wording.does_not_fit(at, [*(found or [str(error)]), *notes])
+        return words.does_not_fit(at, [*(found or [str(error)]), *notes])

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stepwell.codec import wording
+from stepwell.codec import words
 from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, PlaceLike, Unresolved, place_of
 
 Kind = inspect._ParameterKind
@@ -188,7 +188,7 @@ def encode_call(
     ]
     body = b'{"a":[' + b",".join(positional) + b'],"k":{' + b",".join(keyword) + b"}}"
     if len(body) > codec.payload_bytes_max:
-        raise wording.too_large(place_of(place), len(body), codec.payload_bytes_max)
+        raise words.too_large(place_of(place), len(body), codec.payload_bytes_max)
     return codec.seal(JSON_V1 + body, place=place)
 
 

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from stepwell.testing.contexts import UnitContext, unit_context
     from stepwell.testing.databases import StoreKind
     from stepwell.testing.errors import CrashFound, Diverged, KitClosedError, Stuck
+    from stepwell.testing.factories import WorkflowTestCase, kit, kit_options
     from stepwell.testing.faults import InjectedFailure
     from stepwell.testing.kits import Kit
-    from stepwell.testing.making import WorkflowTestCase, kit, kit_options
     from stepwell.testing.runs import KitRun
     from stepwell.testing.scripts import advance, cancel, publish, send
     from stepwell.testing.sweeps import CrashReport, Finding
@@ -48,7 +48,7 @@ _HOMES = {
     "errors": ["CrashFound", "Diverged", "KitClosedError", "Stuck"],
     "faults": ["InjectedFailure"],
     "kits": ["Kit"],
-    "making": ["WorkflowTestCase", "kit", "kit_options"],
+    "factories": ["WorkflowTestCase", "kit", "kit_options"],
     "runs": ["KitRun"],
     "scripts": ["advance", "cancel", "publish", "send"],
     "sweeps": ["CrashReport", "Finding"],

@@ -115,7 +115,7 @@ def stepwell(request: pytest.FixtureRequest) -> Iterator[KitBase]:
     has_failed = request.node.stash.get(_HAS_FAILED, False)
     try:
         if not has_failed and _is_swept(request.node):
-            from stepwell.testing.recording import sweep_again
+            from stepwell.testing.recordings import sweep_again
 
             sweep_again(made)
     except BaseException:
@@ -125,7 +125,7 @@ def stepwell(request: pytest.FixtureRequest) -> Iterator[KitBase]:
 
 
 def _options(request: pytest.FixtureRequest, store: Any) -> KitOptions:
-    from stepwell.testing.making import kit_options
+    from stepwell.testing.factories import kit_options
 
     given = {name: value for name, value in _given(request.node).items() if name not in _NOT_OPTIONS}
     given.setdefault("nondeterminism", request.config.getini("stepwell_nondeterminism"))
@@ -187,7 +187,7 @@ def pytest_runtest_makereport(
     kit: KitBase | None = getattr(item, "funcargs", {}).get("stepwell")
     if kit is None or report.when != "call" or not hasattr(kit, "world"):
         return report
-    from stepwell.testing.recording import reached_by, timelines_of, trees_of
+    from stepwell.testing.recordings import reached_by, timelines_of, trees_of
 
     if report.failed:
         trees = trees_of(kit)

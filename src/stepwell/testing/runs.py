@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from stepwell.check.exporting import export_run
+from stepwell.check.exports import export_run
 from stepwell.check.histories import write
 from stepwell.clock import Duration
 from stepwell.engine.handles import Handle

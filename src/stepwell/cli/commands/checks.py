@@ -62,7 +62,7 @@ def check(
         raise click.UsageError("Name the module with your workflows: stepwell check MODULE")
     from stepwell.check.code import check_code
     from stepwell.check.reports import Report
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
 
     workflows = load_workflows(module)
     out = Output(settings)

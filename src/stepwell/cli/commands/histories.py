@@ -304,7 +304,7 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
       stepwell export order-42 --redact --keep status -o tests/histories/order.json
     """
     from stepwell.check import histories
-    from stepwell.check.redacting import redact_recording
+    from stepwell.check.redactions import redact_recording
 
     if keep and not redact:
         raise click.UsageError("--keep says what --redact leaves in: give both")
@@ -322,7 +322,7 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
 
 
 async def _read_run(client: Client, target: str) -> Recording:
-    from stepwell.check.exporting import export_run
+    from stepwell.check.exports import export_run
 
     return await export_run(client.store, await get_run_id(client, target))
 
@@ -330,7 +330,7 @@ async def _read_run(client: Client, target: str) -> Recording:
 def _check_redacted(app: str, original: Recording, redacted: Recording) -> None:
     """Refuse a file that could not be replayed although the run itself could."""
     from stepwell.check.dry import Divergence, replay
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
     from stepwell.errors import HistoryFileError
     from stepwell.replay.registry import Registry
 
@@ -385,7 +385,7 @@ def import_(settings: Settings, file: str, own: str | None, new_id: bool, no_key
         recording = recording._replace(run=recording.run._replace(key=None))
 
     async def bring(client: Client) -> Run:
-        from stepwell.check.importing import import_run
+        from stepwell.check.imports import import_run
         from stepwell.cli.acts import operator
         from stepwell.clock import SystemClock
         from stepwell.engine.starts import check_run_id

@@ -71,7 +71,7 @@ def serve(
     """
     import asyncio
 
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
     from stepwell.logs import configure
 
     configure("text", force=False)

@@ -85,7 +85,7 @@ def start(
 def _load(app: str | None) -> list[Workflow[Any, Any]] | None:
     if app is None:
         return None
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
 
     return load_workflows(app)
 

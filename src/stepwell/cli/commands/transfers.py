@@ -52,7 +52,7 @@ def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: b
         return
     workflows: list[Workflow[Any, Any]] | None = None
     if settings.app is not None:
-        from stepwell.cli.loading import load_workflows
+        from stepwell.cli.modules import load_workflows
 
         workflows = load_workflows(settings.app)
     try:

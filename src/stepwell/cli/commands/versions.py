@@ -87,7 +87,7 @@ async def _read(
         return uses, []
     code = None
     if app is not None:
-        from stepwell.cli.loading import load_workflows
+        from stepwell.cli.modules import load_workflows
         from stepwell.codec.json_codec import JsonCodec
         from stepwell.codec.offload import Offloaded
         from stepwell.replay.registry import Registry

@@ -69,7 +69,7 @@ def worker(
     import logging
 
     from stepwell import collector
-    from stepwell.cli.loading import load_workflows
+    from stepwell.cli.modules import load_workflows
     from stepwell.config import WorkerSettings
     from stepwell.logs import configure
 
@@ -122,7 +122,7 @@ async def _serve(
 
 async def _expose(engine: Engine, port: int, stack: AsyncExitStack) -> int:
     """The port where figures are read."""
-    from stepwell.cli.exposing import HOST, expose
+    from stepwell.cli.exposure import HOST, expose
     from stepwell.errors import InvalidOptionError
 
     try:

@@ -12,7 +12,7 @@ from stepwell.cli.dev.clock import SkippedClock
 from stepwell.cli.dev.outlines import Outline
 from stepwell.cli.dev.processes import WorkerProcess
 from stepwell.cli.dev.recovery import Bodies
-from stepwell.cli.dev.reloading import Change, Watch
+from stepwell.cli.dev.reloads import Change, Watch
 from stepwell.cli.dev.sources import Module
 from stepwell.environment import Executor
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
-from stepwell.check.naming import name_of
+from stepwell.check.names import name_of
 from stepwell.check.sources import OPERATIONS, Scope, find_scopes, read_source, walk_own
 from stepwell.replay.workflows import Workflow
 

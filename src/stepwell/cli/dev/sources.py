@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from stepwell.replay.workflows import Workflow
 
 

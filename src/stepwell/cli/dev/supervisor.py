@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from stepwell.addresses import open_store, spell_url
-from stepwell.cli.dev import reloading
+from stepwell.cli.dev import reloads
 from stepwell.cli.dev.banner import banner
 from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
 from stepwell.cli.dev.crew import Crew
@@ -20,7 +20,7 @@ from stepwell.cli.dev.outlines import step_names
 from stepwell.cli.dev.places import Place, Seat
 from stepwell.cli.dev.processes import WorkerProcess, ask_python
 from stepwell.cli.dev.recovery import await_recovery, list_unfinished, retire
-from stepwell.cli.dev.serving import Api, can_serve, listen
+from stepwell.cli.dev.server import Api, can_serve, listen
 from stepwell.cli.texts import duration
 from stepwell.clock import SECOND, Instant, Span, span, to_datetime
 from stepwell.codec.base import PAYLOAD_BYTES_MAX
@@ -329,17 +329,17 @@ class Supervisor:
 
     async def _reload(self) -> None:
         code = self._crew.code
-        changed = reloading.changed_files(code.modules)
+        changed = reloads.changed_files(code.modules)
         if code.modules and not changed and self._crew.is_there:
             if self._crew.held is not None:
                 self._crew.held = None
                 self._tell("unchanged", "the code is again what runs already")
             return
         files = changed or [self._crew.app_file]
-        examined = await ask_python("stepwell.cli.dev.examining", self._wanted.app, self._place.url)
-        change = reloading.read_change(examined, code.outline or {}, code.definitions)
-        words = list(reloading.in_words(change, files))
-        self._tell("changed", words[0], **reloading.facts(change, files))
+        examined = await ask_python("stepwell.cli.dev.examinations", self._wanted.app, self._place.url)
+        change = reloads.read_change(examined, code.outline or {}, code.definitions)
+        words = list(reloads.in_words(change, files))
+        self._tell("changed", words[0], **reloads.facts(change, files))
         self._say(*words[1:])
         if change.is_safe:
             return await self._switch(change)
@@ -353,7 +353,7 @@ class Supervisor:
             return self._say("No code is held back." if held is None else "That code cannot be loaded.")
         await self._switch(held)
 
-    async def _switch(self, change: reloading.Change) -> None:
+    async def _switch(self, change: reloads.Change) -> None:
         await self._crew.leave(WorkerProcess.stop)
         if await self._crew.start(is_anew=True):
             runs = change.in_flight - len(change.broken) - sum(count for _, count in change.unserved)
@@ -398,7 +398,7 @@ class Supervisor:
         error = self._crew.error
         if error is not None:
             self._tell("broken", f"✕ {self._wanted.app} cannot be loaded; save it to try again", error=error)
-            self._say(*reloading.error_lines(error))
+            self._say(*reloads.error_lines(error))
         elif not self._crew.is_there:
             self._tell("broken", "✕ the worker did not begin; r tries again")
 

@@ -50,7 +50,7 @@ from stepwell.stores.sqlite.transitions import (
     starts,
 )
 from stepwell.stores.sqlite.transitions.commits import apply
-from stepwell.stores.sqlite.transitions.publishing import publish
+from stepwell.stores.sqlite.transitions.publications import publish
 from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
 from stepwell.stores.sqlite.wakeups import SqliteWakeups
 from stepwell.stores.sqlite.writer import Writer

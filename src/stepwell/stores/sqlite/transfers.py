@@ -11,7 +11,7 @@ from stepwell.clock import Instant
 from stepwell.stores.base.parcels import PackedRun, Parcel, fill
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_sealed
 from stepwell.stores.sqlite.database import Transfer, read_heed
-from stepwell.stores.sqlite.packing import Packer, manifest
+from stepwell.stores.sqlite.parcels import Packer, manifest
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of
 from stepwell.stores.sqlite.transitions import transfers

@@ -17,7 +17,7 @@ from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.diagnosis import Finding, Verdict, worst
 from stepwell.stores.sqlite import diagnosis
 from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
-from stepwell.stores.sqlite.migrating import migrate
+from stepwell.stores.sqlite.migrator import migrate
 from stepwell.stores.sqlite.store import SqliteStore
 
 EVERYTHING = [

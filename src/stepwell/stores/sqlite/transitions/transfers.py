@@ -37,7 +37,7 @@ from stepwell.stores.base.transfers import (
 )
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.packing import Packer, manifest
+from stepwell.stores.sqlite.parcels import Packer, manifest
 from stepwell.stores.sqlite.rows import (
     encode_hold,
     encode_locations,

@@ -1,6 +1,6 @@
 """Looks at code that was just saved, in an interpreter of its own, before any worker loads it.
 
-`python -m stepwell.cli.dev.examining APP URL` prints one JSON object, whatever the code does.
+`python -m stepwell.cli.dev.examinations APP URL` prints one JSON object, whatever the code does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepwell.check.reports import Report, as_json
 from stepwell.cli.dev.clock import environment_of
 from stepwell.cli.dev.outlines import outline
 from stepwell.cli.errors import describe
-from stepwell.cli.loading import load_workflows
+from stepwell.cli.modules import load_workflows
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.environment import LockstepThreads
