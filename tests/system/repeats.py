@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from tests.system.evidence import Evidence, Execution
 
-Cause = Literal["kill", "stop", "stall", "outage"]
+NOT_OURS = "is not ours any more"  # so says a worker whose commit came too late
+
+_STORY_SECONDS = 4.0  # before and after
+_FATES = frozenset(
+    {"killed", "stopped", "continued", "terminated", "drained", "stalled", "warned", "server down", "server up"}
+)
+
+Cause = Literal["kill", "stop", "stall", "lock", "outage"]
 
 
 class Repeats:
@@ -26,6 +33,9 @@ class Repeats:
         self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
         drained = {line.pid for line in evidence.of("drained")}
         self._silent_stalls = [line for line in evidence.of("stalled") if line.pid in drained]
+        # Who leaves hears of a lost lease only by its commits, run by run.
+        self._losses = [e for e in evidence.of("warned") if e.pid in drained and NOT_OURS in e.facts["text"]]
+        self._pauses = _pauses(evidence)
         ups = [line.at for line in evidence.of("server up")]
         downs = [line.at for line in evidence.of("server down")]
         self._outages = list(zip(downs, ups, strict=True))
@@ -58,6 +68,8 @@ class Repeats:
             lost = self._killed[execution.pid]
         if lost is None and self._has_stalled_between(execution, again):
             return "stall"
+        if lost is None and self._was_held_up(execution, again):
+            return "lock"
         if lost is None:
             return None
         is_cut_off = any(down <= lost and up >= execution.cleared for down, up in self._outages)
@@ -70,6 +82,21 @@ class Repeats:
             and line.at >= execution.cleared
             and line.at - line.facts["seconds"] <= again.cleared
             for line in self._silent_stalls
+        )
+
+    def _was_held_up(self, execution: Execution, again: Execution) -> bool:
+        """Whether its process found the run gone when it left, and another one was stopped before: one that is stopped
+        with the lock of a file keeps everybody from renewing a lease.
+        """
+        has_lost = any(
+            line.pid == execution.pid
+            and line.at >= execution.cleared
+            and f"run {execution.run} {NOT_OURS}" in line.facts["text"]
+            for line in self._losses
+        )
+        return has_lost and any(
+            pid != execution.pid and began <= again.cleared and ended >= execution.cleared
+            for pid, began, ended in self._pauses
         )
 
     def counts(self) -> Counter[str]:
@@ -86,7 +113,7 @@ def check_repeats(evidence: Evidence) -> Iterator[str]:
         where = f"run {first.run}: {first.path} attempt {first.attempt}"
         cause = repeats.cause(first, second)
         if cause is None:
-            yield f"{where} of {first.pid} ran again in {second.pid} for no reason"
+            yield f"{where} of {first.pid} ran again in {second.pid} for no reason\n{_story(evidence, first, second)}"
         if first.value in evidence.recorded:
             yield f"{where} of {first.pid} was recorded, and ran again in {second.pid}"
         if first.pid == second.pid and cause is None and (first.ended is None or first.ended > second.began):
@@ -117,6 +144,31 @@ def check_zombies(evidence: Evidence) -> Iterator[str]:
 def runs_taken(evidence: Evidence) -> int:
     """How many runs others had when their stopped process was continued."""
     return sum(len(line.facts.get("taken", ())) for line in evidence.of("continued"))
+
+
+def _story(evidence: Evidence, first: Execution, second: Execution) -> str:
+    """What is known of a body that ran twice, for whoever has to find out why."""
+    begin, end = first.cleared - _STORY_SECONDS, second.cleared + _STORY_SECONDS
+    told = [
+        f"{line.at - first.cleared:+8.3f} s  {line.pid}  {line.kind}  {_short(line.facts)}"
+        for line in evidence.lines
+        if begin <= line.at <= end and (line.kind in _FATES or line.facts.get("run") == first.run)
+    ]
+    return "\n".join(f"        {line}" for line in told)
+
+
+def _short(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={str(value)[:80]}" for name, value in facts.items() if name not in ("key", "given"))
+
+
+def _pauses(evidence: Evidence) -> list[tuple[int, float, float]]:
+    """Which processes were stopped, from when to when."""
+    ends = _times((line.facts["pid"], line.at) for line in evidence.of("continued"))
+    return [
+        (pid, line.at, next((end for end in ends.get(pid, ()) if end > line.at), float("inf")))
+        for line in evidence.of("stopped")
+        for pid in [line.facts["pid"]]
+    ]
 
 
 def _times(found: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

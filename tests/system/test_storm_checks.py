@@ -20,12 +20,12 @@ from tests.system import storm_workflows
 from tests.system.evidence import Evidence, Observed, collect
 from tests.system.fleet import LEDGER
 from tests.system.ledger import Line, read_ledger
-from tests.system.repeats import check_repeats, check_zombies
+from tests.system.repeats import NOT_OURS, check_repeats, check_zombies
 from tests.system.storm import recorded
 from tests.system.storm_checks import check_effects, check_results, check_values, violations
 from tests.system.storm_workflows import EFFECTS, MAKE_EFFECTS, Job, tally, use_ledger
 
-FIRST, SECOND = 101, 102  # process ids
+FIRST, SECOND, THIRD = 101, 102, 103  # process ids
 
 
 class Story:
@@ -83,9 +83,10 @@ def test_a_body_that_runs_again_for_no_reason_is_found(story: Story) -> None:
     story.execute(FIRST, "one", "v1")
     story.execute(SECOND, "two", "v2")
 
-    assert list(check_repeats(story.evidence("v2"))) == [
-        f"run r: work#0 attempt 1 of {FIRST} ran again in {SECOND} for no reason"
-    ]
+    (found,) = check_repeats(story.evidence("v2"))
+    first, *told = found.splitlines()
+    assert first == f"run r: work#0 attempt 1 of {FIRST} ran again in {SECOND} for no reason"
+    assert [line.split()[3] for line in told] == ["cleared", "begin", "cleared", "begin"]
 
 
 def test_a_body_may_run_again_if_the_machine_kept_its_process_from_running(story: Story) -> None:
@@ -98,6 +99,22 @@ def test_a_body_may_run_again_if_the_machine_kept_its_process_from_running(story
 
     story.tell("drained", FIRST)
     assert list(check_repeats(story.evidence("v2"))) == []
+
+
+@pytest.mark.parametrize(("stopped", "lost"), [(THIRD, "r"), (THIRD, "another"), (None, "r")])
+def test_a_body_may_run_again_if_another_process_was_stopped_with_the_lock(
+    story: Story, stopped: int | None, lost: str
+) -> None:
+    story.clear(FIRST, "one")
+    story.begin(FIRST, "v1")
+    if stopped is not None:
+        story.pause(stopped, "three", {})
+    story.execute(SECOND, "two", "v2")
+    story.tell("warned", FIRST, level="WARNING", text=f"run {lost} {NOT_OURS}: its work is lost")
+    story.tell("drained", FIRST)
+
+    is_explained = stopped is not None and lost == "r"
+    assert (list(check_repeats(story.evidence("v2"))) == []) is is_explained
 
 
 @pytest.mark.parametrize("is_before", [True, False])

@@ -130,8 +130,9 @@ class Execution:
     # --- driven by the worker ---
 
     @contained
-    def begin(self) -> None:
-        """Start or resume the code under a new claim."""
+    def begin(self, *, is_leaving: bool = False) -> None:
+        """Start or resume the code under a new claim; if it is leaving already, begin no body."""
+        self._claim.is_leaving = is_leaving
         if self._resources.observers is not None:
             self._observe_claim(self._resources.observers)
         claim = self._claim
@@ -146,7 +147,7 @@ class Execution:
         self.pump()
 
     @contained
-    def reclaim(self, claimed: Claimed) -> None:
+    def reclaim(self, claimed: Claimed, *, is_leaving: bool = False) -> None:
         """The parked run was claimed again here, and nothing happened to it in between: go on in place."""
         self._claim.renew(claimed, self._resources.lease.incarnation)
         # A deadline may have passed while the park was on its way, and the code asked for bodies: numbers begin anew.
@@ -155,7 +156,7 @@ class Execution:
         self._mailbox.renew(claimed.inbox)
         if self.turn is not None:
             self.turn.resume(claimed.run, claimed.inbox)
-        self.begin()
+        self.begin(is_leaving=is_leaving)
 
     @contained
     def receive(self, inbox: Inbox, epoch: int) -> None:
@@ -380,6 +381,7 @@ class Execution:
         verdict = applied.verdict
         match verdict:
             case Verdict.FENCED:
+                _LOG.warning("run %s is not ours any more: its work since the last commit is lost", self.run.run_id)
                 self.lose()
                 # It may be ours again, by a later claim whose answer was lost while we still held this one.
                 self._resources.requests.suspect_lost_claims()

@@ -47,6 +47,11 @@ class Executions:
         return len(self._active)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no run is at work here or about to be."""
+        return not (self._active or self._loading)
+
+    @property
     def room(self) -> int:
         """How many more could."""
         return self._resources.settings.runs_max - len(self._active) - len(self._loading)
@@ -85,7 +90,7 @@ class Executions:
             parked = self.parked_code.take(each.run)
             if parked is not None:
                 self._active[run_id] = parked
-                parked.reclaim(each)
+                parked.reclaim(each, is_leaving=self.is_draining)
             elif each.is_fresh:
                 self._execute(each, History())
             else:
@@ -104,6 +109,8 @@ class Executions:
             raise
         finally:
             self._loading.difference_update(run_ids)
+            if self.is_draining:
+                self._resources.wake.set()
         if lease is not self._resources.lease:
             # Those claims went with the old lease; what was claimed again with the new one has waited for this.
             self.adopt([self._later.pop(run_id) for run_id in run_ids if run_id in self._later])
@@ -138,9 +145,7 @@ class Executions:
             self._set_aside(claimed, error)
             return
         self._active[claimed.run.run_id] = execution
-        execution.begin()
-        if self.is_draining:
-            execution.leave()
+        execution.begin(is_leaving=self.is_draining)  # a body that begins while the worker leaves might be cut off
 
     def _set_aside(self, claimed: Claimed, error: Exception) -> None:
         """A run that cannot be begun is paused with the reason."""

@@ -97,7 +97,7 @@ class Worker:
         self._executions.drain()
         wake.set()
         deadline = monotonic() + grace
-        while self._executions.active and monotonic() < deadline:
+        while not self._executions.is_empty and monotonic() < deadline:
             wake.clear()
             await wait_set(wake, deadline - monotonic())
         await self._relays.drain(deadline)
