@@ -1,4 +1,4 @@
-"""A worker that leaves begins no body, also when a history or the answer to a claim arrives late: it would be cut off."""
+"""A worker that leaves begins no body, also when a history or a claim arrives late: it would be cut off."""
 
 from __future__ import annotations
 
