@@ -14,6 +14,7 @@ OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
 MINUTES ?= 60
+CUTS ?= 2500
 # One more than there are cores: many tests wait for real processes.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
 PEERS ?=
@@ -22,7 +23,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm soak api-campaign sbom audit audit-offline lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm power soak api-campaign scorecard sbom audit audit-offline lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -88,11 +89,17 @@ scale-sim: setup ## simulate up to 1,000 workers at one PostgreSQL, from service
 storm: setup ## kill -9 real workers, and the servers of their database, many times: SQLite, then PostgreSQL
 	$(BIN)/python -m tests.system.storm $(ARGS)
 
+power: setup ## cut the power under SQLite CUTS times, at random moments, and look at what is left
+	$(BIN)/python -m tests.system.power --cuts $(CUTS) $(ARGS)
+
 soak: setup ## a steady load with kills for MINUTES on each store: RSS, descriptors, tasks and WAL over time, and their slopes
 	$(BIN)/python -m tests.system.soak --minutes $(MINUTES) $(ARGS)
 
 api-campaign: setup ## send REQUESTS generated requests to each operation of a real server, and print the figures
 	$(BIN)/python -m tests.http.campaign --requests $(REQUESTS) $(ARGS)
+
+scorecard: setup ## write SCORECARD.md from the results that campaigns with --keep have left in scorecard/
+	$(BIN)/python -m tools.scorecard
 
 sbom: setup ## write a CycloneDX list of what is needed at run time to dist/sbom.json
 	$(BIN)/python -m tools.sbom dist/sbom.json

@@ -52,10 +52,15 @@ class Job:
 
 
 def use_ledger(path: Path) -> Ledger:
+    """Note bodies in that file from now on."""
+    return use(Ledger(path))
+
+
+def use(ledger: Ledger) -> Ledger:
     """Note bodies there from now on."""
     global _ledger
-    _ledger = Ledger(path)
-    return _ledger
+    _ledger = ledger
+    return ledger
 
 
 @contextmanager
