@@ -90,7 +90,7 @@ def load(content: bytes, *, where: str = "") -> Recording:
     """The recording that `dump` wrote."""
     try:
         file = msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refuse(where, f"it is not JSON of ours: {error}") from error
     schema = file.get("schema", "")
     if schema != f"{KIND}/{FORMAT}":

@@ -22,7 +22,7 @@ def read_plainly(payload: Payload) -> Any:
         return mark
     try:
         return msgspec.json.decode(payload[1:])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return payload.decode("utf-8", "replace")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -102,7 +101,7 @@ def read_cursor(cursor: str) -> str:
     """The run of a cursor. Raises `RequestError` for what never was one."""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not ASCII, not base64, or not UTF-8
         text = ""
     if not text.startswith(_CURSOR) or text == _CURSOR or "\x00" in text:
         raise RequestError("this is not a cursor", where="cursor", fix="give `next` of the page before, or none")
