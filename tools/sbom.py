@@ -25,14 +25,24 @@ def plain_name(name: str) -> str:
 
 
 def licence_of(found: Distribution) -> str:
-    """The licence that a distribution declares; empty if it does not say."""
+    """The licence that a distribution declares, or the title of the one it brings; empty if it does not say."""
     facts: Any = found.metadata  # a message of `email`, which its type does not say
     said = facts.get("License-Expression") or ""
     classified = [
         text.rpartition(" :: ")[2] for text in facts.get_all("Classifier") or [] if text.startswith("License")
     ]
     short = (facts.get("License") or "").strip().partition("\n")[0]
-    return said or " OR ".join(each for each in classified if each != "OSI Approved") or short[:100]
+    declared = said or " OR ".join(each for each in classified if each != "OSI Approved") or short[:100]
+    return declared or _title_of_licence(found)
+
+
+def _title_of_licence(found: Distribution) -> str:
+    """The first line of the licence that a distribution brings along as a file."""
+    for file in found.files or ():
+        if file.name.upper().startswith("LICEN") and ".dist-info" in file.parts[0]:
+            lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+            return next((line for line in lines if line), "")[:100]
+    return ""
 
 
 def needs_of(found: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
