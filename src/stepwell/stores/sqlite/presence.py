@@ -92,7 +92,7 @@ def check_alone(path: str) -> None:
     if file is None or not has_two_copies() or not _has_descriptor(file):
         return
     # Without a connection of apsw to the file, the descriptor belongs to something else.
-    is_ours = any(file_id(one.filename) == file for one in apsw.connections() if one.filename)
+    is_ours = is_open(file) or any(_has_open(one, file) for one in apsw.connections())
     if any(_is_of(connection, file, otherwise=not is_ours) for connection in _connections()):
         raise InvalidOptionError(
             f"a sqlite3 connection of this process has {path} open",
@@ -101,6 +101,14 @@ def check_alone(path: str) -> None:
             "file would be damaged",
             fix="close that connection before the engine is opened, and use apsw.Connection(path) while it is open",
         )
+
+
+def _has_open(connection: apsw.Connection, file: FileId) -> bool:
+    """Whether a connection of apsw has the file open, as far as it says: one that another thread uses says nothing."""
+    try:
+        return bool(connection.filename) and file_id(connection.filename) == file
+    except apsw.ThreadingViolationError:
+        return False
 
 
 def _has_descriptor(file: FileId) -> bool:

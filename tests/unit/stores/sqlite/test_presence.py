@@ -1,0 +1,54 @@
+"""Which files this process has open: connections that other threads use do not say, and need not be asked."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from stepwell import Engine
+from stepwell.stores.sqlite.presence import check_alone
+
+_LONG = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n where pause(i)"
+
+
+@pytest.mark.parametrize("is_of_the_file", [True, False])
+def test_a_connection_that_another_thread_uses_is_no_reason_to_fail(tmp_path: Path, is_of_the_file: bool) -> None:
+    path = str(tmp_path / "runs.db")
+    with apsw.Connection(path) as made:
+        made.execute("create table t (a)")
+    made.close()
+    descriptor = os.open(path, os.O_RDONLY)  # somebody has the file open
+    is_busy, may_end = threading.Event(), threading.Event()
+
+    def pause(*_: object) -> int:
+        is_busy.set()
+        may_end.wait(60)
+        raise apsw.AbortError
+
+    other = apsw.Connection(path if is_of_the_file else str(tmp_path / "other.db"))
+    other.create_scalar_function("pause", pause, 1)
+
+    def use() -> None:
+        with pytest.raises(apsw.AbortError):
+            other.execute(_LONG).fetchall()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    try:
+        assert is_busy.wait(60)
+        check_alone(path)
+    finally:
+        may_end.set()
+        thread.join()
+        other.close()
+        os.close(descriptor)
+
+
+async def test_engines_can_be_opened_on_a_file_that_is_in_use(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Engine(url) as first, Engine(url) as second:
+        assert await first.runs.list() == await second.runs.list() == []
