@@ -179,9 +179,13 @@ def cancel(world: World) -> Operation:
         an_announce(world),
     )
 
+    act = world.chance.choice(["", *(f"act {number}" for number in range(20))])
+
     def facts(answer: Cancelled) -> Iterator[str]:
         if not answer.changed:
             yield "too late"
+        elif not answer.runs:
+            yield "done before"
         for one in answer.runs:
             row = world.row(one)
             assert row is not None
@@ -191,9 +195,9 @@ def cancel(world: World) -> Operation:
 
     return Operation(
         "runs.cancel",
-        (run_id, compensate, reason, announce),
+        (run_id, compensate, reason, announce, act),
         lambda at: at.opened.store.runs.cancel(
-            run_id, compensate=compensate, reason=reason, by="ann", announce=announce
+            run_id, compensate=compensate, reason=reason, by="ann", announce=announce, act=act
         ),
         facts,
     )

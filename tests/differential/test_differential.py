@@ -71,7 +71,7 @@ class CarelessRuns(SqliteRuns):
 class BrokenRuns(SqliteRuns):
     """Does not know its own rows."""
 
-    async def retry(self, run_id: RunId, *, by: str) -> bool:
+    async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         raise KeyError(run_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.conformance.acts import ActSuite
 from stepwell.conformance.amendments import AmendedChildSuite, AmendmentSuite, ForkSuite
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
@@ -37,6 +38,7 @@ from stepwell.conformance.workers import LeaseSuite, RescueSuite
 
 
 class StoreSuite(
+    ActSuite,
     RunSuite,
     ClaimSuite,
     CommitSuite,

@@ -86,6 +86,10 @@ class Backend:
                 await asyncio.sleep(PAUSE * (tries + 1))
         raise AssertionError("unreachable")
 
+    def new_act(self) -> str:
+        """The id of something that an operator does: repeated with it, it is done once."""
+        return self.environment.ids.uuid()
+
     async def with_offer(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T:
         """Make a request that may claim runs for the worker here, if that has room."""
         worker = self.worker

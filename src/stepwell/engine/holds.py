@@ -25,15 +25,16 @@ class Holds:
         continues it.
         """
         run = await self._backend.get_last(target)
-        said = redact(reason)
-        return await self._backend.retrying(lambda store: store.runs.pause(run.run_id, by=by, reason=said))
+        said, act = redact(reason), self._backend.new_act()
+        return await self._backend.retrying(lambda store: store.runs.pause(run.run_id, by=by, reason=said, act=act))
 
     async def resume(self, target: str, *, by: str = "") -> bool:
         """Let a paused run go on: one that a person paused, or one that stopped, after its cause is fixed. One that
         has not stopped yet simply goes on. False if it is not paused.
         """
         run = await self._backend.get(target)
-        return await self._backend.retrying(lambda store: store.runs.resume(run.run_id, by=by))
+        act = self._backend.new_act()
+        return await self._backend.retrying(lambda store: store.runs.resume(run.run_id, by=by, act=act))
 
     async def pause_workflow(self, workflow: str | None, *, by: str = "", reason: str = "") -> bool:
         """Let no worker begin or go on with runs of this workflow, in any version, or of any (None). Those that are
@@ -43,8 +44,8 @@ class Holds:
         `UnknownWorkflowError` for a name that neither this engine nor the store knows.
         """
         await self._check_workflow(workflow)
-        said = redact(reason)
-        return await self._backend.retrying(lambda store: store.holds.pause(workflow, by=by, reason=said))
+        said, act = redact(reason), self._backend.new_act()
+        return await self._backend.retrying(lambda store: store.holds.pause(workflow, by=by, reason=said, act=act))
 
     async def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
         """Let runs of the workflow, or of all (None), go on: workers take what is due as soon as they hear of it. False
@@ -52,7 +53,8 @@ class Holds:
 
         Resuming all does not resume a workflow that was paused by its name.
         """
-        is_done = await self._backend.retrying(lambda store: store.holds.resume(workflow, by=by))
+        act = self._backend.new_act()
+        is_done = await self._backend.retrying(lambda store: store.holds.resume(workflow, by=by, act=act))
         if not is_done:
             await self._check_workflow(workflow)
         return is_done

@@ -52,12 +52,14 @@ class Repairs:
         False if it has not failed, or if another active run has its key.
         """
         run = await self._backend.get(target)
-        return await self._backend.retrying(lambda store: store.runs.retry(run.run_id, by=by))
+        act = self._backend.new_act()
+        return await self._backend.retrying(lambda store: store.runs.retry(run.run_id, by=by, act=act))
 
     async def resume_rollback(self, target: str, *, by: str = "") -> bool:
         """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""
         run = await self._backend.get(target)
-        return await self._backend.retrying(lambda store: store.runs.resume_rollback(run.run_id, by=by))
+        act = self._backend.new_act()
+        return await self._backend.retrying(lambda store: store.runs.resume_rollback(run.run_id, by=by, act=act))
 
     # --- changing the record ---
 

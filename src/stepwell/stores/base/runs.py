@@ -141,7 +141,14 @@ class RunStore(Protocol):
         ...
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
+        self,
+        run_id: RunId,
+        *,
+        compensate: bool,
+        reason: str,
+        by: str = "",
+        announce: Announce | None = None,
+        act: str = "",
     ) -> Cancelled:
         """Cancel a run and its attached or tied active descendants, root first.
 
@@ -153,10 +160,13 @@ class RunStore(Protocol):
         Each that is `CANCELLED` is announced, as in `apply`.
         The reason is kept verbatim on each. Raises `NotFoundError` for an unknown run. Writes an audit row, with who
         did it, if anything changed.
+
+        This and the other acts below may name themselves, by an `act` that is used once. One that was done already
+        is answered as if this had done it (here without `runs`), and nothing is done.
         """
         ...
 
-    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
+    async def pause(self, run_id: RunId, *, by: str, reason: str, act: str = "") -> bool:
         """A person wants the run to stand still (`model.holds.may_be_held`): `hold` is stored.
 
         Pending and waiting become paused at once, `wake_at` None, waits kept. A running one keeps its owner, who is
@@ -165,21 +175,21 @@ class RunStore(Protocol):
         """
         ...
 
-    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True, act: str = "") -> bool:
         """A paused run becomes pending (compensating if it has a `cause`), `wake_at` = now (of a planned one, at the
         earliest `debounced_until`), stalls 0, `hold` cleared,
         failure cleared unless it has a cause. A running one that has a `hold` loses it and stays as it is.
         Anything else, or a `hold` unless `even_if_held`: False. Audit row."""
         ...
 
-    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
+    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         """`compensation_failed` becomes compensating, `wake_at` = now, `retried_at` as by `retry`.
 
         Anything else: False. Audit row.
         """
         ...
 
-    async def retry(self, run_id: RunId, *, by: str) -> bool:
+    async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         """A failed run becomes pending: `ended_at`, failure, cause, undo_floor and a deadline that has passed are
         cleared, `wake_at` = now, stalls 0, and the failed entries that the failure `concerns` are deleted, by their
         spelled path. `retried_at` = now, or the time of the run's last attempt if that is later. A failed child that

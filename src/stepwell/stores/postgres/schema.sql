@@ -314,9 +314,11 @@ create table {t}.audit (
     before text not null,
     after text not null,
     reason text not null,
+    act text,  -- the id of the request, so that it can be repeated
     check ((run is null) <> (workflow is null))
 );
 
+create unique index audit_act on {t}.audit (act) where act is not null;
 create index audit_run on {t}.audit (run) where run is not null;
 create index audit_workflow on {t}.audit (id) where workflow is not null;
 

@@ -142,21 +142,28 @@ class PostgresRuns:
         return apply(self._database, commits, claimant)
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
+        self,
+        run_id: RunId,
+        *,
+        compensate: bool,
+        reason: str,
+        by: str = "",
+        announce: Announce | None = None,
+        act: str = "",
     ) -> Cancelled:
-        return await self._write(calls.CANCEL, run_id, compensate, reason, by, announce)
+        return await self._write(calls.CANCEL, run_id, compensate, reason, by, announce, act)
 
-    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
-        return await self._write(calls.PAUSE, run_id, by, reason)
+    async def pause(self, run_id: RunId, *, by: str, reason: str, act: str = "") -> bool:
+        return await self._write(calls.PAUSE, run_id, by, reason, act)
 
-    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
-        return await self._write(calls.RESUME, run_id, by, even_if_held)
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True, act: str = "") -> bool:
+        return await self._write(calls.RESUME, run_id, by, even_if_held, act)
 
-    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
-        return await self._write(calls.RESUME_ROLLBACK, run_id, by)
+    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
+        return await self._write(calls.RESUME_ROLLBACK, run_id, by, act)
 
-    async def retry(self, run_id: RunId, *, by: str) -> bool:
-        return await self._write(calls.RETRY, run_id, by)
+    async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
+        return await self._write(calls.RETRY, run_id, by, act)
 
     async def amend(self, amendment: Amendment) -> Amended:
         return await self._write(calls.AMEND, amendment)
@@ -245,11 +252,11 @@ class PostgresHolds:
         self._write = database.write
         self._read = database.read
 
-    async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
-        return await self._write(calls.PAUSE_WORKFLOW, workflow, by, reason)
+    async def pause(self, workflow: str | None, *, by: str, reason: str, act: str = "") -> bool:
+        return await self._write(calls.PAUSE_WORKFLOW, workflow, by, reason, act)
 
-    async def resume(self, workflow: str | None, *, by: str) -> bool:
-        return await self._write(calls.RESUME_WORKFLOW, workflow, by)
+    async def resume(self, workflow: str | None, *, by: str, act: str = "") -> bool:
+        return await self._write(calls.RESUME_WORKFLOW, workflow, by, act)
 
     async def list_holds(self) -> list[WorkflowHold]:
         return await self._read(calls.LIST_HOLDS)

@@ -49,6 +49,7 @@ from stepwell.stores.sqlite.transitions import (
     rescues,
     starts,
 )
+from stepwell.stores.sqlite.transitions.audit import Actor
 from stepwell.stores.sqlite.transitions.commits import apply
 from stepwell.stores.sqlite.transitions.publications import publish
 from stepwell.stores.sqlite.views import SqliteViews, in_snapshot
@@ -145,24 +146,30 @@ class SqliteRuns:
         return self._runner.write(lambda tx: apply(tx, commits, claimant), is_batch=True)
 
     async def cancel(
-        self, run_id: RunId, *, compensate: bool, reason: str, by: str = "", announce: Announce | None = None
+        self,
+        run_id: RunId,
+        *,
+        compensate: bool,
+        reason: str,
+        by: str = "",
+        announce: Announce | None = None,
+        act: str = "",
     ) -> Cancelled:
-        act = partial(operators.cancel, run_id=run_id, compensate=compensate, reason=reason, by=by, announce=announce)
-        return await self._runner.write(Valueless(act))
+        cancel = partial(operators.cancel, run_id=run_id, actor=Actor(by, act), announce=announce)
+        return await self._runner.write(Valueless(partial(cancel, compensate=compensate, reason=reason)))
 
-    async def pause(self, run_id: RunId, *, by: str, reason: str) -> bool:
-        return await self._runner.write(Valueless(lambda tx: holds.pause(tx, run_id, by, reason)))
+    async def pause(self, run_id: RunId, *, by: str, reason: str, act: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: holds.pause(tx, run_id, Actor(by, act), reason)))
 
-    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True) -> bool:
-        return await self._runner.write(
-            Valueless(lambda tx: operators.resume(tx, run_id, by, even_if_held=even_if_held))
-        )
+    async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True, act: str = "") -> bool:
+        resume = partial(operators.resume, run_id=run_id, actor=Actor(by, act), even_if_held=even_if_held)
+        return await self._runner.write(Valueless(resume))
 
-    async def resume_rollback(self, run_id: RunId, *, by: str) -> bool:
-        return await self._runner.write(Valueless(lambda tx: operators.resume_rollback(tx, run_id, by)))
+    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: operators.resume_rollback(tx, run_id, Actor(by, act))))
 
-    async def retry(self, run_id: RunId, *, by: str) -> bool:
-        return await self._runner.write(Valueless(lambda tx: operators.retry(tx, run_id, by)))
+    async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: operators.retry(tx, run_id, Actor(by, act))))
 
     async def amend(self, amendment: Amendment) -> Amended:
         return await self._runner.write(lambda tx: amendments.amend(tx, amendment))
@@ -248,11 +255,12 @@ class SqliteHolds:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def pause(self, workflow: str | None, *, by: str, reason: str) -> bool:
-        return await self._runner.write(Valueless(lambda tx: holds.pause_workflow(tx, workflow, by, reason)))
+    async def pause(self, workflow: str | None, *, by: str, reason: str, act: str = "") -> bool:
+        actor = Actor(by, act)
+        return await self._runner.write(Valueless(lambda tx: holds.pause_workflow(tx, workflow, actor, reason)))
 
-    async def resume(self, workflow: str | None, *, by: str) -> bool:
-        return await self._runner.write(Valueless(lambda tx: holds.resume_workflow(tx, workflow, by)))
+    async def resume(self, workflow: str | None, *, by: str, act: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: holds.resume_workflow(tx, workflow, Actor(by, act))))
 
     async def list_holds(self) -> list[WorkflowHold]:
         return await self._runner.read(holds.list_holds)

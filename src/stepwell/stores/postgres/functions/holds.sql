@@ -1,11 +1,14 @@
 -- Pausing runs and workflows.
 
-create function {f}.pause(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_reason text) returns text
+create function {f}.pause(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_reason text, p_act text) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint;
     r record;
 begin
+    if {f}.has_acted(p_run_id, p_act) then
+        return {f}.answer({f}.begin_at(p_now, p_seen), 'true');
+    end if;
     select id, status, owner, cause, hold into r from {t}.runs where run_id = p_run_id for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
     if r.id is null or r.status not in ('pending', 'running', 'waiting', 'paused') or r.cause is not null
@@ -21,42 +24,50 @@ begin
         perform {f}.close_head(r.id);
         perform {f}.hint('mail', p_run_id);
     end if;
-    perform {f}.note(v_now, r.id, 'pause', p_by, r.status, p_reason);
+    perform {f}.note(v_now, r.id, 'pause', p_by, r.status, p_reason, p_act);
     return {f}.answer(v_now, 'true');
 end $$;
 
-create function {f}.note_hold(p_now bigint, p_workflow text, p_verb text, p_by text, p_reason text) returns void
-language sql volatile as $$
-    insert into {t}.audit (workflow, at, verb, by, before, after, reason)
-    values (p_workflow, p_now, p_verb, p_by, '', '', p_reason)
+create function {f}.note_hold(
+    p_now bigint, p_workflow text, p_verb text, p_by text, p_reason text, p_act text
+) returns void language sql volatile as $$
+    insert into {t}.audit (workflow, at, verb, by, before, after, reason, act)
+    values (p_workflow, p_now, p_verb, p_by, '', '', p_reason, nullif(p_act, ''))
 $$;
 
 -- A claim that is under way is not waited for: its worker is told, by the hint or by `renew`.
-create function {f}.pause_workflow(p_now bigint, p_seen bigint, p_workflow text, p_by text, p_reason text) returns text
-language plpgsql volatile as $$
+create function {f}.pause_workflow(
+    p_now bigint, p_seen bigint, p_workflow text, p_by text, p_reason text, p_act text
+) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
 begin
+    if {f}.has_acted('', p_act) then
+        return {f}.answer(v_now, 'true');
+    end if;
     insert into {t}.holds (workflow, by, reason, at) values (coalesce(p_workflow, ''), p_by, p_reason, v_now)
     on conflict (workflow) do nothing;
     if not found then
-        return {f}.answer(v_now, 'false');
+        return {f}.answer(v_now, {f}.has_acted('', p_act)::text);  -- it may have been under way
     end if;
-    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'pause', p_by, p_reason);
+    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'pause', p_by, p_reason, p_act);
     perform {f}.hint('held', '');
     return {f}.answer(v_now, 'true');
 end $$;
 
-create function {f}.resume_workflow(p_now bigint, p_seen bigint, p_workflow text, p_by text) returns text
+create function {f}.resume_workflow(p_now bigint, p_seen bigint, p_workflow text, p_by text, p_act text) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
 begin
+    if {f}.has_acted('', p_act) then
+        return {f}.answer(v_now, 'true');
+    end if;
     delete from {t}.holds where workflow = coalesce(p_workflow, '');
     if not found then
-        return {f}.answer(v_now, 'false');
+        return {f}.answer(v_now, {f}.has_acted('', p_act)::text);
     end if;
-    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'resume', p_by, '');
+    perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'resume', p_by, '', p_act);
     perform {f}.hint('ready', '');
     return {f}.answer(v_now, 'true');
 end $$;

@@ -1,7 +1,8 @@
 -- What operators do to runs; each act leaves an audit row.
 
 create function {f}.cancel(
-    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_by text, p_announce jsonb
+    p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_by text, p_announce jsonb,
+    p_act text
 ) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -9,6 +10,9 @@ declare
     v_before text;
     v_changed text[];
 begin
+    if {f}.has_acted(p_run_id, p_act) then
+        return {f}.answer({f}.begin_at(p_now, p_seen), '[true]');
+    end if;
     select id, status into v_run, v_before from {t}.runs where run_id = p_run_id for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
     if v_run is null then
@@ -16,17 +20,21 @@ begin
     end if;
     v_changed := {f}.cancel_family(v_now, v_run, p_compensate, p_reason, p_announce);
     if cardinality(v_changed) > 0 then
-        perform {f}.note(v_now, v_run, 'cancel', p_by, v_before, p_reason);
+        perform {f}.note(v_now, v_run, 'cancel', p_by, v_before, p_reason, p_act);
     end if;
     return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
 end $$;
 
-create function {f}.resume(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_even_if_held boolean) returns text
-language plpgsql volatile as $$
+create function {f}.resume(
+    p_now bigint, p_seen bigint, p_run_id text, p_by text, p_even_if_held boolean, p_act text
+) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
     r record;
 begin
+    if {f}.has_acted(p_run_id, p_act) then
+        return {f}.answer({f}.begin_at(p_now, p_seen), 'true');
+    end if;
     select id, status, cause into r
     from {t}.runs
     where run_id = p_run_id and (status = 'paused' or status = 'running' and hold is not null)
@@ -39,7 +47,7 @@ begin
     if r.status = 'running' then
         -- It was to be given up, and stays with its owner.
         update {t}.runs set hold = null where id = r.id;
-        perform {f}.note(v_now, r.id, 'resume', p_by, 'running', '');
+        perform {f}.note(v_now, r.id, 'resume', p_by, 'running', '', p_act);
         return {f}.answer(v_now, 'true');
     end if;
     update {t}.runs
@@ -50,17 +58,20 @@ begin
     if r.cause is null then
         update {t}.payloads set failure = null where run = r.id;
     end if;
-    perform {f}.note(v_now, r.id, 'resume', p_by, 'paused', '');
+    perform {f}.note(v_now, r.id, 'resume', p_by, 'paused', '', p_act);
     perform {f}.hint('ready', p_run_id);
     return {f}.answer(v_now, 'true');
 end $$;
 
-create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text
+create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint;
     v_run bigint;
 begin
+    if {f}.has_acted(p_run_id, p_act) then
+        return {f}.answer({f}.begin_at(p_now, p_seen), 'true');
+    end if;
     select id into v_run from {t}.runs where run_id = p_run_id and status = 'compensation_failed' for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
     if v_run is null then
@@ -70,7 +81,7 @@ begin
     set status = 'compensating', wake_at = v_now,
         retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
     where id = v_run;
-    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '');
+    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '', p_act);
     perform {f}.hint('ready', p_run_id);
     return {f}.answer(v_now, 'true');
 end $$;
@@ -88,7 +99,8 @@ begin
 end $$;
 
 -- Let a failed run try again what failed, and a failed child that stood there likewise.
-create function {f}.retry_one(p_now bigint, p_run_id text, p_by text) returns boolean language plpgsql volatile as $$
+create function {f}.retry_one(p_now bigint, p_run_id text, p_by text, p_act text default '') returns boolean
+language plpgsql volatile as $$
 declare
     r record;
     v_failure json;
@@ -134,7 +146,7 @@ begin
     if r.key is not null then
         perform {f}.take_over_held(r.id, r.key);
     end if;
-    perform {f}.note(p_now, r.id, 'retry', p_by, 'failed', '');
+    perform {f}.note(p_now, r.id, 'retry', p_by, 'failed', '', p_act);
     perform {f}.hint('ready', p_run_id);
     for v_child in
         select run_id from {t}.runs
@@ -146,9 +158,11 @@ begin
     return true;
 end $$;
 
-create function {f}.retry(p_now bigint, p_seen bigint, p_run_id text, p_by text) returns text language plpgsql volatile as $$
+create function {f}.retry(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
+language plpgsql volatile as $$
 declare
+    v_has_acted boolean := {f}.has_acted(p_run_id, p_act);
     v_now bigint := {f}.begin_at(p_now, p_seen);
 begin
-    return {f}.answer(v_now, {f}.retry_one(v_now, p_run_id, p_by)::text);
+    return {f}.answer(v_now, (v_has_acted or {f}.retry_one(v_now, p_run_id, p_by, p_act))::text);
 end $$;

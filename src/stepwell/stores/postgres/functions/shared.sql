@@ -205,11 +205,22 @@ create function {f}.names_of(p_run bigint) returns text[] language sql stable as
     select array(select name from {t}.names where run = p_run order by number)
 $$;
 
-create function {f}.note(p_now bigint, p_run bigint, p_verb text, p_by text, p_before text, p_reason text) returns void
-language sql volatile as $$
-    insert into {t}.audit (run, at, verb, by, before, after, reason)
-    select p_run, p_now, p_verb, p_by, p_before, r.status, p_reason from {t}.runs as r where r.id = p_run
+create function {f}.note(
+    p_now bigint, p_run bigint, p_verb text, p_by text, p_before text, p_reason text, p_act text default ''
+) returns void language sql volatile as $$
+    insert into {t}.audit (run, at, verb, by, before, after, reason, act)
+    select p_run, p_now, p_verb, p_by, p_before, r.status, p_reason, nullif(p_act, '') from {t}.runs as r where r.id = p_run
 $$;
+
+-- Whether a request was carried out before. One that is under way for the same run is waited for.
+create function {f}.has_acted(p_run_id text, p_act text) returns boolean language plpgsql volatile as $$
+begin
+    if p_act = '' then
+        return false;
+    end if;
+    perform 1 from {t}.runs where run_id = p_run_id for no key update;
+    return exists (select 1 from {t}.audit where act = p_act);
+end $$;
 
 -- Tell other processes what may have changed. Nothing depends on it, so nobody waits for the disk.
 create function {f}.notify(p_now bigint, p_seen bigint, p_channel text, p_payloads jsonb) returns text

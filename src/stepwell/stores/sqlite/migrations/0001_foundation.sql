@@ -329,9 +329,11 @@ create table stepwell_audit (
     before text not null,
     after text not null,
     reason text not null,
+    act text,  -- the id of the request, so that it can be repeated
     check ((run is null) <> (workflow is null))
 ) strict;
 
+create unique index stepwell_audit_act on stepwell_audit (act) where act is not null;
 create index stepwell_audit_run on stepwell_audit (run) where run is not null;
 create index stepwell_audit_workflow on stepwell_audit (id) where workflow is not null;
 

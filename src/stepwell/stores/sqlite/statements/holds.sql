@@ -12,8 +12,8 @@ on conflict (workflow) do nothing;
 delete from stepwell_holds where workflow = :workflow;
 
 -- name: note
-insert into stepwell_audit (workflow, at, verb, by, before, after, reason)
-values (:workflow, :at, :verb, :by, '', '', :reason);
+insert into stepwell_audit (workflow, at, verb, by, before, after, reason, act)
+values (:workflow, :at, :verb, :by, '', '', :reason, nullif(:act, ''));
 
 -- name: list_acts
 select at, workflow, verb, by, reason

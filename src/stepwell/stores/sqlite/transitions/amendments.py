@@ -17,9 +17,10 @@ from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import encode_ranges, to_status
 from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.audit import Actor, note
 from stepwell.stores.sqlite.transitions.commits import consume, replace_waits
 from stepwell.stores.sqlite.transitions.ends import cancel_family
-from stepwell.stores.sqlite.transitions.operators import note, retry
+from stepwell.stores.sqlite.transitions.operators import retry
 from stepwell.stores.sqlite.transitions.starts import create
 
 _FAILED = RunStatus.FAILED.value
@@ -40,7 +41,7 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     for dropped in amendment.children:
         _drop(tx, dropped, amendment.announce)
     for child in amendment.retries:
-        retry(tx, child, amendment.by)
+        retry(tx, child, Actor(amendment.by))
     replace_waits(tx, run, amendment.run_id, amendment.waits)
     if amendment.version is not None:
         row = tx.find("amendments.find_definition", id=definition)
@@ -62,7 +63,7 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     if revives:
         tx.run("signals.drop_held_twins", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
-    note(tx, run, amendment.verb, amendment.by, status, amendment.reason)
+    note(tx, run, amendment.verb, Actor(amendment.by), status, amendment.reason)
     tx.left.pop(amendment.run_id, None)
     tx.hint(HintKind.READY, amendment.run_id)
     return Amended.APPLIED
@@ -130,6 +131,6 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
         tx.run("cursors.set", run=run, **cursor._asdict())
     begun = {"last_seq": len(fork.entries), "source": fork.source, "loose": encode_ranges(fork.loose)}
     tx.run("amendments.begin_fork", id=run, now=tx.now, **begun)
-    note(tx, source, "fork", fork.by, status, fork.reason)
-    note(tx, run, "forked", fork.by, RunStatus.PENDING, fork.reason)
+    note(tx, source, "fork", Actor(fork.by), status, fork.reason)
+    note(tx, run, "forked", Actor(fork.by), RunStatus.PENDING, fork.reason)
     return created

@@ -11,25 +11,28 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import decode_hold, encode_hold, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction, rows_of
+from stepwell.stores.sqlite.transitions.audit import Actor, note
 
 _LIST_WORKFLOWS = SQL["holds.list_workflows"]
 
 
-def pause(tx: Transaction, run_id: RunId, by: str, reason: str) -> bool:
+def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
     """Have a run stand still, as soon as nobody owns it."""
+    if actor.has_acted(tx):
+        return True
     found = tx.find("runs.find_for_operator", run_id=run_id)
     if found is None:
         return False
     run, status, _, cause, stored, owner = found
     if not may_be_held(to_status(status), cause, decode_hold(stored)):
         return False
-    hold = Hold(by, reason, tx.now)
+    hold = Hold(actor.by, reason, tx.now)
     if owner is None:
         stand_still(tx, run, run_id, hold)
     else:
         tx.run("runs.mark_held", id=run, hold=encode_hold(hold))
         tx.hint(HintKind.MAIL, run_id)
-    tx.run("audit.note", run=run, now=tx.now, verb="pause", by=by, before=status, reason=reason)
+    note(tx, run, "pause", actor, status, reason)
     return True
 
 
@@ -39,36 +42,40 @@ def stand_still(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
     tx.hint(HintKind.ENDED, run_id)
 
 
-def withdraw(tx: Transaction, run: int, by: str) -> None:
+def withdraw(tx: Transaction, run: int, actor: Actor) -> None:
     """A run that is to be given up stays with its owner."""
     tx.run("runs.mark_held", id=run, hold=None)
-    tx.run("audit.note", run=run, now=tx.now, verb="resume", by=by, before=RunStatus.RUNNING.value, reason="")
+    note(tx, run, "resume", actor, RunStatus.RUNNING)
 
 
-def pause_workflow(tx: Transaction, workflow: str | None, by: str, reason: str) -> bool:
+def pause_workflow(tx: Transaction, workflow: str | None, actor: Actor, reason: str) -> bool:
     """Let nobody claim runs of a workflow, or of any."""
-    hold = Hold(by, reason, tx.now)
+    if actor.has_acted(tx):
+        return True
+    hold = Hold(actor.by, reason, tx.now)
     tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
     if tx.connection.changes() != 1:
         return False
-    add_act(tx, HoldAct(tx.now, workflow, "pause", by, reason))
+    add_act(tx, HoldAct(tx.now, workflow, "pause", actor.by, reason), actor.act)
     tx.announce(HintKind.HELD)
     return True
 
 
-def resume_workflow(tx: Transaction, workflow: str | None, by: str) -> bool:
+def resume_workflow(tx: Transaction, workflow: str | None, actor: Actor) -> bool:
     """Let them be claimed again."""
+    if actor.has_acted(tx):
+        return True
     tx.run("holds.remove", workflow=workflow or ALL_WORKFLOWS)
     if tx.connection.changes() != 1:
         return False
-    add_act(tx, HoldAct(tx.now, workflow, "resume", by, ""))
+    add_act(tx, HoldAct(tx.now, workflow, "resume", actor.by, ""), actor.act)
     tx.announce(HintKind.READY)
     return True
 
 
-def add_act(tx: Transaction, act: HoldAct) -> None:
+def add_act(tx: Transaction, line: HoldAct, act: str = "") -> None:
     """Add a line to the audit."""
-    tx.run("holds.note", **act._replace(workflow=act.workflow or ALL_WORKFLOWS)._asdict())
+    tx.run("holds.note", act=act, **line._replace(workflow=line.workflow or ALL_WORKFLOWS)._asdict())
 
 
 def served(connection: apsw.Connection, definitions: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,31 +14,36 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import decode_ranges, encode_ranges
 from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.audit import Actor, note
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.holds import withdraw
 
 
 def cancel(
-    tx: Transaction, run_id: RunId, *, compensate: bool, reason: str, by: str, announce: Announce | None
+    tx: Transaction, run_id: RunId, actor: Actor, *, compensate: bool, reason: str, announce: Announce | None
 ) -> Cancelled:
     """Cancel a run with its attached descendants."""
+    if actor.has_acted(tx):
+        return Cancelled(changed=True)
     root = tx.find("runs.find_for_cancel", run_id=run_id)
     if root is None:
         raise NotFoundError("run", run_id)
     changed = cancel_family(tx, root, compensate=compensate, reason=reason, announce=announce)
     if changed:
-        note(tx, root[0], "cancel", by, root[2], reason)
+        note(tx, root[0], "cancel", actor, root[2], reason)
     return Cancelled(bool(changed), tuple(changed))
 
 
-def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bool:
+def resume(tx: Transaction, run_id: RunId, actor: Actor, *, even_if_held: bool) -> bool:
     """Let a paused run go on, or one that is to be given up stay."""
+    if actor.has_acted(tx):
+        return True
     found = tx.find("runs.find_for_operator", run_id=run_id)
     if found is None or (found[4] is not None and not even_if_held):
         return False
     run, before, _, cause, hold, _ = found
     if before == RunStatus.RUNNING.value and hold is not None:
-        withdraw(tx, run, by)
+        withdraw(tx, run, actor)
         return True
     if before != RunStatus.PAUSED.value:
         return False
@@ -46,24 +51,28 @@ def resume(tx: Transaction, run_id: RunId, by: str, *, even_if_held: bool) -> bo
     tx.run("runs.resume", id=run, status=status.value, now=tx.now)
     if cause is None:
         tx.run("payloads.fail", run=run, failure=None)
-    note(tx, run, "resume", by, RunStatus.PAUSED)
+    note(tx, run, "resume", actor, RunStatus.PAUSED)
     tx.hint(HintKind.READY, run_id)
     return True
 
 
-def resume_rollback(tx: Transaction, run_id: RunId, by: str) -> bool:
+def resume_rollback(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
     """Let a rollback that got stuck go on."""
+    if actor.has_acted(tx):
+        return True
     found = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
     if found is None:
         return False
     tx.run("runs.resume_rollback", id=found[0], now=tx.now)
-    note(tx, found[0], "resume_rollback", by, RunStatus.COMPENSATION_FAILED)
+    note(tx, found[0], "resume_rollback", actor, RunStatus.COMPENSATION_FAILED)
     tx.hint(HintKind.READY, run_id)
     return True
 
 
-def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
+def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
     """Let a failed run try again what failed."""
+    if actor.has_acted(tx):
+        return True
     found = _find(tx, run_id, RunStatus.FAILED)
     if found is None:
         return False
@@ -76,11 +85,11 @@ def retry(tx: Transaction, run_id: RunId, by: str) -> bool:
     if key is not None:
         tx.run("signals.drop_held_twins", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
-    note(tx, run, "retry", by, RunStatus.FAILED)
+    note(tx, run, "retry", actor, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
     for child, location in tx.rows("runs.list_failed_children", run_id=run_id) if failed_at else ():
         if location in failed_at:
-            retry(tx, child, by)
+            retry(tx, child, Actor(actor.by))
     return True
 
 
@@ -107,8 +116,3 @@ def _forget_failed_entries(tx: Transaction, run: int) -> list[Location]:
         loose = loosened(decode_ranges(known[0]), taken, seqs.values())
         tx.run("runs.loosen", id=run, loose=encode_ranges(loose))
     return concerned
-
-
-def note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str = "") -> None:
-    """Leave an audit row."""
-    tx.run("audit.note", run=run, now=tx.now, verb=verb, by=by, before=str(before), reason=reason)

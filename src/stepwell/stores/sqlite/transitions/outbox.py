@@ -13,6 +13,7 @@ from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.rows import to_owed, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.audit import Actor, note
 
 _OWE = SQL["outbox.owe"]
 
@@ -107,7 +108,7 @@ def replay(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int
     for number, run, name_of_sink, name, run_id, status in found:
         tx.run("outbox.owe_again", number=number, now=tx.now)
         tx.run("outbox.remove", number=number, run=run, sink=name_of_sink)
-        _note(tx, run, "replay_event", by, status, f"{name} to {name_of_sink}")
+        note(tx, run, "replay_event", Actor(by), status, f"{name} to {name_of_sink}")
         tx.hint(HintKind.OWED, run_id)
     return len(found)
 
@@ -118,9 +119,5 @@ def drop(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int:
     for number, run, name_of_sink, name, _, status in found:
         tx.run("outbox.remove", number=number, run=run, sink=name_of_sink)
         _advance(tx, run, name_of_sink)
-        _note(tx, run, "drop_event", by, status, f"{name} to {name_of_sink}")
+        note(tx, run, "drop_event", Actor(by), status, f"{name} to {name_of_sink}")
     return len(found)
-
-
-def _note(tx: Transaction, run: int, verb: str, by: str, before: str, reason: str) -> None:
-    tx.run("audit.note", run=run, now=tx.now, verb=verb, by=by, before=before, reason=reason)
