@@ -110,7 +110,7 @@ soak: setup ## a steady load with kills for MINUTES on each store: RSS, descript
 api-campaign: setup ## send REQUESTS generated requests to each operation of a real server, and print the figures
 	$(BIN)/python -m tests.http.campaign --requests $(REQUESTS) $(ARGS)
 
-scorecard: setup ## write SCORECARD.md from the results that campaigns with --keep have left in scorecard/
+scorecard: setup ## write SCORECARD.md from the results that campaigns with ARGS=--record have left in scorecard/
 	$(BIN)/python -m tools.scorecard
 
 sbom: setup ## write a CycloneDX list of what is needed at run time to dist/sbom.json

@@ -1,6 +1,6 @@
 """What a campaign found, kept as data in `scorecard/`: `make scorecard` makes the page of it.
 
-A campaign that is told to keep its result calls `keep`. The file says what was done, how often, and what came of it;
+A campaign with `--record` calls `keep`. The file says what was done, how often, and what came of it;
 the commit and the date are those of the trial.
 """
 

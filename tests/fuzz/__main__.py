@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each decoder")
     parser.add_argument("--decoder", choices=tuple(DECODERS), action="append", help="only this one; may be repeated")
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     names = options.decoder or list(DECODERS)
     bar, began, all_fuzzed = Bar(len(names), "decoders"), time.monotonic(), list[Fuzzed]()
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     for each in broken:
         print(f"\n{each.name}:\n{each.defect}")
     print(f"{len(broken)} DEFECTS" if broken else "every input was read or refused")
-    if options.keep:
+    if options.record:
         keep(_result(all_fuzzed, options.seconds, time.monotonic() - began))
     return 1 if broken else 0
 

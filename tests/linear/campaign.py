@@ -179,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--store", choices=STORES, help="both, one after the other, if it is left out")
     parser.add_argument("--histories", type=int, default=2_000, help="for each store")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     trials, began, wrong = [], time.monotonic(), 0
@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
         acknowledged = campaign.figures["acknowledged"]
         trials.append(Trial(fault, options.histories, acknowledged, lost=len(campaign.wrong), doubled=None, stuck=None))
     print(f"{wrong} WRONG HISTORIES" if wrong else "every history is linearizable")
-    if options.keep:
+    if options.record:
         command = f"make linear HISTORIES={options.histories}"
         keep(Result("linear", command, time.monotonic() - began, tuple(trials)))
     return 1 if wrong else 0

@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Read the command line, tell the stories, and say how it went."""
     parser = argparse.ArgumentParser(prog="model", description=__doc__)
     parser.add_argument("--examples", type=int, default=2_000)
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     chosen = settings(max_examples=options.examples, stateful_step_count=STEPS, deadline=None, print_blob=True)
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     counts, seconds = DeskMachine.counts, time.monotonic() - began
     print(*(f"  {name:<16}{count:>10,}" for name, count in counts.items()), sep="\n")
     print(f"{differences} DIFFERENCES" if differences else "the engine and the model agree", f"({seconds:.0f} s)")
-    if options.keep:
+    if options.record:
         trial = Trial(
             "random calls of the public API, against a model",
             counts["stories"],

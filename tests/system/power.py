@@ -248,7 +248,7 @@ class Campaign:
             for text in texts[:5]:
                 print(f"    - {text}")
         print(f"{broken} VIOLATIONS" if broken else "all promises held", f"({seconds:.0f} s)")
-        if options.keep:
+        if options.record:
             keep(self._result(seconds, recovery))
         return broken
 
@@ -273,7 +273,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long an engine works in each round")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--synchronous", choices=("FULL", "NORMAL"), default="FULL")
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     options.seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     logging.getLogger("stepwell").setLevel(logging.ERROR)  # the sink of the storm fails at times, as it should
