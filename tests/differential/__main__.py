@@ -10,6 +10,7 @@ from tests.differential.campaign import Totals, describe, jobs_for, run_all
 from tests.differential.seeds import Report, run_seed
 from tests.differential.stores import STORES
 from tools.progress import Bar
+from tools.results import Result, Trial, keep
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,7 +32,18 @@ def main(argv: list[str] | None = None) -> int:
     else:
         run_all(jobs, given.jobs, each)
     print("\n".join(totals.lines()))
+    if given.record:
+        _record(totals)
     return 0 if totals.is_good else 1
+
+
+def _record(totals: Totals) -> None:
+    """Keep the result for the scorecard."""
+    fault = f"the same operations, compared on {', '.join(totals.stores)}"
+    differences = len(totals.failed)
+    trial = Trial(fault, totals.operations, None, lost=differences, doubled=differences, stuck=None)
+    command = f"make differential OPS={totals.operations}"
+    keep(Result("differential", command, totals.seconds, (trial,)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"all are held to the first one; of {', '.join(STORES)}, all by default",
     )
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     parser.add_argument("--trace", action="store_true", help="print every operation and its answer")
     return parser
 

@@ -36,6 +36,7 @@ from tests.system.soak_figures import LIMITS, Point, Verdict, judge
 from tests.system.soak_worker import types_of, vitals_of
 from tests.system.storm_client import Client
 from tests.system.storm_workflows import MAKE_EFFECTS, SINKS, TRANSACTIONAL, WORKFLOWS
+from tools.results import Result, Trial, keep
 
 _MIB = 1_048_576
 _TYPES_SHOWN = 12
@@ -236,7 +237,24 @@ class Soak:
         if unfinished:
             print(f"  FAIL  {unfinished} runs have not ended")
         print(f"  {'good' if is_good else 'BAD'}", flush=True)
+        if self._options.record:
+            self._record(verdicts, unfinished)
         return is_good
+
+    def _record(self, verdicts: list[Verdict], unfinished: int) -> None:
+        minutes = self._options.minutes
+        grown = sum(not verdict.is_good for verdict in verdicts)
+        trial = Trial(
+            f"kills under a steady load for {minutes:g} minutes, {self._store}",
+            self._kills,
+            self._tally.ended,
+            lost=None,
+            doubled=None,
+            stuck=unfinished + grown,
+        )
+        figures = {f"{verdict.who}, {verdict.what}": verdict.text for verdict in verdicts}
+        command = f"make soak MINUTES={minutes:g} ARGS='--store {self._store}'"
+        keep(Result(f"soak-{self._store}", command, self._seconds, (trial,), figures))
 
     def _say(self, text: str) -> None:
         print(f"{self._store}: {text}", flush=True)
@@ -253,6 +271,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="between two looks")
     parser.add_argument("--traces", action="store_true", help="trace every allocation of the worker that is looked at")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="write the results to scorecard/")
     return parser.parse_args()
 
 

@@ -33,7 +33,7 @@ from tests.system.storm_checks import violations
 from tests.system.storm_client import Client
 from tests.system.storm_options import ACTS, read_options
 from tests.system.storm_progress import Progress
-from tests.system.storm_report import print_report
+from tests.system.storm_report import print_report, record
 from tests.system.storm_worker import LedgerHandler
 from tests.system.storm_workflows import EFFECTS, MAKE_EFFECTS, SINKS, TRANSACTIONAL, WORKFLOWS, relay, talk
 from tests.system.takeovers import Takeovers
@@ -82,6 +82,8 @@ class Storm:
         self._tell("done", at_once=True)
         self.progress.end()
         ground = await asyncio.to_thread(self.ground.describe)
+        if self.options.record:
+            record(self.options, ground, evidence, self.takeovers, self.done, found, self.progress.seconds)
         return print_report(self.options, ground, evidence, self.takeovers, self.done, found, self.progress.seconds)
 
     async def _weather(self) -> Evidence:

@@ -49,6 +49,7 @@ def read_options(description: str | None, arguments: list[str] | None) -> list[a
     parser.add_argument("--settle", type=float, default=60.0, help="within how many seconds all must end afterwards")
     parser.add_argument("--takeover", type=float, help="p99 allowed, in seconds; lease + 2 s + this machine's own lag")
     parser.add_argument("--keep", help="a new folder to leave everything in")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     given = parser.parse_args(arguments)
     if given.store == "sqlite" and (given.server_kills or given.promotions):
         parser.error("a SQLite file has no server to kill")

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from tests.system.evidence import Evidence
 from tests.system.repeats import Repeats, runs_taken
 from tests.system.takeovers import Takeovers, percentile
+from tools.results import Result, Trial, keep
 
 _SHOWN_MAX = 8
+_ACKNOWLEDGED = ("started", "signalled", "cancelled", "result", "ended")
 _FAULTS = {
     "kill": "SIGKILL of workers",
     "stop": "SIGSTOP of workers past their lease, and SIGCONT",
@@ -41,6 +43,30 @@ def print_report(
     total = sum(len(problems) for problems in found.values())
     print("all promises held" if not total else f"{total} VIOLATIONS")
     return total
+
+
+def record(
+    options: argparse.Namespace,
+    ground: str,
+    evidence: Evidence,
+    takeovers: Takeovers,
+    done: Mapping[str, int],
+    found: Mapping[str, list[str]],
+    seconds: float,
+) -> None:
+    """Keep the result for the scorecard."""
+    count = {name: len(problems) for name, problems in found.items()}
+    trial = Trial(
+        f"{', '.join(f'{number} {act}s' for act, number in done.items() if number)} under load, {ground}",
+        sum(done.values()),
+        sum(len(evidence.of(kind)) for kind in _ACKNOWLEDGED),
+        lost=count["lost acks"] + count["bad effects"] + count["bad undos"] + count["bad events"] + count["database"],
+        doubled=count["double commits"] + count["unexplained repeats"] + count["zombies"],
+        stuck=count["unfinished"] + count["orphans"] + count["workers"],
+        recovery=f"p50 {percentile(takeovers.claims, 0.5):.2f} s, p99 {percentile(takeovers.claims, 0.99):.2f} s "
+        f"(lease {options.lease:g} s)",
+    )
+    keep(Result(f"storm-{options.store}", f"make storm ARGS='--store {options.store}'", seconds, (trial,)))
 
 
 def _faults(done: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
