@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
-    from stepwell.engine.views import AttemptView, EntryView, ProgressView, RunView, WaitView
+    from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
 
 RUN = "stepwell.run/1"
@@ -16,31 +17,18 @@ HISTORY = "stepwell.history/1"
 
 def run_body(run: RunView) -> dict[str, Any]:
     """One run, without what is recorded of it."""
-    return {
-        "run_id": run.run_id,
-        "workflow": run.workflow,
-        "version": run.version,
-        "status": run.status,
-        "key": run.key,
-        "generation": run.generation,
-        "created_at": _time(run.created_at),
-        "started_at": _time(run.started_at),
-        "ended_at": _time(run.ended_at),
-        "wake_at": _time(run.wake_at),
-        "parent": run.parent,
-        "successor": run.successor,
-        "reason": run.reason,
-        "failure": None if run.failure is None else failure_body(run.failure),
-        "input": run.input,
-        "output": run.output,
-        "priority": run.priority,
-        "tags": run.tags,
-        "deadline_at": _time(run.deadline_at),
-        "replaced_by": run.replaced_by,
-        "hold": None if run.hold is None else {"by": run.hold.by, "reason": run.hold.reason, "at": _time(run.hold.at)},
-        "forked_from": run.forked_from,
-        "unreadable": run.unreadable,
-    }
+    from stepwell.engine.views import RUN_FIELDS
+
+    shown = {name: getattr(run, name) for name in RUN_FIELDS}
+    shown = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in shown.items()}
+    shown["failure"] = None if run.failure is None else failure_body(run.failure)
+    shown["hold"] = hold_body(run.hold)
+    return shown
+
+
+def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
+    """Who paused something."""
+    return None if hold is None else {"by": hold.by, "reason": hold.reason, "at": _time(hold.at)}
 
 
 def cause_body(cause: Cause) -> dict[str, Any]:

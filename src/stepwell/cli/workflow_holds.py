@@ -58,11 +58,6 @@ async def _count_live(client: Client, workflow: str | None) -> int:
     return sum(one.runs for one in counted if workflow in (None, workflow_of(one.definition)))
 
 
-def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
-    """Who paused something, as JSON."""
-    return None if hold is None else {"by": hold.by, "reason": hold.reason, "at": hold.at.isoformat()}
-
-
 def hold_line(hold: HoldView) -> str:
     """Who paused something, in words."""
     who = f" by {hold.by}" if hold.by else ""

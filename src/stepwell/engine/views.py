@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
@@ -83,9 +83,15 @@ class ActView:
     reason: str
 
 
+A_LINE: Final = {"has_line": True}  # of a field: `stepwell show` says it to people, its name in words before its value
+
+
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run."""
+    """One run: for Python, for HTTP and for the command line, with its fields in this order.
+
+    A field that is called like one of `Run` has its value, an instant as a `datetime`; `_run_view` makes the others.
+    """
 
     run_id: str
     workflow: str
@@ -101,21 +107,30 @@ class RunView:
     successor: str | None
     reason: str
     failure: FailureRecord | None
-    output: Any = None
     input: Any = None
+    output: Any = None
     priority: int = 0
     tags: dict[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     replaced_by: str | None = None
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
-    progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
-    forked_from: str | None = None  # the run whose record it began with
+    forked_from: str | None = field(default=None, metadata=A_LINE)  # the run whose record it began with
     unreadable: str = ""  # why its row cannot be read; then what is shown of it may be missing
+    progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
 
     @property
     def is_ended(self) -> bool:
         """Whether the status is terminal."""
         return self.ended_at is not None
+
+
+RUN_FIELDS: Final = tuple(one.name for one in fields(RunView) if one.name != "progress")
+"""What HTTP and the command line show of every run."""
+RUN_LINES: Final = tuple(one.name for one in fields(RunView) if one.metadata == A_LINE)
+
+_MADE: Final = frozenset({"status", "parent", "failure", "input", "output", "tags", "hold", "progress", "unreadable"})
+_TIMES: Final = tuple(one.name for one in fields(RunView) if str(one.type).startswith("datetime"))
+_COPIED: Final = tuple(one.name for one in fields(RunView) if one.name not in _MADE and one.name not in _TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,30 +255,19 @@ def run_view(run: Run, progress: Iterable[StepProgress] = (), fetch: Fetch = as_
 
 
 def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunView:
+    copied: dict[str, Any] = {name: getattr(run, name) for name in _COPIED}
+    for name in _TIMES:
+        copied[name] = _time(getattr(run, name))
     return RunView(
-        run_id=run.run_id,
-        workflow=run.workflow,
-        version=run.version,
+        **copied,
         status=run.status.value,
-        key=run.key,
-        generation=run.generation,
-        created_at=to_datetime(run.created_at),
-        started_at=_time(run.started_at),
-        ended_at=_time(run.ended_at),
-        wake_at=_time(run.wake_at),
         parent=run.parent.run_id if run.parent else None,
-        successor=run.successor,
-        reason=run.reason,
         failure=decode_failure(run.failure) if run.failure else None,
-        output=plain(run.output, fetch) if run.status is RunStatus.COMPLETED else None,
         input=plain(run.input, fetch),
-        priority=run.priority,
+        output=plain(run.output, fetch) if run.status is RunStatus.COMPLETED else None,
         tags=dict(run.tags),
-        deadline_at=_time(run.deadline_at),
-        replaced_by=run.replaced_by,
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one, fetch) for one in progress),
-        forked_from=run.forked_from,
         unreadable=run.damage,
     )
 

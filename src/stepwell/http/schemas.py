@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from stepwell.engine.causes import Cause
 from stepwell.engine.explanations import Explanation
-from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
+from stepwell.engine.views import (
+    RUN_FIELDS,
+    AttemptView,
+    EntryView,
+    HoldView,
+    ProgressView,
+    RunView,
+    SignalView,
+    WaitView,
+)
 from stepwell.errors.records import FailureRecord
 from stepwell.http.operations import Call
 from stepwell.model.states import RunStatus
@@ -38,32 +47,17 @@ class HoldBody(msgspec.Struct):
     at: datetime
 
 
-class RunBody(msgspec.Struct):
-    """One run. `input` and `output` are payloads; `unreadable` says why its row cannot be read, if so."""
+_RUN_TYPES: Final = {
+    **get_type_hints(RunView),
+    "status": RunStatus,
+    "failure": FailureBody | None,
+    "hold": HoldBody | None,
+}
+_RunFields: Any = msgspec.defstruct("_RunFields", [(name, _RUN_TYPES[name]) for name in RUN_FIELDS])
 
-    run_id: str
-    workflow: str
-    version: int
-    status: RunStatus
-    key: str | None
-    generation: int
-    created_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    wake_at: datetime | None
-    parent: str | None
-    successor: str | None
-    reason: str
-    failure: FailureBody | None
-    input: Any
-    output: Any
-    priority: int
-    tags: dict[str, str]
-    deadline_at: datetime | None
-    replaced_by: str | None
-    hold: HoldBody | None
-    forked_from: str | None
-    unreadable: str
+
+class RunBody(_RunFields):  # type: ignore[misc]  # its fields are those of `RunView`
+    """One run. `input` and `output` are payloads; `unreadable` says why its row cannot be read, if so."""
 
 
 class RunPage(msgspec.Struct):
@@ -235,31 +229,13 @@ def failure_body(call: Call, failure: FailureRecord | None) -> FailureBody | Non
 
 def run_body(call: Call, run: RunView) -> RunBody:
     """A run as the caller may see it."""
-    return RunBody(
-        run.run_id,
-        run.workflow,
-        run.version,
-        RunStatus(run.status),
-        run.key,
-        run.generation,
-        run.created_at,
-        run.started_at,
-        run.ended_at,
-        run.wake_at,
-        run.parent,
-        run.successor,
-        run.reason,
-        failure_body(call, run.failure),
-        call.show(run.input),
-        call.show(run.output),
-        run.priority,
-        run.tags,
-        run.deadline_at,
-        run.replaced_by,
-        hold_body(run.hold),
-        run.forked_from,
-        run.unreadable,
-    )
+    shown = {name: getattr(run, name) for name in RUN_FIELDS}
+    shown["status"] = RunStatus(run.status)
+    shown["failure"] = failure_body(call, run.failure)
+    shown["input"] = call.show(run.input)
+    shown["output"] = call.show(run.output)
+    shown["hold"] = hold_body(run.hold)
+    return RunBody(**shown)
 
 
 def hold_body(hold: HoldView | None) -> HoldBody | None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.acts import Act, act_on
+from stepwell.cli.bodies import hold_body
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings, command
 from stepwell.cli.texts import clean
-from stepwell.cli.workflow_holds import act_body, act_line, act_on_all, act_on_workflow, hold_body, hold_line
+from stepwell.cli.workflow_holds import act_body, act_line, act_on_all, act_on_workflow, hold_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

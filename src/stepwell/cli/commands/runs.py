@@ -173,6 +173,8 @@ def show(settings: Settings, run: str) -> None:
 
 
 def _words(seen: Seen, out: Output) -> Iterator[str]:
+    from stepwell.engine.views import RUN_LINES
+
     yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
     if seen.run.unreadable:
         yield clean(f"this run cannot be read: {seen.run.unreadable}")
@@ -181,8 +183,10 @@ def _words(seen: Seen, out: Output) -> Iterator[str]:
             yield clean(f"{entry.path} cannot be read: {entry.unreadable}")
     if seen.run.hold is not None:
         yield hold_line(seen.run.hold)
-    if seen.run.forked_from is not None:
-        yield clean(f"forked from {seen.run.forked_from}")
+    for name in RUN_LINES:
+        value = getattr(seen.run, name)
+        if value is not None:
+            yield clean(f"{name.replace('_', ' ')} {value}")
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:

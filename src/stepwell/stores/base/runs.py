@@ -220,10 +220,10 @@ class RunStore(Protocol):
     async def fork(self, fork: Fork) -> Created | None:
         """Create a run with the names, entries and cursors given, as `create` does, claimed by nobody.
 
-        None, and nothing is written, unless the source has the expected epoch and revision. `forked_from` is
-        set, `retried_at` = now, revision is 1 and `last_seq` that of the last entry. A taken id or key answers
-        as in `create`, and then nothing is written. An audit row on each of the two. Raises `NotFoundError` for
-        an unknown source.
+        None, and nothing is written, unless the source has the expected epoch and revision. The run names
+        its source; `retried_at` = now, revision is 1 and `last_seq` that of the last entry. A taken id or key
+        answers as in `create`, and then nothing is written. An audit row on each of the two. Raises
+        `NotFoundError` for an unknown source.
         """
         ...
 

@@ -26,6 +26,12 @@ _KINDS = {kind.value: kind for kind in EntryKind}
 _ENTRY_STATUSES = {status.value: status for status in EntryStatus}
 _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
+# Where `to_run` finds what is not stored as the model has it.
+_STATUS, _PARENT, _PREVIOUS, _TAG_LIST, _HELD, _LOOSE = map(
+    Run._fields.index, ("status", "parent", "previous", "tags", "hold", "loose")
+)
+_END = 1 + len(Run._fields)  # the number of the row comes first
+
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TAGS = msgspec.json.Decoder(Tags)
 _RANGES = msgspec.json.Decoder(Ranges)
@@ -58,42 +64,40 @@ def decode_hold(stored: str | None) -> Hold | None:
 
 
 def to_run(row: Row) -> Run:
-    """A run from a row of `stepwell_run_rows`. Raises `CorruptRecordError`."""
+    """A run from `{Run.* to row}`, whatever else is behind it. Raises `CorruptRecordError`."""
     try:
-        (_, run_id, workflow, version, status, key, epoch, owner, revision, last_seq, created_at, started_at) = row[:12]
-        (ended_at, wake_at, input_, generation, parent, location, detached, previous, previous_from, previous_to) = row[
-            12:22
-        ]
-        rest: tuple[Any, ...] = (
-            *row[22:31],
-            decode_tags(row[31]),
-            *row[32:36],
-            decode_hold(row[36]),
-            *row[37:39],
-            decode_ranges(row[39]),
-        )
-        return Run(
-            run_id,
-            workflow,
-            version,
-            _STATUSES[status],
-            key,
-            epoch,
-            owner,
-            revision,
-            last_seq,
-            created_at,
-            started_at,
-            ended_at,
-            wake_at,
-            input_,
-            generation,
-            None if parent is None else Parent(parent, location, bool(detached), bool(row[40])),
-            None if previous is None else Previous(previous, previous_from, previous_to),
-            *rest,
-        )
+        values = list(row[1:_END])
+        values[_STATUS] = _STATUSES[values[_STATUS]]
+        if values[_PARENT] is not None:
+            location, detached, tied = row[_END : _END + 3]
+            values[_PARENT] = Parent(values[_PARENT], location, bool(detached), bool(tied))
+        if values[_PREVIOUS] is not None:
+            values[_PREVIOUS] = Previous(values[_PREVIOUS], *row[_END + 3 : _END + 5])
+        values[_TAG_LIST] = decode_tags(values[_TAG_LIST])
+        values[_HELD] = decode_hold(values[_HELD])
+        values[_LOOSE] = decode_ranges(values[_LOOSE])
+        return Run._make(values)
     except UNREADABLE as error:
         raise corrupt(row[1], error) from error
+
+
+def from_run(run: Run) -> dict[str, Any]:
+    """The values of `{:Run.*}`, and those of the run's payloads under the names of their columns."""
+    parent = run.parent or (None, None, False, False)
+    previous = run.previous or (None, None, None)
+    return run._asdict() | {
+        "status": run.status.value,
+        "hold": encode_hold(run.hold),
+        "loose": encode_ranges(run.loose),
+        "tags": encode_tags(run.tags),
+        "parent": parent[0],
+        "parent_location": parent[1],
+        "detached": int(parent[2]),
+        "tied": int(parent[3]),
+        "previous": previous[0],
+        "previous_started_at": previous[1],
+        "previous_finished_at": previous[2],
+    }
 
 
 def to_listed_run(row: Row) -> Run:

@@ -399,50 +399,19 @@ create index stepwell_outbox_due on stepwell_outbox (sink, next_at) where next_a
 create index stepwell_outbox_owner on stepwell_outbox (owner) where owner is not null;
 create index stepwell_outbox_dead on stepwell_outbox (event_id) where died_at is not null;
 
--- A run as the model knows it. Cross joins keep the order: the run first, whatever it is looked up by.
+-- A run with what other tables know of it. SQLite looks up `r.*` whenever the schema has changed, so a new column is in it.
+-- Cross joins keep the order: the run first, whatever it is looked up by.
 create view stepwell_run_rows as
 select
-    r.id,
-    r.run_id,
+    r.*,
     d.workflow,
     d.version,
-    r.status,
-    r.key,
-    r.epoch,
-    w.incarnation as owner,
-    r.revision,
-    r.last_seq,
-    r.created_at,
-    r.started_at,
-    r.ended_at,
-    r.wake_at,
-    p.input,
-    r.generation,
-    r.parent,
-    r.parent_location,
-    r.detached,
-    r.previous,
-    r.previous_started_at,
-    r.previous_finished_at,
-    r.successor,
-    r.cause,
-    r.reason,
-    r.undo_floor,
-    r.stalls,
-    r.retried_at,
-    p.failure,
-    p.output,
     d.priority,
+    p.input,
+    p.output,
+    p.failure,
     p.tags,
-    r.deadline_at,
-    r.max_suspend,
-    r.replaced_by,
-    r.debounced_until,
-    r.hold,
-    r.amendment,
-    r.forked_from,
-    r.loose,
-    r.tied
+    w.incarnation
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition
 cross join stepwell_payloads as p on p.run = r.id

@@ -157,12 +157,12 @@ set status = case when status in ('pending', 'waiting') then 'running' else stat
 where id = :id;
 
 -- name: read
-select * from stepwell_run_rows where id = :id;
+select {Run.* to row} from stepwell_run_rows where id = :id;
 
 -- name: read_claimed
 -- And whether there may be signals, children and events for it: for most there are not all of these.
 select
-    *,
+    {Run.* to row},
     exists (select 1 from stepwell_signals as s where s.run = :id and s.payload is not null),
     exists (select 1 from stepwell_waits as w where w.run = :id and w.kind = 'child'),
     exists (select 1 from stepwell_receipts as e where e.run = :id)
@@ -173,7 +173,7 @@ where id = :id;
 select r.epoch, w.incarnation from stepwell_runs as r join stepwell_workers as w on w.id = r.owner where r.id = :id;
 
 -- name: read_by_id
-select * from stepwell_run_rows where run_id = :run_id;
+select {Run.* to row} from stepwell_run_rows where run_id = :run_id;
 
 -- name: find_for_signal
 -- Also the names that it waits for: a JSON list of each wait in a line.

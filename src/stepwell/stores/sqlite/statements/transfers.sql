@@ -102,17 +102,7 @@ from stepwell_runs as r
 where r.id = :run;
 
 -- name: add_run
-insert into stepwell_runs (
-    run_id, definition, status, epoch, number, revision, last_seq, stalls, wake_at, created_at, started_at, ended_at,
-    key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
-    successor, cause, reason, undo_floor, retried_at, deadline_at, max_suspend, replaced_by, debounced_until, hold,
-    amendment, forked_from, loose
-) values (
-    :run_id, :definition, :status, :epoch, :number, :revision, :last_seq, :stalls, :wake_at, :created_at, :started_at, :ended_at,
-    :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
-    :successor, :cause, :reason, :undo_floor, :retried_at, :deadline_at, :max_suspend, :replaced_by, :debounced_until,
-    :hold, :amendment, :forked_from, :loose
-) returning id;
+insert into stepwell_runs ({Run.*}, definition, number) values ({:Run.*}, :definition, :number) returning id;
 
 -- name: add_payloads
 insert into stepwell_payloads (run, input, output, failure, tags) values (:run, :input, :output, :failure, :tags);

@@ -1,9 +1,9 @@
 -- name: find_many_by_id
-select * from stepwell_run_rows where run_id in (select value from json_each(:ids));
+select {Run.* to row} from stepwell_run_rows where run_id in (select value from json_each(:ids));
 
 -- name: find_many_by_key
 -- Of each key the active run, or else the one created last.
-select *
+select {Run.* to row}
 from stepwell_run_rows
 where id in (
     select (
@@ -18,7 +18,7 @@ where id in (
 
 -- name: find_by_key
 -- The active run of the key, or else the one created last.
-select *
+select {Run.* to row}
 from stepwell_run_rows
 where id = (
     select r.id
@@ -44,7 +44,7 @@ select coalesce(sum(last_seq), 0) from stepwell_runs where run_id in (select val
 select run_id, id from stepwell_runs where run_id in (select value from json_each(:ids));
 
 -- name: list_children
-select * from stepwell_run_rows where parent = :run_id order by id;
+select {Run.* to row} from stepwell_run_rows where parent = :run_id order by id;
 
 -- name: list_runs
 -- The markers are replaced by texts from the allow-list in stores/sql/filters.py. Only ids: what else is known of runs that are
@@ -52,7 +52,7 @@ select * from stepwell_run_rows where parent = :run_id order by id;
 select r.id from stepwell_runs as r {tables} where {conditions} and {more} order by {order} limit :limit;
 
 -- name: find_many
-select * from stepwell_run_rows where id in (select value from json_each(:ids));
+select {Run.* to row} from stepwell_run_rows where id in (select value from json_each(:ids));
 
 -- name: find_sure
 -- What can be read of a row whatever is in it, in the order of a run's fields.

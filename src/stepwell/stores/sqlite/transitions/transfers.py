@@ -38,23 +38,10 @@ from stepwell.stores.base.transfers import (
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.parcels import Packer, manifest
-from stepwell.stores.sqlite.rows import (
-    encode_hold,
-    encode_locations,
-    encode_ranges,
-    encode_tags,
-    encode_texts,
-    to_worker,
-)
+from stepwell.stores.sqlite.rows import encode_locations, encode_texts, from_run, to_worker
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.holds import add_act
 from stepwell.stores.sqlite.transitions.rescues import rescue
-
-_COPIED = (
-    *("run_id", "epoch", "revision", "last_seq", "stalls", "wake_at", "created_at", "started_at", "ended_at", "key"),
-    *("generation", "successor", "cause", "reason", "undo_floor", "retried_at", "deadline_at", "max_suspend"),
-    *("replaced_by", "debounced_until", "amendment", "forked_from"),
-)
 
 
 def seal(
@@ -264,26 +251,11 @@ def _add_run(tx: Transaction, packed: PackedRun) -> None:
 
 def _add_row(tx: Transaction, run: Run, applied: int) -> int:
     """The run's own row and its payloads; the number that it has here."""
-    parent, previous = run.parent, run.previous
-    row = tx.find(
-        "transfers.add_run",
-        **{name: getattr(run, name) for name in _COPIED},
-        hold=encode_hold(run.hold),
-        loose=encode_ranges(run.loose),
-        definition=tx.definition(run.workflow, run.version, run.priority),
-        status=run.status.value,
-        number=applied,
-        parent=None if parent is None else parent.run_id,
-        parent_location=None if parent is None else parent.location,
-        detached=int(parent is not None and parent.detached),
-        tied=int(parent is not None and parent.tied),
-        previous=None if previous is None else previous.run_id,
-        previous_started_at=None if previous is None else previous.started_at,
-        previous_finished_at=None if previous is None else previous.finished_at,
-    )
+    values = from_run(run)
+    definition = tx.definition(run.workflow, run.version, run.priority)
+    row = tx.find("transfers.add_run", **values, definition=definition, number=applied)
     assert row is not None
-    payloads = {"input": run.input, "output": run.output, "failure": run.failure, "tags": encode_tags(run.tags)}
-    tx.run("transfers.add_payloads", run=row[0], **payloads)
+    tx.run("transfers.add_payloads", **values, run=row[0])
     return int(row[0])
 
 
