@@ -5,7 +5,8 @@
     {Run.* to row}   what `rows.to_run` reads, out of `stepwell_run_rows`
 
 Names become text once, when the statements are read. A new field of `Run` is a column of the same name, and no
-statement that reads, exports or imports runs has to be changed for it.
+statement that reads, exports or imports runs has to be changed for it. One that SQLite stores in another form than the
+model has it (an enumeration, a boolean, a list) has a line in `rows.to_run` and in `rows.from_run`, too.
 """
 
 from __future__ import annotations
