@@ -83,14 +83,14 @@ class ActView:
     reason: str
 
 
-A_LINE: Final = {"has_line": True}  # of a field: `stepwell show` says it to people, its name in words before its value
+A_LINE: Final = {"has_line": True}  # on a field: `stepwell show` prints it on its own line, after its name in words
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run: for Python, for HTTP and for the command line, with its fields in this order.
+    """One run, as Python, HTTP and the command line show it: the same fields in the same order.
 
-    A field that is called like one of `Run` has its value, an instant as a `datetime`; `_run_view` makes the others.
+    A field named like one of `Run` carries its value, an instant as a `datetime`; `_run_view` fills in the rest.
     """
 
     run_id: str

@@ -4,9 +4,9 @@
     {:Run.*}         parameters with the same names; `rows.from_run` gives their values
     {Run.* to row}   what `rows.to_run` reads, out of `stepwell_run_rows`
 
-Names become text once, when the statements are read. A new field of `Run` is a column of the same name, and no
-statement that reads, exports or imports runs has to be changed for it. One that SQLite stores in another form than the
-model has it (an enumeration, a boolean, a list) has a line in `rows.to_run` and in `rows.from_run`, too.
+Markers become text once, when the statements are loaded. A new field of `Run` is a column of the same name, and no
+statement that reads, exports or imports runs changes for it. A field that SQLite stores in another form (an
+enumeration, a boolean, a list) also needs a line in `rows.to_run` and one in `rows.from_run`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 
 from stepwell.model.runs import Run
 
-# Fields that other tables have; the run's row refers to those.
+# Fields that other tables hold; the run's row refers to them.
 _ELSEWHERE: Final = ("workflow", "version", "priority", "owner", "input", "output", "failure", "tags")
 _OWN: Final = tuple(name for name in Run._fields if name not in _ELSEWHERE)
-# `parent` and `previous` are ids in the row; what else is known of both comes last.
+# `parent` and `previous` are ids in the row; the other parts of both come last.
 _PARTS: Final = ("parent_location", "detached", "tied", "previous_started_at", "previous_finished_at")
 # The view has the owner's number under that name, because the table has.
 _READ: Final = ("id", *("incarnation" if name == "owner" else name for name in Run._fields), *_PARTS)
