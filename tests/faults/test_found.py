@@ -26,13 +26,15 @@ from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.registry import Registry
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
+from stepwell.worker.notices import Notices
 from stepwell.worker.worker import Worker
 
 
 class Host:
     """The set of executions of a worker, and the rest of it, that only note what they are told."""
 
-    observers = on_over = None
+    observers = None
+    notices = Notices(None, None, lambda: Instant(0))
 
     def __init__(self) -> None:
         self.told: list[str] = []
