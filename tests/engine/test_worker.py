@@ -337,12 +337,12 @@ async def test_an_execution_that_has_ended_needs_no_collector(harness: Harness):
         ctx.heartbeat(1)
         await asyncio.sleep(1)
 
-    def broken() -> None:
+    async def broken() -> None:
         raise RuntimeError("no")
 
     @workflow
     async def stepping(ctx: Context) -> None:
-        await ctx.step("plain", plain, timeout="10s")
+        await ctx.step("plain", step(plain, timeout="10s"))
         await ctx.step("telling", telling)
 
     @workflow
@@ -351,7 +351,7 @@ async def test_an_execution_that_has_ended_needs_no_collector(harness: Harness):
 
     @workflow
     async def failing(ctx: Context) -> None:
-        await ctx.step("broken", broken, retry=None)
+        await ctx.step("broken", step(broken, retry=Retry(max_attempts=1)))
 
     @workflow
     async def cancelled(ctx: Context) -> None:
@@ -368,6 +368,8 @@ async def test_an_execution_that_has_ended_needs_no_collector(harness: Harness):
         await harness.advance("5s")
 
         assert [one for one in gc.get_objects() if isinstance(one, Execution)] == []
+        ends = [(await run.status()).status for run in runs]
+        assert ends == ["completed", "completed", "failed", "cancelled"]
     finally:
         gc.enable()
 

@@ -45,9 +45,9 @@ class Host(Protocol):
 class Execution:
     """The life of one claim. Everything happens in callbacks of the event loop, one at a time.
 
-    It lets the code advance and decides what comes next. Its parts do the rest, and are given the execution with a call
-    where they need it: the claim's state, the code, commits, bodies, transactional steps, the timer, and how the code is
-    stopped. A part that kept it would make a cycle, and a run that has ended could not be freed at once.
+    It lets the code advance and decides what comes next. Its parts do the rest: the claim's state, the code, commits,
+    bodies, transactional steps, the timer, and the stop. They are given the execution with a call where they need it. A
+    part that kept it would make a cycle, and a run that has ended could not be freed at once.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Execution:
             return
         if code.turn is None:
             code.begin(run)
-        self.pump()
+        self._pump()
 
     @contained
     def reclaim(self, claimed: Claimed, *, is_leaving: bool = False) -> None:
@@ -262,7 +262,7 @@ class Execution:
         now, deadline = (self._resources.now(), turn.waits.next_deadline) if is_waiting else (Instant(0), None)
         standing = Standing(
             has_ended=has_ended,
-            is_interrupted=turn.problem is not None and is_interrupted(turn.problem),
+            is_interrupted=is_interrupted(turn.problem),
             is_leaving=claim.is_leaving,
             is_running=bool(bodies.running),
             is_holding=bool(bodies.held),

@@ -79,13 +79,13 @@ def stop_move(journal: Journal, late: FailureRecord | None) -> Move:
     return honour_cancel(journal) if late is None else expire(journal, late)
 
 
-def is_interrupted(problem: ReplayError) -> bool:
+def is_interrupted(problem: ReplayError | None) -> bool:
     """Whether the code was stopped because the store is away, and with it a payload that is kept apart in it.
 
     The run is given back, which waits until the store is there again. A payload in a file that cannot be read needs a
     person.
     """
-    cause = problem.__cause__
+    cause = None if problem is None else problem.__cause__
     return isinstance(cause, StoreError) and not is_final(cause) and not isinstance(cause.__cause__, OSError)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.errors import StoreError, StoreUnavailableError, TransactionError
-from stepwell.logs import DOING
+from stepwell.logs import RUNNING_BODY
 from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.failures import sound, words_of
 from stepwell.model.transactions import Transaction
@@ -112,7 +112,7 @@ class Transactions:
 
     async def _attempt(self, body: Body, commit: Commit) -> tuple[Performed, Recorded | None]:
         observers, came = self._resources.observers, None
-        doing = DOING.set(body)
+        doing = RUNNING_BODY.set(body)
         marks = None if observers is None else observers.body(body)
         try:
             store, requests = self._resources.store.transactions, self._resources.requests
@@ -122,7 +122,7 @@ class Transactions:
         finally:
             if observers is not None and marks is not None:
                 observers.body_ended(body, marks, came)
-            DOING.reset(doing)
+            RUNNING_BODY.reset(doing)
 
 
 class StepWork:
