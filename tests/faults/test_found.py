@@ -93,7 +93,7 @@ def test_a_fenced_worker_asks_what_it_owns() -> None:
 def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_the_claim_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Execution, "begin", lambda self: None)
+    monkeypatch.setattr(Execution, "begin", lambda self, *, is_leaving: None)
     execution = make_execution(Host(), claim_of(1))
     execution._bodies.held = [(7, "body")]
 
