@@ -23,10 +23,10 @@ def stale_barrier() -> Patches:
     """Bodies that were asked for while the park was on its way wait for a number of the claim before."""
     original = Execution.reclaim
 
-    def reclaim(self: Execution, claimed: Claimed) -> None:
+    def reclaim(self: Execution, claimed: Claimed, *, is_leaving: bool = False) -> None:
         bodies = self._bodies
         held, bodies.held = bodies.held, []
-        original(self, claimed)
+        original(self, claimed, is_leaving=is_leaving)
         bodies.held = held + bodies.held
 
     return [(Execution, "reclaim", reclaim)]

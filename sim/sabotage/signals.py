@@ -10,7 +10,7 @@ from stepwell.replay.journal import Journal
 from stepwell.replay.observations import Observations
 from stepwell.replay.primitives import observe
 from stepwell.replay.turn import Turn
-from stepwell.stores.sqlite.transitions import commits, deliveries, starts
+from stepwell.stores.sqlite.transitions import commits, signals, starts
 
 
 def looks_use_nothing() -> Patches:
@@ -68,7 +68,7 @@ def reply_kept_for_later() -> Patches:
 
 def start_without_its_signal() -> Patches:
     """A run that a signal starts does not get the signal."""
-    original = deliveries.deliver_or_create
+    original = signals.deliver_or_create
 
     def deliver_or_create(tx: Any, signal: Any, run: Any, claimant: Any) -> Any:
         is_known = tx.find("signals.find", signal_id=signal.signal_id) is not None
@@ -78,7 +78,7 @@ def start_without_its_signal() -> Patches:
         claimed = [] if created.claimed is None else [created.claimed]
         return created, Delivered(Delivery.DELIVERED, created.run_id), claimed
 
-    return [(deliveries, "deliver_or_create", deliver_or_create)]
+    return [(signals, "deliver_or_create", deliver_or_create)]
 
 
 def receipt_among_rivals() -> Patches:

@@ -12,7 +12,7 @@ from stepwell.model.commits import Park
 from stepwell.model.workers import Fence
 from stepwell.stores.sqlite import connections, histories
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transitions import claims, commits, ends, leases, moves, operators, starts
+from stepwell.stores.sqlite.transitions import claims, commits, ends, moves, operators, starts, workers
 
 
 def no_fence() -> Patches:
@@ -108,7 +108,7 @@ def lease_revived() -> Patches:
             found = tx.find("workers.find", incarnation=incarnation)
         return int(found[0])
 
-    return [(leases, "find_live", find_live)]
+    return [(workers, "find_live", find_live)]
 
 
 def cancel_overwritten() -> Patches:

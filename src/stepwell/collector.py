@@ -12,7 +12,6 @@ import gc
 
 YOUNG_MAX = 50_000  # some 5 MB of objects, before cycles among them are looked for
 _COMMAND_YOUNG_MAX = 100_000  # a command that only looks makes 80,000
-_LEFT_MAX = 2_000  # young objects, while a worker is idle
 _DEFAULT_MAX = 2_000  # Python's own choice, in any version
 
 _before: list[tuple[int, int, int]] = []  # one for each worker that runs
@@ -24,12 +23,6 @@ def relax() -> None:
     _before.append(found)
     if 0 < found[0] <= _DEFAULT_MAX:
         gc.set_threshold(YOUNG_MAX, *found[1:])
-
-
-def tidy() -> None:
-    """A worker is idle: what many runs left behind need not wait for more."""
-    if gc.get_threshold()[0] == YOUNG_MAX and gc.get_count()[0] > _LEFT_MAX:
-        gc.collect(0)
 
 
 def restore() -> None:

@@ -39,7 +39,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-class Home:
+class Affinity:
     """Where something was opened: the process, and its event loop if it belongs to one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -365,7 +365,7 @@ class LoopThread:
     """An event loop in a thread of its own, for callers that have none."""
 
     def __init__(self) -> None:
-        self._home = Home()
+        self._home = Affinity()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-engine", daemon=True)
         self._thread.start()

@@ -23,7 +23,7 @@ _KIND_CHARS: Final = 200
 FIELDS: Final = ("run", "workflow", "path", "attempt")
 
 
-class Doing(Protocol):
+class RunningBody(Protocol):
     """A body that runs."""
 
     @property
@@ -32,14 +32,14 @@ class Doing(Protocol):
         ...
 
 
-DOING: Final[ContextVar[Doing | None]] = ContextVar("stepwell_doing", default=None)
+RUNNING_BODY: Final[ContextVar[RunningBody | None]] = ContextVar("stepwell_running_body", default=None)
 
 
 class PlaceFilter(logging.Filter):
     """Gives every record `run`, `workflow`, `path` and `attempt`: those of the body that wrote it, or None."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        doing = DOING.get()
+        doing = RUNNING_BODY.get()
         place = (None, None, None, None) if doing is None else doing.place
         for name, value in zip(FIELDS, place, strict=True):
             # What the writer said with `extra` is meant.

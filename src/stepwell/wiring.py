@@ -32,7 +32,7 @@ from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import RunView
 from stepwell.engine.workers import Workers
-from stepwell.environment import Environment, Home, system_environment
+from stepwell.environment import Affinity, Environment, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
@@ -281,7 +281,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         backend = self._backend
-        backend.home = Home(asyncio.get_running_loop())
+        backend.affinity = Affinity(asyncio.get_running_loop())
         await backend.store.open()
         try:
             if self._serves:
@@ -310,7 +310,7 @@ class Engine:
             await store.close()
         finally:
             backend.environment.executor.close()
-        backend.home = None
+        backend.affinity = None
 
     # --- the worker and the store of this process ---
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.ids import RunId, SignalId
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
+from stepwell.stores.base.filters import NUMBERS, Condition, Field, Order, Pattern, Relation, SortKey
 from stepwell.stores.base.views import RunFilter
 from tests.differential.events import TOPICS
 from tests.differential.world import FLOWS, KEYS, Handle, Operation, World
@@ -114,7 +114,7 @@ def _a_filter(world: World) -> RunFilter:
         key=world.chance.choice([None, None, *KEYS]),
         parent=_a_run_id(world) if world.likely(0.2) else None,
         conditions=tuple(_a_condition(world) for _ in range(world.chance.choice([0, 0, 1, 2]))),
-        order=Order(world.chance.choice([By.ID, *By]), world.likely(0.7)),
+        order=Order(world.chance.choice([SortKey.ID, *SortKey]), world.likely(0.7)),
     )
 
 

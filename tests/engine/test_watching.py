@@ -60,7 +60,7 @@ async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
         await asyncio.gather(*watchers)
 
     assert [one[-1] for one in told] == ["completed"] * WATCHERS
-    assert watches.PACE.watchers == 0
+    assert watches.POLL_RATE.watchers == 0
 
 
 async def test_a_watcher_that_leaves_is_called_no_more(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_watcher_that_leaves_is_called_no_more(tmp_path: Path) -> None:
 
 
 def test_pauses_end_at_moments_that_many_share() -> None:
-    pace = watches.Pace()
+    pace = watches.PollRate()
     pace.watchers = 200
 
     ends = {round(now + pace.rest(now), 6) for now in (10.001, 10.02, 10.05, 10.099)}

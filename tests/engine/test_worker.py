@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, EntryView, JoinError, Retry, Start, step, workflow
+from stepwell import Break, Context, Continue, EntryView, JoinError, Retry, Start, StepContext, step, workflow
 from stepwell.clock import SECOND
 from stepwell.model.commits import Release
 from stepwell.replay.turn import Turn
+from stepwell.worker.execution import Execution
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
@@ -324,6 +325,51 @@ async def test_code_that_is_torn_down_needs_no_collector(harness: Harness):
         await harness.drain()
 
         assert [one for one in gc.get_objects() if isinstance(one, Turn)] == []
+    finally:
+        gc.enable()
+
+
+async def test_an_execution_that_has_ended_needs_no_collector(harness: Harness):
+    async def plain() -> None:
+        await asyncio.sleep(1)
+
+    async def telling(ctx: StepContext) -> None:
+        ctx.heartbeat(1)
+        await asyncio.sleep(1)
+
+    async def broken() -> None:
+        raise RuntimeError("no")
+
+    @workflow
+    async def stepping(ctx: Context) -> None:
+        await ctx.step("plain", step(plain, timeout="10s"))
+        await ctx.step("telling", telling)
+
+    @workflow
+    async def sleeping(ctx: Context) -> None:
+        await ctx.sleep("nap", "1s")
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        await ctx.step("broken", step(broken, retry=Retry(max_attempts=1)))
+
+    @workflow
+    async def cancelled(ctx: Context) -> None:
+        await ctx.step("telling", telling)
+        await ctx.sleep("nap", "1h")
+
+    worker = await harness.worker(stepping, sleeping, failing, cancelled, parked_max=0)
+    gc.collect()
+    gc.disable()
+    try:
+        runs = [await worker.start(flow, deadline="1h") for flow in (stepping, sleeping, failing, cancelled)]
+        await harness.advance("5s")
+        await runs[-1].cancel()
+        await harness.advance("5s")
+
+        assert [one for one in gc.get_objects() if isinstance(one, Execution)] == []
+        ends = [(await run.status()).status for run in runs]
+        assert ends == ["completed", "completed", "failed", "cancelled"]
     finally:
         gc.enable()
 

@@ -26,13 +26,15 @@ from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.replay.registry import Registry
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.worker.execution import Execution
+from stepwell.worker.notices import Notices
 from stepwell.worker.worker import Worker
 
 
 class Host:
     """The set of executions of a worker, and the rest of it, that only note what they are told."""
 
-    observers = on_over = None
+    observers = None
+    notices = Notices(None, None, lambda: Instant(0))
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -91,7 +93,7 @@ def test_a_fenced_worker_asks_what_it_owns() -> None:
 def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_the_claim_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Execution, "begin", lambda self: None)
+    monkeypatch.setattr(Execution, "begin", lambda self, *, is_leaving: None)
     execution = make_execution(Host(), claim_of(1))
     execution._bodies.held = [(7, "body")]
 

@@ -1,4 +1,4 @@
-"""Parts of `stepwell dev` that need no process: its clock, its seats, what a change is called, what is typed."""
+"""Parts of `stepwell dev` that need no process: its clock, its slots, what a change is called, what is typed."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_question_is_answered_with_enter_and_given_up_with_escape(
 def test_each_has_a_seat_of_its_own_and_gives_it_back(tmp_path: Path) -> None:
     place = Place(f"sqlite:///{tmp_path}/shop.db")
     place.prepare()
-    first, second = place.take_seat(), place.take_seat()
+    first, second = place.take_slot(), place.take_slot()
     first.note({"url": "http://127.0.0.1:1", "worker": first.worker})
     assert (first.worker, second.worker) == ("dev-1", "dev-2")
     assert place.neighbour(second) == {"url": "http://127.0.0.1:1", "worker": "dev-1"}
@@ -148,7 +148,7 @@ def test_each_has_a_seat_of_its_own_and_gives_it_back(tmp_path: Path) -> None:
 
     first.leave()
 
-    again = place.take_seat()
+    again = place.take_slot()
     assert again.worker == "dev-1"
     again.leave()
     second.leave()
@@ -165,10 +165,10 @@ def test_the_folder_of_its_own_is_for_its_owner_alone_whatever_the_umask_says(
         if is_old:
             folder.mkdir(0o777)
             (folder / "dev.db.clock").write_text("5\n")
-            (folder / "dev.db.seat-1").write_text("")
+            (folder / "dev.db.slot-1").write_text("")
         place = Place(f"sqlite:///{folder}/dev.db")
         place.prepare()
-        place.take_seat().leave()
+        place.take_slot().leave()
         write_skipped(folder / "dev.db", Span(7))
         with SyncEngine(f"sqlite:///{folder}/dev.db", worker=False) as engine:
             list(engine.runs.list())
@@ -177,7 +177,7 @@ def test_the_folder_of_its_own_is_for_its_owner_alone_whatever_the_umask_says(
         os.umask(before)
 
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {".gitignore", "dev.db", "dev.db.clock", "dev.db.seat-1"} <= set(made)
+    assert {".gitignore", "dev.db", "dev.db.clock", "dev.db.slot-1"} <= set(made)
     assert set(made.values()) == {0o600}
     assert read_skipped(folder / "dev.db") == 7
 

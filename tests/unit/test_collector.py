@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -39,21 +38,6 @@ def test_what_somebody_has_chosen_is_left_alone(chosen: tuple[int, int, int]) ->
     assert gc.get_threshold() == chosen
     collector.restore()
     assert gc.get_threshold() == chosen
-
-
-def test_a_worker_without_work_leaves_little_behind() -> None:
-    collector.relax()
-    gc.collect()
-    gone = [weakref.ref(made) for made in [_Cycle() for _ in range(20_000)]]
-    assert gone[0]() is not None
-    collector.tidy()
-    assert not any(made() for made in gone)
-    collector.restore()
-
-
-class _Cycle:
-    def __init__(self) -> None:
-        self.own = self
 
 
 def test_what_somebody_chooses_meanwhile_stays() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stepwell.model.states import RunStatus
 
 
-class Shown(NamedTuple):
+class StatusSymbol(NamedTuple):
     """An icon, the same in ASCII, and the words."""
 
     icon: str
@@ -16,19 +16,19 @@ class Shown(NamedTuple):
 
 
 _S = RunStatus
-STATUSES: dict[RunStatus, Shown] = {
-    _S.PENDING: Shown("○", "o", "pending"),
-    _S.RUNNING: Shown("●", "*", "running"),
-    _S.WAITING: Shown("‖", "=", "waiting"),
-    _S.PAUSED: Shown("⚠", "!", "paused"),
-    _S.CANCELLING: Shown("●", "*", "cancelling"),
-    _S.COMPENSATING: Shown("↶", "<", "undoing"),
-    _S.COMPENSATION_FAILED: Shown("⚠", "!", "rollback incomplete"),
-    _S.COMPLETED: Shown("✓", "+", "completed"),
-    _S.FAILED: Shown("✕", "x", "failed"),
-    _S.COMPENSATED: Shown("↶", "<", "failed, undone"),
-    _S.CANCELLED: Shown("⊘", "-", "cancelled"),
-    _S.CONTINUED: Shown("→", ">", "continued"),
+STATUSES: dict[RunStatus, StatusSymbol] = {
+    _S.PENDING: StatusSymbol("○", "o", "pending"),
+    _S.RUNNING: StatusSymbol("●", "*", "running"),
+    _S.WAITING: StatusSymbol("‖", "=", "waiting"),
+    _S.PAUSED: StatusSymbol("⚠", "!", "paused"),
+    _S.CANCELLING: StatusSymbol("●", "*", "cancelling"),
+    _S.COMPENSATING: StatusSymbol("↶", "<", "undoing"),
+    _S.COMPENSATION_FAILED: StatusSymbol("⚠", "!", "rollback incomplete"),
+    _S.COMPLETED: StatusSymbol("✓", "+", "completed"),
+    _S.FAILED: StatusSymbol("✕", "x", "failed"),
+    _S.COMPENSATED: StatusSymbol("↶", "<", "failed, undone"),
+    _S.CANCELLED: StatusSymbol("⊘", "-", "cancelled"),
+    _S.CONTINUED: StatusSymbol("→", ">", "continued"),
 }
 
 

@@ -51,14 +51,14 @@ class Upcasters:
 
     def lift(self, data: Any, hint: Any, notes: list[str]) -> Any:
         """Plain JSON that fits the hint, if up-casters can make it so; else the data as it was, with notes why not."""
-        return _Lift(self._chains, notes).lift(data, hint)
+        return _Upcast(self._chains, notes).lift(data, hint)
 
 
 class _Unsuited(Exception):  # noqa: N818  control flow
     """An up-caster was not made for this value."""
 
 
-class _Lift:
+class _Upcast:
     """One payload on its way."""
 
     def __init__(self, chains: dict[Any, list[Upcaster]], notes: list[str]) -> None:

@@ -11,7 +11,7 @@ from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.failures import encode_failure
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.filters import By, Condition, Field, Order, Pattern
+from stepwell.stores.base.filters import Condition, Field, Order, Pattern, SortKey
 from stepwell.stores.base.views import RunFilter
 
 _S = RunStatus
@@ -149,14 +149,14 @@ class FilterSuite(StoreCase):
     @pytest.mark.parametrize(
         ("by", "expected"),
         [
-            (By.ID, "a%2 a1 b3 b4 c5"),
-            (By.CREATED, "a1 a%2 b3 b4 c5"),
-            (By.STARTED, "c5 a1 a%2 b3 b4"),
-            (By.ENDED, "b4 c5 a%2 b3 a1"),
-            (By.TOOK, "b4 c5 b3 a%2 a1"),
+            (SortKey.ID, "a%2 a1 b3 b4 c5"),
+            (SortKey.CREATED, "a1 a%2 b3 b4 c5"),
+            (SortKey.STARTED, "c5 a1 a%2 b3 b4"),
+            (SortKey.ENDED, "b4 c5 a%2 b3 a1"),
+            (SortKey.TOOK, "b4 c5 b3 a%2 a1"),
         ],
     )
-    async def test_an_order_goes_both_ways_and_page_by_page(self, scene: Scene, by: By, expected: str) -> None:
+    async def test_an_order_goes_both_ways_and_page_by_page(self, scene: Scene, by: SortKey, expected: str) -> None:
         await _fill(scene)
         wanted = expected.split()
 
@@ -165,11 +165,13 @@ class FilterSuite(StoreCase):
             while page := await _list(scene, order=order, limit=2, before=seen[-1] if seen else ""):
                 seen += page.split()
             assert seen == (wanted[::-1] if is_descending else wanted)
-        assert await _list(scene, order=Order(by), before="zz") == ("" if by is not By.ID else " ".join(wanted[::-1]))
+        assert await _list(scene, order=Order(by), before="zz") == (
+            "" if by is not SortKey.ID else " ".join(wanted[::-1])
+        )
 
     async def test_statuses_keep_the_order_between_them(self, scene: Scene) -> None:
         await _fill(scene)
-        where = RunFilter((_S.COMPLETED, _S.FAILED), order=Order(By.TOOK))
+        where = RunFilter((_S.COMPLETED, _S.FAILED), order=Order(SortKey.TOOK))
 
         found = await scene.store.views.list_runs(where, limit=2)
 

@@ -11,7 +11,7 @@ from stepwell.codec.base import REFERENCE, Codec, Place
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
 from stepwell.engine.lookups import Finder
-from stepwell.environment import Environment, Home
+from stepwell.environment import Affinity, Environment
 from stepwell.errors import NotFoundError, StoreError
 from stepwell.ids import RunId
 from stepwell.model.outbox import Announce
@@ -53,7 +53,7 @@ class Backend:
         self.registry = registry
         self.codec = codec
         self.announce = announce
-        self.home: Home | None = None  # while the engine is open
+        self.affinity: Affinity | None = None  # while the engine is open
         self.worker: LocalWorker | None = None
         if codec.conceals:
             store.declare_encrypted()
@@ -66,9 +66,9 @@ class Backend:
 
     def check_home(self) -> None:
         """Refuse a call from another event loop or process, or from the code of a workflow."""
-        if self.home is not None:
+        if self.affinity is not None:
             refuse_in_workflow("an engine")
-            self.home.check("this engine")
+            self.affinity.check("this engine")
 
     # --- asking ---
 

@@ -21,7 +21,7 @@ from stepwell.ids import RunId
 from stepwell.model.runs import normal_key
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus, WaitKind
 from stepwell.nearest import nearest
-from stepwell.stores.base.filters import ASCII_LOWER, By, Condition, Field, Order, Relation
+from stepwell.stores.base.filters import ASCII_LOWER, Condition, Field, Order, Relation, SortKey
 from stepwell.stores.base.views import RunFilter
 
 _STATUSES: Final[dict[str, frozenset[RunStatus]]] = {
@@ -169,10 +169,10 @@ class _Draft:
             fail(self._text, term.start, "an order cannot be turned round by -sort:", fix=f"write sort:-{name}")
         if self._order is not None or len(term.values) > 1:
             fail(self._text, term.start, "there can be only one order", fix="leave one sort: away")
-        if name not in list(By):
-            fix = _choices(name, [by.value for by in By])
+        if name not in list(SortKey):
+            fix = _choices(name, [by.value for by in SortKey])
             fail(self._text, value.start, f"runs cannot be sorted by {name!r}", fix=fix)
-        self._order = Order(By(name), value.text.startswith("-"))
+        self._order = Order(SortKey(name), value.text.startswith("-"))
 
     # --- inside ---
 

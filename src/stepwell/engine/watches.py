@@ -18,7 +18,7 @@ PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
 _TICKS = 10  # in a pause
 
 
-class Pace:
+class PollRate:
     """How often watched runs are read: so seldom that all watches together read at a bounded rate."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Pace:
         return math.ceil((now + pause) / tick) * tick - now
 
 
-PACE = Pace()  # one for the process: its engines share its time
+POLL_RATE = PollRate()  # one for the process: its engines share its time
 
 
 class Watches:
@@ -48,20 +48,20 @@ class Watches:
     async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
         """This run, and as it is after each change; None for each second without one. Ends with the run."""
         changed, loop = ChangeFlag(), asyncio.get_running_loop()
-        PACE.watchers += 1
+        POLL_RATE.watchers += 1
         self._changes.listen(run.run_id, changed)
         try:
             yield run
             while run.ended_at is None:
                 # Changes meanwhile are told as one: reading after every step would slow the worker down.
-                await asyncio.sleep(PACE.rest(loop.time()))
+                await asyncio.sleep(POLL_RATE.rest(loop.time()))
                 await changed.heard()
                 changed.clear()
                 latest = await self._look(run)
                 yield None if latest == run else latest
                 run = latest
         finally:
-            PACE.watchers -= 1
+            POLL_RATE.watchers -= 1
             self._changes.unlisten(run.run_id, changed)
 
     async def _look(self, known: Run) -> Run:

@@ -82,7 +82,7 @@ def values_of(headers: Headers, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
-class Gate:
+class AccessControl:
     """Lets a request in or raises. Knows nothing of routes but the permission that one asks for."""
 
     def __init__(

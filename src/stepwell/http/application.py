@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError, StoreUnavailableError
-from stepwell.http.access import LOOPBACK_HOSTS, Authenticator, BearerAccess, Gate
+from stepwell.http.access import LOOPBACK_HOSTS, AccessControl, Authenticator, BearerAccess
 from stepwell.http.encoding import encode
 from stepwell.http.hooks import Hook, check_form, hooks_by_name
 from stepwell.http.limits import Limits
@@ -78,7 +78,7 @@ class Application:
         authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
         self._refusals = Refusals(clock, limits)
         self._clock = clock
-        self._gate = Gate(authenticator, hosts, clock, rate=limits.rate, burst=limits.burst)
+        self._access = AccessControl(authenticator, hosts, clock, rate=limits.rate, burst=limits.burst)
         self._ids = SystemIds(clock)
         self._by_path: dict[str, dict[str, Operation]] = {}
         for each in table:
@@ -119,7 +119,7 @@ class Application:
 
         request, name, who = Request(scope, receive), "", _Known()
         try:
-            self._gate.check_host(scope)
+            self._access.check_host(scope)
             operation, path = self._find(scope)
             name = operation.name if operation else ""
             response = await self._perform(request, operation, path, request_id, who)
@@ -150,14 +150,14 @@ class Application:
     async def _perform(
         self, request: Request, operation: Operation | None, path: Mapping[str, str], request_id: str, who: _Known
     ) -> Response:
-        self._gate.check_page(request.scope)
+        self._access.check_page(request.scope)
         began = self._clock.monotonic()
         caller = self._admit(request.scope, operation, who)
         if operation is None:
             raise _unknown(self._by_path.get(path.get("", ""), {}))
         call = await self._read(request, operation, caller, path, request_id)
         if caller is not _NOBODY:
-            call.confirm = partial(self._gate.confirm, request.scope, caller)
+            call.confirm = partial(self._access.confirm, request.scope, caller)
         # A token may be taken back while a body drips in, or while an answer is waited for.
         if self._clock.monotonic() - began > _CONFIRM_SECONDS:
             call.confirm()
@@ -177,10 +177,10 @@ class Application:
             case None:
                 raise AssertionError("an operation without a permission does not get this far")
             case _:
-                caller = self._gate.identify(scope)
+                caller = self._access.identify(scope)
                 who.name = caller.name
-                self._gate.count(caller)
-                self._gate.admit(caller, permission)
+                self._access.count(caller)
+                self._access.admit(caller, permission)
                 return caller
 
     async def _read(

@@ -105,21 +105,21 @@ def mailbox_rules(workflow: str | None, unread: Unread, signals: Iterable[str | 
     return MailboxRules(unread, None if signals is None else {name_of(signal): signal for signal in signals})
 
 
-class Wanted(NamedTuple):
+class SignalSelection(NamedTuple):
     """Which signals a receiver takes: all, if it names none; and the types of those that have one."""
 
     names: tuple[str, ...] = ()
     typed: Mapping[str, Signal[Any]] = {}
 
 
-def wanted(signals: Iterable[str | Signal[Any]]) -> Wanted:
+def wanted(signals: Iterable[str | Signal[Any]]) -> SignalSelection:
     """What the arguments of a receive mean. Raises for a name that nothing can be sent under."""
     names, typed = [], {}
     for each in signals:
         names.append(name_of(each))
         if isinstance(each, Signal):
             typed[each.name] = each
-    return Wanted(tuple(names), typed)
+    return SignalSelection(tuple(names), typed)
 
 
 def name_of(signal: str | Signal[Any]) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
+from functools import partial
 from typing import Protocol
 
 from stepwell.model.entries import Attempt
 from stepwell.replay.bodies import Attempted, Body, Raised
-from stepwell.replay.journal import Journal
+from stepwell.replay.journal import Journal, Pending
 from stepwell.worker.attempts import AttemptLink
 from stepwell.worker.claim_state import ClaimState
+from stepwell.worker.code import Code
 from stepwell.worker.invocations import run_body
+from stepwell.worker.progress import RunProgress
 from stepwell.worker.resources import Resources
 
 # How long one task may run body after body before the rest of the loop gets its turn.
@@ -25,9 +28,8 @@ class BodyOwner(Protocol):
     """What running bodies need of their execution."""
 
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
-    def record_soon(self) -> None: ...
-    def open_link(self, body: Body) -> AttemptLink: ...
-    def close_link(self, link: AttemptLink, attempted: Attempted | None) -> None: ...
+    def commit_kept(self) -> None: ...
+    def record_receipts(self, pending: Pending) -> None: ...
     def lose(self) -> None: ...
 
 
@@ -46,11 +48,25 @@ class Bodies:
     Like `Commits`, it is given its execution with each call, and does not hold on to it.
     """
 
-    __slots__ = ("_claim", "_free_task", "_host", "_journal", "_lease", "_next", "_resources", "held", "running")
+    __slots__ = (
+        "_claim",
+        "_code",
+        "_free_task",
+        "_host",
+        "_journal",
+        "_lease",
+        "_next",
+        "_receipts",
+        "_resources",
+        "held",
+        "progress",
+        "running",
+    )
 
-    def __init__(self, claim: ClaimState, journal: Journal, resources: Resources, host: BodyHost) -> None:
+    def __init__(self, claim: ClaimState, journal: Journal, code: Code, resources: Resources, host: BodyHost) -> None:
         self._claim = claim
         self._journal = journal
+        self._code = code
         self._resources = resources
         self._lease = resources.lease
         self._host = host
@@ -58,6 +74,8 @@ class Bodies:
         self.running: dict[Body, asyncio.Task[None]] = {}
         self._free_task: asyncio.Task[None] | None = None  # takes the next body
         self._next: Body | None = None  # the body it took
+        self._receipts: Pending | None = None  # what is sent before long, even if no other commit takes it along
+        self.progress: RunProgress | None = None  # since the first body that takes a context
 
     # --- what waits ---
 
@@ -100,8 +118,17 @@ class Bodies:
                 work = self._run(body, owner)
                 resources = self._resources
                 self.running[body] = resources.committer.answers.take(work) or resources.spawn_body(work)
-        if self._journal.pending.receipts:
-            owner.record_soon()
+        pending = self._journal.pending
+        if pending.receipts and pending is not self._receipts and self.running:
+            # They go with the commit of a body's result, but a body that lasts does not keep them back.
+            self._receipts = pending
+            self._resources.receipts.wait(partial(owner.record_receipts, pending))
+
+    def acknowledge(self) -> None:
+        """Every commit that was sent is durable."""
+        self._claim.acknowledged = number = self._claim.number
+        if self.progress is not None:
+            self.progress.acknowledge(number)
 
     async def _run(self, body: Body, owner: BodyOwner) -> None:
         """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
@@ -120,13 +147,13 @@ class Bodies:
                 return
             if environment.on_body is not None:
                 environment.on_body(body, owner)
-            link = owner.open_link(body) if body.takes_context else None
+            link = self._open_link(body, owner) if body.takes_context else None
             try:
                 attempt = run_body(body, environment.executor, self._lease.is_live)
                 observers = self._resources.observers
                 attempted = await (attempt if observers is None else observers.watch(body, attempt))
                 if link is not None:
-                    owner.close_link(link, attempted)
+                    self._close_link(link, attempted)
                 if attempted is None:
                     self._hold_back(body, owner)
                     return
@@ -140,7 +167,7 @@ class Bodies:
             except BaseException:
                 committer.is_attended = False
                 if link is not None:
-                    owner.close_link(link, attempted)
+                    self._close_link(link, attempted)
                 owner.body_ended(body, None)
                 raise
             if not committer.is_attended:
@@ -162,6 +189,16 @@ class Bodies:
         if not is_live:
             self._hold_back(body, owner)
         return is_live
+
+    def _open_link(self, body: Body, owner: BodyOwner) -> AttemptLink:
+        if self.progress is None:
+            self.progress = RunProgress(owner, self._claim, self._journal, self._code, self.running, self._resources)
+        return self.progress.open_link(body)
+
+    def _close_link(self, link: AttemptLink, attempted: Attempted | None) -> None:
+        progress = link.close(attempted)
+        if progress is not None and not self._claim.is_over:
+            self._journal.keep_progress(progress)
 
     def _hold_back(self, body: Body, owner: BodyOwner) -> None:
         """The process stood still before this body began, for longer than its lease: it begins when that is live."""
@@ -194,6 +231,13 @@ class Bodies:
             task.cancel()
         self.running.clear()
         self.held.clear()
+        self.release()
+
+    def release(self) -> None:
+        """The claim is over: let the execution go, which the progress of its bodies holds on to."""
+        if self.progress is not None:
+            self.progress.close()
+            self.progress = None
 
     def _cancel(self, body: Body, task: asyncio.Task[None], ended: Ended) -> None:
         """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from stepwell import collector
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.model.workers import Claimant
 from stepwell.worker.executions import Executions
@@ -57,8 +56,6 @@ class Claimer:
                 continue
             refused = PAUSE
             if pause > 0:
-                if not self._executions.active:
-                    collector.tidy()
                 await self._wait(pause)
 
     async def _wait(self, seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from stepwell.clock import SECOND
 from stepwell.environment import Executor
-from stepwell.logs import DOING
+from stepwell.logs import RUNNING_BODY
 from stepwell.model.failures import is_closing, sound, words_of
 from stepwell.replay.bodies import Attempted, Body, Raised, Succeeded, TimedOut, Yielded
 from stepwell.replay.isolation import Isolated
@@ -25,7 +25,7 @@ async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]
     What it logs says where it comes from. Raises nothing but the cancellation of this very attempt, and the
     `KeyboardInterrupt` of a coroutine, which ends the process.
     """
-    doing = DOING.set(body)
+    doing = RUNNING_BODY.set(body)
     try:
         if body.timeout is None:
             if body.is_async and not body.takes_context and not isinstance(body.fn, Isolated):
@@ -56,7 +56,7 @@ async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]
             raise
         return Raised(sound(error))
     finally:
-        DOING.reset(doing)
+        RUNNING_BODY.reset(doing)
 
 
 class _Timer:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from stepwell.clock import Instant, Span
-from stepwell.logs import DOING
+from stepwell.logs import RUNNING_BODY
 from stepwell.model.commits import Commit, End, Move, Park, Pause
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
@@ -90,14 +90,14 @@ class Observers:
 
     async def watch(self, body: Body, attempt: Coroutine[Any, Any, Attempted | None]) -> Attempted | None:
         """Run one attempt, and tell of its beginning and its end."""
-        doing = DOING.set(body)  # also for what is logged of an observer that fails
+        doing = RUNNING_BODY.set(body)  # also for what is logged of an observer that fails
         marks, came = self.body(body), None
         try:
             came = await attempt
             return came
         finally:
             self.body_ended(body, marks, came)
-            DOING.reset(doing)
+            RUNNING_BODY.reset(doing)
 
     def body(self, body: Body) -> list[Any]:
         marks: list[Any] = []

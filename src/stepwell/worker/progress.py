@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import Protocol
 
 from stepwell.model.entries import Progress
 from stepwell.model.live import Append
-from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.bodies import Body
 from stepwell.replay.journal import Journal
-from stepwell.replay.turn import Turn
 from stepwell.worker.attempts import AttemptLink
-from stepwell.worker.bodies import Bodies
 from stepwell.worker.body_streams import BodyStreams
 from stepwell.worker.claim_state import ClaimState
+from stepwell.worker.code import Code
 from stepwell.worker.resources import Resources
 
 
 class ProgressOwner(Protocol):
     """What progress needs of its execution."""
 
-    @property
-    def turn(self) -> Turn | None: ...
     def commit_kept(self) -> None: ...
 
 
@@ -48,15 +46,22 @@ class Checkpoints:
 class RunProgress:
     """Progress and streams of the running bodies of one claim. It is made for the first body that takes a context."""
 
-    __slots__ = ("_bodies", "_checkpoints", "_claim", "_journal", "_owner", "_resources", "_streams")
+    __slots__ = ("_checkpoints", "_claim", "_code", "_journal", "_owner", "_resources", "_running", "_streams")
 
     def __init__(
-        self, owner: ProgressOwner, claim: ClaimState, journal: Journal, bodies: Bodies, resources: Resources
+        self,
+        owner: ProgressOwner,
+        claim: ClaimState,
+        journal: Journal,
+        code: Code,
+        running: Container[Body],
+        resources: Resources,
     ) -> None:
-        self._owner = owner
+        self._owner: ProgressOwner | None = owner
         self._claim = claim
         self._journal = journal
-        self._bodies = bodies
+        self._code = code
+        self._running = running
         self._resources = resources
         self._checkpoints = Checkpoints()
         self._streams = BodyStreams(resources.codec, self._closed_streams, self._append)
@@ -67,17 +72,15 @@ class RunProgress:
         body.link = link = AttemptLink(self, body, self._resources)
         return link
 
-    def close_link(self, link: AttemptLink, attempted: Attempted | None) -> None:
-        """What a body said last goes with what came of it."""
-        progress = link.close(attempted)
-        if progress is not None and not self._claim.is_over:
-            self._journal.keep_progress(progress)
-
     def acknowledge(self, number: int) -> None:
         """The commits up to this one are durable: tell bodies that wait for that."""
         self._streams.acknowledge(number)
         if self._checkpoints.waiting:
             self._checkpoints.tell(number)
+
+    def close(self) -> None:
+        """The claim is over: let its execution go. Threads that were given up still hold on to this."""
+        self._owner = None
 
     # --- for attempts ---
 
@@ -93,7 +96,7 @@ class RunProgress:
 
     def keep(self, progress: Progress) -> None:
         """Write how far a body has come, with the next commit."""
-        if not self._claim.is_over:
+        if self._owner is not None and not self._claim.is_over:
             self._journal.keep_progress(progress)
             self._owner.commit_kept()
 
@@ -112,13 +115,14 @@ class RunProgress:
 
         None if it is too late: a thread goes on after its timeout, and must not mix into the next attempt.
         """
-        if self._claim.is_over or self._owner.turn is None or body not in self._bodies.running or body.is_unwanted:
+        owner, is_late = self._owner, self._claim.is_over or self._code.turn is None
+        if owner is None or is_late or body not in self._running or body.is_unwanted:
             return None
         number = self._claim.number + 1
         self._journal.append(append)
-        self._owner.commit_kept()
+        owner.commit_kept()
         return number
 
     def _closed_streams(self) -> set[str]:
-        turn = self._owner.turn
+        turn = self._code.turn
         return turn.closed_streams if turn is not None else set()

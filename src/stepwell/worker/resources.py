@@ -20,6 +20,7 @@ from stepwell.stores.base.store import Store
 from stepwell.worker.claim_requests import ClaimRequests
 from stepwell.worker.committer import Committer
 from stepwell.worker.lease import Lease
+from stepwell.worker.notices import Notices
 from stepwell.worker.observers import Observers
 from stepwell.worker.receipts import Receipts
 
@@ -38,6 +39,7 @@ class Resources:
     on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
     lease: Lease = field(init=False)
     committer: Committer = field(init=False)
+    notices: Notices = field(init=False)
     receipts: Receipts = field(init=False, default_factory=Receipts)
     wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set when the claimer is to look for runs
     requests: ClaimRequests = field(init=False)
@@ -46,6 +48,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         self.now = self.store.now
+        self.notices = Notices(self.observers, self.on_over, self.now)
         self.requests = ClaimRequests(self.wake)
         self.lease = self.new_lease()
 

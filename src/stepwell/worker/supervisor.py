@@ -18,7 +18,7 @@ PAUSE_FIRST, PAUSE_MAX = 0.05, 5.0
 Make = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Tended:
+class SupervisedLoop:
     """A loop, and how often it has ended."""
 
     def __init__(self, name: str, make: Make, *, may_return: bool) -> None:
@@ -41,7 +41,7 @@ class Supervisor:
     def __init__(self, environment: Environment, on_give_up: Callable[[str], None]) -> None:
         self._environment = environment
         self._on_give_up = on_give_up
-        self._tended: dict[str, Tended] = {}
+        self._loops: dict[str, SupervisedLoop] = {}
         self._is_closed = False
         self._farewell: asyncio.TimerHandle | None = None
 
@@ -49,22 +49,22 @@ class Supervisor:
         """Run a loop from now on. One that `may_return` has ended in order when it does."""
         if self._is_closed:
             return
-        tended = self._tended.get(name)
+        tended = self._loops.get(name)
         if tended is None:
-            tended = self._tended[name] = Tended(name, make, may_return=may_return)
+            tended = self._loops[name] = SupervisedLoop(name, make, may_return=may_return)
         tended.make = make
         self._start(tended)
 
     async def close(self) -> None:
         """End every loop."""
         self._stop()
-        tasks = [tended.task for tended in self._tended.values() if tended.task is not None]
+        tasks = [tended.task for tended in self._loops.values() if tended.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def is_torn_down(self) -> bool:
         """Whether every loop that still runs was told to end. Asked by what was cancelled itself, and not by us."""
-        lasting = [tended.task for tended in self._tended.values() if not tended.may_return]
+        lasting = [tended.task for tended in self._loops.values() if not tended.may_return]
         return all(task.cancelling() for task in lasting if task is not None and not task.done())
 
     def _stop(self) -> None:
@@ -72,20 +72,20 @@ class Supervisor:
         if self._farewell is not None:
             self._farewell.cancel()
             self._farewell = None
-        for tended in self._tended.values():
+        for tended in self._loops.values():
             if tended.timer is not None:
                 tended.timer.cancel()
             if tended.task is not None:
                 tended.task.cancel()
 
-    def _start(self, tended: Tended) -> None:
+    def _start(self, tended: SupervisedLoop) -> None:
         tended.timer = None
         if self._is_closed:
             return
         task = tended.task = self._environment.executor.spawn(tended.make(), name=f"stepwell-{tended.name}")
         task.add_done_callback(lambda done: self._ended(tended, done))
 
-    def _ended(self, tended: Tended, task: asyncio.Task[None]) -> None:
+    def _ended(self, tended: SupervisedLoop, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         is_in_order = error is None and not task.cancelled() and tended.may_return
         if self._is_closed or is_in_order or tended.task is not task:

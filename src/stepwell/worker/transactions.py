@@ -10,13 +10,18 @@ from typing import Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.errors import StoreError, StoreUnavailableError, TransactionError
-from stepwell.logs import DOING
-from stepwell.model.commits import Commit
+from stepwell.logs import RUNNING_BODY
+from stepwell.model.commits import Applied, Commit, Verdict
 from stepwell.model.failures import sound, words_of
 from stepwell.model.transactions import Transaction
-from stepwell.replay.bodies import Body, Raised, Recorded
+from stepwell.replay.bodies import Attempted, Body, Raised, Recorded
+from stepwell.replay.journal import Journal
+from stepwell.replay.turn import Turn
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.transactions import Performed, TransactionStore
+from stepwell.worker.bodies import Bodies
+from stepwell.worker.claim_state import ClaimState
+from stepwell.worker.commits import Commits
 from stepwell.worker.committer import BACKOFF_FIRST, BACKOFF_MAX
 from stepwell.worker.resources import Resources
 
@@ -26,37 +31,88 @@ _LOG = logging.getLogger("stepwell.worker")
 class TransactionOwner(Protocol):
     """What a running transaction needs of its execution."""
 
-    def transacted(self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None) -> None: ...
+    def answered(self, applied: Applied) -> None: ...
+    def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
+    def cancel(self) -> None: ...
+    def break_off(self, error: BaseException) -> None: ...
 
 
 class Transactions:
-    """The transactional steps of one claim, one at a time; the code stands still while one runs."""
+    """The transactional steps of one claim, one at a time; the code stands still while one runs.
 
-    __slots__ = ("_resources", "due", "running")
+    Like `Commits`, it is given its execution with each call, and does not hold on to it.
+    """
 
-    def __init__(self, resources: Resources) -> None:
+    __slots__ = ("_bodies", "_claim", "_commits", "_journal", "_resources", "due", "running")
+
+    def __init__(
+        self, claim: ClaimState, journal: Journal, commits: Commits, bodies: Bodies, resources: Resources
+    ) -> None:
+        self._claim = claim
+        self._journal = journal
+        self._commits = commits
+        self._bodies = bodies
         self._resources = resources
         self.due: list[Body] = []  # asked for, and not begun
         self.running: Body | None = None
 
-    def next_due(self) -> Body | None:
-        """The step that is to begin, if one is wanted still and the lease is live."""
+    def begin(self, turn: Turn, owner: TransactionOwner) -> bool:
+        """Begin the step that is due first, with a commit that takes along what is before it; whether one may begin."""
         self.due = [body for body in self.due if not body.is_unwanted]
-        return self.due.pop(0) if self.due and self._resources.lease.is_live() else None
+        if self._claim.is_leaving or not self.due or not self._resources.lease.is_live():
+            return False
+        self.running = body = self.due.pop(0)
+        self._commits.sent = commit = self._commits.take(None, turn.take_waits())
+        self._bodies.running[body] = self._resources.spawn_body(self._transact(body, commit, owner))
+        return True
 
-    def begin(self, body: Body, commit: Commit, owner: TransactionOwner) -> asyncio.Task[None]:
-        """Run a step. Its commit takes along what is before it, so it has nothing to wait for."""
-        self.running = body
-        return self._resources.spawn_body(self._transact(body, commit, owner))
+    def abandon(self) -> None:
+        """Begin none of them, and wait for no answer."""
+        self.due.clear()
+        if self.running is not None:
+            self.running = self._commits.sent = None
 
     async def _transact(self, body: Body, commit: Commit, owner: TransactionOwner) -> None:
         performed, recorded = await self._attempt(body, commit)
         self.running = None
-        owner.transacted(body, commit, performed, recorded)
+        if self._claim.is_over:
+            return
+        try:
+            self._settle(body, commit, performed, recorded, owner)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  what one run raises stays with that run
+            owner.break_off(error)
+
+    def _settle(
+        self, body: Body, commit: Commit, performed: Performed, recorded: Recorded | None, owner: TransactionOwner
+    ) -> None:
+        """The store has answered the commit of a step."""
+        applied = performed.applied
+        if applied is None:
+            # Nothing was written: what was to go along goes now.
+            assert performed.error is not None
+            self._commits.send(commit, owner.answered)
+            owner.body_ended(body, Raised(performed.error))
+        elif applied.verdict is Verdict.FENCED:
+            owner.answered(applied)
+        elif applied.verdict is Verdict.CANCELLING:
+            # A cancel came first, and the body was not run; the answer to this commit says so again.
+            self._bodies.running.pop(body, None)
+            self._commits.send(commit, owner.answered)
+        else:
+            assert recorded is not None
+            self._commits.sent = None
+            self._bodies.acknowledge()
+            self._claim.is_leaving |= applied.held
+            self._journal.adopt(recorded.entry)
+            if applied.cancelling:
+                owner.cancel()
+            owner.body_ended(body, recorded)
 
     async def _attempt(self, body: Body, commit: Commit) -> tuple[Performed, Recorded | None]:
         observers, came = self._resources.observers, None
-        doing = DOING.set(body)
+        doing = RUNNING_BODY.set(body)
         marks = None if observers is None else observers.body(body)
         try:
             store, requests = self._resources.store.transactions, self._resources.requests
@@ -66,7 +122,7 @@ class Transactions:
         finally:
             if observers is not None and marks is not None:
                 observers.body_ended(body, marks, came)
-            DOING.reset(doing)
+            RUNNING_BODY.reset(doing)
 
 
 class StepWork:

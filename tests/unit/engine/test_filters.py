@@ -12,7 +12,7 @@ from stepwell.engine.filters import parse_filter
 from stepwell.engine.terms import LENGTH_MAX, TERMS_MAX
 from stepwell.errors import FilterError
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
-from stepwell.stores.base.filters import By, Condition, Field, Order
+from stepwell.stores.base.filters import Condition, Field, Order, SortKey
 from stepwell.stores.base.views import RunFilter
 
 NOW = Instant(1_800_000_000_000_000)
@@ -44,7 +44,7 @@ def test_the_line_of_the_manual() -> None:
             Condition(Field.ERROR, (("", "timeout", ""),)),
             Condition(Field.TAG, (("test=", ""),), negated=True),
         ),
-        order=Order(By.STARTED, descending=True),
+        order=Order(SortKey.STARTED, descending=True),
     )
 
 
@@ -127,10 +127,10 @@ def test_what_has_an_index_is_asked_for_by_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "order"),
     [
-        ("sort:-took", Order(By.TOOK)),
-        ("sort:ended", Order(By.ENDED, descending=False)),
-        ("sort:created", Order(By.CREATED, descending=False)),
-        ("", Order(By.ID)),
+        ("sort:-took", Order(SortKey.TOOK)),
+        ("sort:ended", Order(SortKey.ENDED, descending=False)),
+        ("sort:created", Order(SortKey.CREATED, descending=False)),
+        ("", Order(SortKey.ID)),
     ],
 )
 def test_an_order_is_upwards_unless_it_has_a_minus(text: str, order: Order) -> None:

@@ -38,7 +38,7 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
 
     from stepwell.cli.dev.lines import Printer
     from stepwell.cli.dev.places import Place
-    from stepwell.cli.dev.supervisor import Supervisor, Wanted
+    from stepwell.cli.dev.supervisor import DevOptions, Supervisor
     from stepwell.errors import NotFoundError
     from stepwell.logs import configure
 
@@ -52,15 +52,15 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
         )
     place = Place(settings.db if settings.is_db_given else DEV_DB)
     place.prepare()
-    seat = place.take_seat()
+    slot = place.take_slot()
     try:
         if fresh:
-            place.clear(seat)
+            place.clear(slot)
         printer = Printer(Output(settings), log_format)
 
         async def run() -> None:
-            await Supervisor(Wanted(app, port), place, seat, printer).run()
+            await Supervisor(DevOptions(app, port), place, slot, printer).run()
 
         asyncio.run(run())
     finally:
-        seat.leave()
+        slot.leave()

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bodies import hold_body
+from stepwell.cli.acts import Act, act_on, operator
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings, command
-from stepwell.cli.texts import clean
-from stepwell.cli.workflow_holds import act_body, act_line, act_on_all, act_on_workflow, hold_line
+from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepwell.engine.views import HoldView
+    from stepwell.engine.views import HoldActView, HoldView
 
+Verb = Literal["pause", "resume"]
+_DONE = {"pause": "is paused", "resume": "goes on"}
+_BEFORE = {"pause": "was paused before", "resume": "is not paused"}
+_WOULD = {"pause": "would be paused", "resume": "would go on"}
 _ACTS_READ = 1_000  # the latest, of all workflows
 _ACTS_SHOWN = 20
 _COLUMNS = (
@@ -49,7 +51,7 @@ def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
     """
     chosen = RunSelection(**which)
     if is_all:
-        return act_on_all(settings, chosen, "pause", reason)
+        return _act_on_all(settings, chosen, "pause", reason)
     act = Act(
         "pause",
         {"reason": reason},
@@ -74,7 +76,7 @@ def resume(settings: Settings, is_all: bool, **which: Any) -> int:
     """
     chosen = RunSelection(**which)
     if is_all:
-        return act_on_all(settings, chosen, "resume")
+        return _act_on_all(settings, chosen, "resume")
     act = Act(
         "resume",
         {},
@@ -133,7 +135,7 @@ def _show(settings: Settings, name: str) -> None:
         found = [item for item in items if item["workflow"] == name]
         if not found:
             raise UnknownWorkflowError("workflow", name, near=nearest(name, [item["workflow"] for item in items]))
-        acts = [act_body(act) for act in await client.engine.holds.list_acts(limit=_ACTS_READ)]
+        acts = [_act_body(act) for act in await client.engine.holds.list_acts(limit=_ACTS_READ)]
         concerning = [act for act in acts if act["workflow"] in (None, name)][:_ACTS_SHOWN]
         return {**found[0], "all_paused": hold_body(of_all), "acts": concerning}
 
@@ -148,7 +150,7 @@ def _show(settings: Settings, name: str) -> None:
                 said = f"{what} paused by {held['by']}: {held['reason']} (since {held['at']})"
                 yield clean(f"  paused   {said}")
         for act in body["acts"]:
-            yield act_line(act)
+            yield _act_line(act)
 
     Output(settings).one("stepwell.workflow/1", body, run_ids=[], words=words)
 
@@ -164,7 +166,7 @@ def _pause(settings: Settings, name: str, reason: str, dry_run: bool) -> int:
     Example:
       stepwell workflow pause checkout --reason "the bank is down"
     """
-    return act_on_workflow(settings, name, "pause", reason, dry_run=dry_run)
+    return _act_on_workflow(settings, name, "pause", reason, dry_run=dry_run)
 
 
 @command("resume")
@@ -177,7 +179,7 @@ def _resume(settings: Settings, name: str, dry_run: bool) -> int:
     Example:
       stepwell workflow resume checkout
     """
-    return act_on_workflow(settings, name, "resume", dry_run=dry_run)
+    return _act_on_workflow(settings, name, "resume", dry_run=dry_run)
 
 
 for each in (_ls, _show, _pause, _resume):
@@ -221,3 +223,64 @@ def _row(item: dict[str, Any]) -> list[str]:
 
 def _versions(item: dict[str, Any]) -> str:
     return ", ".join(map(str, item["versions"]))
+
+
+def _act_on_all(settings: Settings, which: RunSelection, verb: Verb, reason: str = "") -> int:
+    """Pause or resume every workflow, if the line names nothing else."""
+    if which.run is not None or which.where is not None:
+        raise click.UsageError("--all is about every workflow: name no run and no filter with it.")
+    return _act_on_workflow(settings, None, verb, reason, dry_run=which.dry_run)
+
+
+def _act_on_workflow(settings: Settings, workflow: str | None, verb: Verb, reason: str = "", *, dry_run: bool) -> int:
+    """Pause or resume a workflow, or all (None), and say how many runs that concerns."""
+
+    async def act(client: Client) -> tuple[bool, int]:
+        if dry_run:
+            is_done = False
+        elif verb == "pause":
+            is_done = await client.engine.holds.pause_workflow(workflow, by=operator(), reason=reason)
+        else:
+            is_done = await client.engine.holds.resume_workflow(workflow, by=operator())
+        return is_done, await _count_live(client, workflow)
+
+    is_done, runs = ask(settings, act)
+    said = (_WOULD if dry_run else _DONE if is_done else _BEFORE)[verb]
+    what = "Every workflow" if workflow is None else f"Workflow {workflow}"
+    line = clean(f"{what} {said}: {runs:,} {'run has' if runs == 1 else 'runs have'} not ended")
+    body = {"workflow": workflow, "verb": verb, "changed": is_done, "live_runs": runs, "dry_run": dry_run}
+    Output(settings).one("stepwell.workflow_act/1", body, run_ids=[], words=lambda: [line])
+    return 0
+
+
+async def _count_live(client: Client, workflow: str | None) -> int:
+    from stepwell.model.holds import workflow_of
+    from stepwell.model.states import TERMINAL
+
+    counted = [one for one in await client.views.tally_runs() if one.status not in TERMINAL]
+    return sum(one.runs for one in counted if workflow in (None, workflow_of(one.definition)))
+
+
+def hold_line(hold: HoldView) -> str:
+    """Who paused something, in words."""
+    who = f" by {hold.by}" if hold.by else ""
+    return clean(f"paused{who}" + (f": {hold.reason}" if hold.reason else "") + f" (since {moment(hold.at)} UTC)")
+
+
+def _act_body(act: HoldActView) -> dict[str, Any]:
+    """That somebody paused or resumed a workflow, or all (null), as JSON."""
+    return {
+        "at": act.at.isoformat(),
+        "workflow": act.workflow,
+        "verb": act.verb,
+        "by": act.by,
+        "reason": act.reason,
+    }
+
+
+def _act_line(act: dict[str, Any]) -> str:
+    """The same in words."""
+    what = "every workflow " if act["workflow"] is None else ""
+    who = f" by {act['by']}" if act["by"] else ""
+    said = f": {act['reason']}" if act["reason"] else ""
+    return clean(f"  {act['at']}  {what}{act['verb']}d{who}{said}")

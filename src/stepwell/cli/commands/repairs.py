@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepwell.cli.acts import Act, act_on, operator
-from stepwell.cli.bulk import RunSelection, choosing
+from stepwell.cli.bulk import RunSelection, act_on_many, check_choice, choosing
+from stepwell.cli.client import Client, ask
 from stepwell.cli.inputs import read_json
-from stepwell.cli.repairs import REASON, given, repair
+from stepwell.cli.output import Output
 from stepwell.cli.settings import Group, Settings, command
-from stepwell.cli.targets import complete_run
+from stepwell.cli.targets import complete_run, get_run_id
+from stepwell.cli.texts import clean
+
+if TYPE_CHECKING:
+    from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.replay.workflows import Workflow
+    from stepwell.wiring import Engine
+
+    Repair = Callable[[Engine, str, bool], Awaitable[RepairPlan]]
+
+_REASON = click.option("--reason", default="", help="Kept in the audit of the run.")
 
 
 @command("retry")
@@ -43,7 +56,7 @@ def retry(settings: Settings, **which: Any) -> int:
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
 @click.option("--skip", "skipped", metavar="PATH", help="Supply the --result of this step.")
 @click.option("--result", metavar="JSON", help="Of the step to --skip.")
-@REASON
+@_REASON
 def redrive(
     settings: Settings,
     start: str | None,
@@ -75,7 +88,7 @@ def redrive(
         **({} if input_ is None else {"input": read_json(input_, what="the input")}),
         **({} if result is None else {"result": read_json(result, what="the result")}),
     }
-    return repair(
+    return _repair(
         settings,
         RunSelection(**which),
         lambda engine, run_id, dry: engine.repairs.redrive(run_id, **options, by=operator(), dry_run=dry),
@@ -92,7 +105,7 @@ def redrive(
 @command("rewind")
 @choosing
 @click.argument("path", required=False, metavar="PATH")
-@REASON
+@_REASON
 def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> int:
     """Take a run back to a step: that one and all after it is forgotten, and done again.
 
@@ -108,7 +121,7 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
     if path is None:
         raise click.UsageError("Say where to: stepwell rewind RUN PATH")
     at = path
-    return repair(
+    return _repair(
         settings,
         RunSelection(**which),
         lambda engine, run_id, dry: engine.repairs.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
@@ -127,7 +140,7 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
 @click.argument("path", metavar="PATH")
 @click.option("--result", metavar="JSON", help="What the step or wait gives: JSON, @file or - for standard input.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would do.")
-@REASON
+@_REASON
 def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: bool, reason: str) -> int:
     """Record a result in the place of a failed step, or of a wait, and go on.
 
@@ -140,8 +153,8 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
     """
     from stepwell.engine.skips import NO_RESULT
 
-    value = given(result, NO_RESULT, "the result")
-    return repair(
+    value = _given(result, NO_RESULT, "the result")
+    return _repair(
         settings,
         RunSelection(run, None, dry_run, True),
         lambda engine, run_id, dry: engine.repairs.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
@@ -154,7 +167,7 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
 @click.option("--key", help="Of the new run.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would do.")
-@REASON
+@_REASON
 def fork(
     settings: Settings, run: str, start: str, key: str | None, input_: str | None, dry_run: bool, reason: str
 ) -> int:
@@ -168,8 +181,8 @@ def fork(
     """
     from stepwell.engine.repairs import UNCHANGED
 
-    value = given(input_, UNCHANGED, "the input")
-    return repair(
+    value = _given(input_, UNCHANGED, "the input")
+    return _repair(
         settings,
         RunSelection(run, None, dry_run, True),
         lambda engine, run_id, dry: engine.repairs.fork(
@@ -208,3 +221,39 @@ def _resume(settings: Settings, **which: Any) -> int:
 
 
 rollback.add_command(_resume)
+
+
+def _repair(settings: Settings, which: RunSelection, do: Repair, act: Act | None = None) -> int:
+    """Repair one run and show the plan, or many and count them, if it is an act for many; gives the exit code."""
+    check_choice(which)
+    workflows = _load_app(settings)
+    if act is not None and (which.run is None or which.run == "-"):
+        return act_on_many(settings, which, act, workflows)
+    target = which.run or ""
+
+    async def run(client: Client) -> RepairPlan:
+        return await do(client.engine, await get_run_id(client, target), which.dry_run)
+
+    _show_plan(settings, ask(settings, run, workflows=workflows))
+    return 0
+
+
+def _show_plan(settings: Settings, plan: RepairPlan) -> None:
+    """Print what was done, or would be."""
+    run_id = plan.fork_id if plan.is_applied and plan.fork_id else plan.run_id
+    words = [clean(line) if not line.startswith(" ") else "  " + clean(line.strip()) for line in plan.lines]
+    Output(settings).one("stepwell.repair/1", asdict(plan), run_ids=[run_id], words=lambda: words)
+
+
+def _load_app(settings: Settings) -> list[Workflow[Any, Any]]:
+    """The workflows that the line names, so that results are checked against their types."""
+    if settings.app is None:
+        return []
+    from stepwell.cli.modules import load_workflows
+
+    return load_workflows(settings.app)
+
+
+def _given(text: str | None, otherwise: Any, what: str) -> Any:
+    """A JSON value of an option, `@file` or `-`; or what stands for none."""
+    return otherwise if text is None else read_json(text, what=what)

@@ -10,6 +10,7 @@ from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bodies import HISTORY, RUN, cause_body, entry_body, progress_bodies, run_body, wait_bodies
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
+from stepwell.cli.commands.holds import hold_line
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
@@ -17,7 +18,6 @@ from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import brief, clean, dump_json, duration, moment
 from stepwell.cli.tree import render_tree
-from stepwell.cli.workflow_holds import hold_line
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:

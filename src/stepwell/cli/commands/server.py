@@ -82,8 +82,8 @@ def serve(
     ways_in = [_hook(spec) for spec in hooks]
     listener = _listen(host, port)
     with listener:
-        how = _How(access, tls, names, ways_in, connections_max, is_worker=embedded)
-        asyncio.run(_serve(settings, workflows, listener, how))
+        options = _ServerOptions(access, tls, names, ways_in, connections_max, is_worker=embedded)
+        asyncio.run(_serve(settings, workflows, listener, options))
 
 
 def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
@@ -169,7 +169,7 @@ def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) 
     return None
 
 
-class _How(NamedTuple):
+class _ServerOptions(NamedTuple):
     """How the API is served."""
 
     access: Tokens | Authenticator
@@ -180,7 +180,9 @@ class _How(NamedTuple):
     is_worker: bool
 
 
-async def _serve(settings: Settings, workflows: list[Workflow[Any, Any]], listener: socket.socket, how: _How) -> None:
+async def _serve(
+    settings: Settings, workflows: list[Workflow[Any, Any]], listener: socket.socket, options: _ServerOptions
+) -> None:
     from stepwell.cli.dev.clock import environment_of
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
@@ -188,25 +190,27 @@ async def _serve(settings: Settings, workflows: list[Workflow[Any, Any]], listen
     from stepwell.wiring import Engine
     from stepwell.worker.metrics import Metrics
 
-    observers, environment = [Metrics()] if how.is_worker else [], environment_of(settings.db)
-    limits = ServerLimits() if how.connections_max is None else ServerLimits(connections=how.connections_max)
+    observers, environment = [Metrics()] if options.is_worker else [], environment_of(settings.db)
+    limits = ServerLimits() if options.connections_max is None else ServerLimits(connections=options.connections_max)
     async with Engine(
-        settings.db, workflows=workflows, worker=how.is_worker, environment=environment, observers=observers
+        settings.db, workflows=workflows, worker=options.is_worker, environment=environment, observers=observers
     ) as engine:
-        hosts = [*LOOPBACK_HOSTS, *how.names]
-        application: Application = app(engine, access=how.access, hosts=hosts, hooks=how.hooks)
-        server = make_server(application, grace_seconds=5, limits=limits, tls=how.tls)
-        _banner(settings, listener, how, workflows)
+        hosts = [*LOOPBACK_HOSTS, *options.names]
+        application: Application = app(engine, access=options.access, hosts=hosts, hooks=options.hooks)
+        server = make_server(application, grace_seconds=5, limits=limits, tls=options.tls)
+        _banner(settings, listener, options, workflows)
         await server.serve(sockets=[listener])
 
 
-def _banner(settings: Settings, listener: socket.socket, how: _How, workflows: list[Workflow[Any, Any]]) -> None:
+def _banner(
+    settings: Settings, listener: socket.socket, options: _ServerOptions, workflows: list[Workflow[Any, Any]]
+) -> None:
     from stepwell.addresses import spell_url
     from stepwell.http import LoopbackAccess
 
     host, port = listener.getsockname()[:2]
-    url = f"{'http' if how.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
-    who = "everybody on this machine" if isinstance(how.access, LoopbackAccess) else "who has a token"
+    url = f"{'http' if options.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+    who = "everybody on this machine" if isinstance(options.access, LoopbackAccess) else "who has a token"
     served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
     body = {"url": url, "pid": os.getpid(), "db": spell_url(settings.db), "access": who, "workflows": served}
     out = Output(settings)

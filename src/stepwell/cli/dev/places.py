@@ -13,12 +13,12 @@ from stepwell.cli.dev.clock import OWNER_ONLY, clock_file, open_private
 from stepwell.cli.settings import DEV_DB
 from stepwell.errors import InvalidOptionError
 
-_SEATS_MAX: Final = 64
+_SLOTS_MAX: Final = 64
 _FOLDER: Final = Path(".stepwell")
 OWNER_ONLY_FOLDER: Final = 0o700
 
 
-class Seat:
+class DevSlot:
     """One number among those who develop on a database. It is given back when the process ends, however it ends."""
 
     def __init__(self, file: IO[str], number: int, *, is_local: bool) -> None:
@@ -28,7 +28,7 @@ class Seat:
         self.worker = f"dev-{number}" if is_local else f"dev-{number}-{socket.gethostname()}"
 
     def note(self, facts: dict[str, Any]) -> None:
-        """Leave word for whoever takes the next seat."""
+        """Leave word for whoever takes the next slot."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(json.dumps(facts))
@@ -76,26 +76,26 @@ class Place:
             if each.is_file() and not each.is_symlink() and each.stat().st_mode & 0o077:
                 each.chmod(OWNER_ONLY)
 
-    def take_seat(self) -> Seat:
+    def take_slot(self) -> DevSlot:
         """The first number that nobody has."""
-        for number in range(1, _SEATS_MAX + 1):
-            file = open_private(self._seat_file(number), "a+")
+        for number in range(1, _SLOTS_MAX + 1):
+            file = open_private(self._slot_file(number), "a+")
             if _lock(file):
-                return Seat(file, number, is_local=self.database is not None)
+                return DevSlot(file, number, is_local=self.database is not None)
             file.close()
-        raise InvalidOptionError(f"{_SEATS_MAX} others develop on {self._stem} already", fix="end some of them")
+        raise InvalidOptionError(f"{_SLOTS_MAX} others develop on {self._stem} already", fix="end some of them")
 
-    def neighbour(self, seat: Seat) -> dict[str, Any]:
-        """What the holder of the first seat said of itself; nothing if that is this one."""
-        if seat.number == 1:
+    def neighbour(self, slot: DevSlot) -> dict[str, Any]:
+        """What the holder of the first slot said of itself; nothing if that is this one."""
+        if slot.number == 1:
             return {}
         try:
-            found = json.loads(self._seat_file(1).read_text(encoding="utf-8"))
+            found = json.loads(self._slot_file(1).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
-    def clear(self, seat: Seat) -> None:
+    def clear(self, slot: DevSlot) -> None:
         """Delete the database. Raises unless it is the one of `stepwell dev`, and nobody else has it open."""
         if self.url != DEV_DB or self.database is None:
             raise InvalidOptionError(
@@ -103,14 +103,14 @@ class Place:
                 where="--db",
                 fix="leave --db out, or name a database that is not there yet",
             )
-        if seat.number > 1:
+        if slot.number > 1:
             raise InvalidOptionError("another stepwell dev has this database open", where="--fresh", fix="end it first")
         for suffix in ("", "-wal", "-shm"):
             self.database.with_name(f"{self.database.name}{suffix}").unlink(missing_ok=True)
         clock_file(self.database).unlink(missing_ok=True)
 
-    def _seat_file(self, number: int) -> Path:
-        return self._folder / f"{self._stem}.seat-{number}"
+    def _slot_file(self, number: int) -> Path:
+        return self._folder / f"{self._stem}.slot-{number}"
 
 
 def _lock(file: IO[str]) -> bool:

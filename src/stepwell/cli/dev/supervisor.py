@@ -12,15 +12,15 @@ from stepwell.addresses import open_store, spell_url
 from stepwell.cli.dev import reloads
 from stepwell.cli.dev.banner import banner
 from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
-from stepwell.cli.dev.crew import Crew
 from stepwell.cli.dev.feed import Feed, name_of
 from stepwell.cli.dev.keys import Keys
 from stepwell.cli.dev.lines import Event, Printer
 from stepwell.cli.dev.outlines import step_names
-from stepwell.cli.dev.places import Place, Seat
+from stepwell.cli.dev.places import DevSlot, Place
 from stepwell.cli.dev.processes import WorkerProcess, ask_python
 from stepwell.cli.dev.recovery import await_recovery, list_unfinished, retire
 from stepwell.cli.dev.server import Api, can_serve, listen
+from stepwell.cli.dev.worker_supervisor import WorkerSupervisor
 from stepwell.cli.texts import duration
 from stepwell.clock import SECOND, Instant, Span, span, to_datetime
 from stepwell.codec.base import PAYLOAD_BYTES_MAX
@@ -35,7 +35,7 @@ _CALM_SECONDS: Final = 0.05  # between two looks at the database
 _WATCH_SECONDS: Final = 0.25
 
 
-class Wanted(NamedTuple):
+class DevOptions(NamedTuple):
     """What the command line asked for."""
 
     app: str
@@ -45,10 +45,10 @@ class Wanted(NamedTuple):
 class Supervisor:
     """One `stepwell dev`."""
 
-    def __init__(self, wanted: Wanted, place: Place, seat: Seat, printer: Printer) -> None:
-        self._wanted = wanted
+    def __init__(self, options: DevOptions, place: Place, slot: DevSlot, printer: Printer) -> None:
+        self._options = options
         self._place = place
-        self._seat = seat
+        self._slot = slot
         self._printer = printer
         self._clock = SkippedClock(read_skipped(place.database))
         self._environment = skipping_environment(self._clock)
@@ -58,9 +58,9 @@ class Supervisor:
         self._engine = Engine(self._store, worker=False, environment=self._environment, codec=codec)
         self._feed = Feed(self._store, self._printer.tell)
         self._keys = Keys(self._pressed)
-        first = {"db": place.url, "name": seat.worker}
+        first = {"db": place.url, "name": slot.worker}
         executor = self._environment.executor
-        self._crew = Crew(wanted.app, first, self._clock, executor, self._tell, self._replace_worker)
+        self._worker = WorkerSupervisor(options.app, first, self._clock, executor, self._tell, self._replace_worker)
         self._acts: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
@@ -73,25 +73,25 @@ class Supervisor:
         """Serve until somebody says that it is enough."""
         self._on_signals()
         async with self._engine:
-            await retire(self._store, self._seat.worker)  # of an earlier one that was killed together with its worker
+            await retire(self._store, self._slot.worker)  # of an earlier one that was killed together with its worker
             unlisten = self._store.wakeups.listen(lambda _: self._news.set())
             try:
                 await self._serve()
             finally:
                 unlisten()
-                self._crew.is_ending = True
-                await self._crew.leave(WorkerProcess.kill)
+                self._worker.is_ending = True
+                await self._worker.leave(WorkerProcess.kill)
 
     async def _serve(self) -> None:
         spawn = self._environment.executor.spawn
         serving = None
         if can_serve():
-            listener = listen(self._wanted.port)
+            listener = listen(self._options.port)
             self._api = Api(self._engine, listener)
             serving = spawn(self._api.serve(), name="stepwell-dev-api")
-        self._seat.note({"url": self._api.url if self._api else "", "worker": self._seat.worker})
+        self._slot.note({"url": self._api.url if self._api else "", "worker": self._slot.worker})
         unfinished = await self._feed.begin()
-        await self._crew.start()
+        await self._worker.start()
         self._greet([name_of(run_view(detail.run)) for detail in unfinished])
         loops = [
             spawn(self._feed_loop(), name="stepwell-dev-feed"),
@@ -116,14 +116,16 @@ class Supervisor:
             loop.add_done_callback(lambda _: self._over.set())
         await self._over.wait()
         self._printer.release()  # a question that is still open has no answer
-        self._crew.is_ending = True
+        self._worker.is_ending = True
         for loop in loops:
             if loop.done() and not loop.cancelled() and (error := loop.exception()) is not None:
                 raise error
-        if self._crew.is_there:
+        if self._worker.is_there:
             self._say("Stopping: running steps may end. Ctrl-C stops at once.")
             self._over.clear()
-            stopping = self._environment.executor.spawn(self._crew.leave(WorkerProcess.stop), name="stepwell-dev-stop")
+            stopping = self._environment.executor.spawn(
+                self._worker.leave(WorkerProcess.stop), name="stepwell-dev-stop"
+            )
             stopping.add_done_callback(lambda _: self._over.set())
             await self._over.wait()
             if not stopping.done():
@@ -151,8 +153,8 @@ class Supervisor:
         self._acts.put_nowait(self._start_again)
 
     async def _start_again(self) -> None:
-        if not self._crew.is_there:
-            await self._crew.start()
+        if not self._worker.is_there:
+            await self._worker.start()
             self._tell_state()
 
     # --- loops ---
@@ -172,7 +174,7 @@ class Supervisor:
     async def _watch_loop(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            if self._crew.watch.has_changed():
+            if self._worker.watch.has_changed():
                 self._acts.put_nowait(self._reload)
             if read_skipped(self._place.database) > self._clock.skipped:
                 self._acts.put_nowait(self._follow_clock)
@@ -219,36 +221,36 @@ class Supervisor:
         )
 
     async def _crash(self) -> None:
-        if not self._crew.is_there:
+        if not self._worker.is_there:
             return self._say("There is no worker to crash; r starts one.")
-        await self._crew.leave(WorkerProcess.kill)
+        await self._worker.leave(WorkerProcess.kill)
         self._tell("crashed", "[c] crashed on purpose (kill -9). Restarting…")
         await self._feed.look()
         before = await list_unfinished(self._store)
-        under_way = self._crew.bodies.crashed(before)
-        await retire(self._store, self._seat.worker)
-        if not await self._crew.start():
+        under_way = self._worker.bodies.crashed(before)
+        await retire(self._store, self._slot.worker)
+        if not await self._worker.start():
             return self._tell_state()
-        recovered = await await_recovery(self._store, before, under_way, self._crew.bodies)
+        recovered = await await_recovery(self._store, before, under_way, self._worker.bodies)
         await self._feed.look()
         again = [{"run_id": run_id, "path": path} for run_id, path in recovered.again]
         self._tell("recovered", recovered.words, runs=len(recovered.runs), again=again)
 
     async def _restart(self) -> None:
-        await self._crew.leave(WorkerProcess.stop)
-        self._crew.forgive()
-        if await self._crew.start():
+        await self._worker.leave(WorkerProcess.stop)
+        self._worker.forgive()
+        if await self._worker.start():
             self._tell("restarted", "[r] restarted; running steps had ended before")
         else:
             self._tell_state()
 
     async def _pause(self) -> None:
-        if not self._crew.is_there:
+        if not self._worker.is_there:
             return self._say("There is no worker to pause; r starts one.")
-        if self._crew.is_paused:
-            await self._crew.go_on()
+        if self._worker.is_paused:
+            await self._worker.go_on()
             self._tell("resumed", "[p] the worker goes on")
-        elif await self._crew.halt():
+        elif await self._worker.halt():
             self._tell("paused", "[p] the worker is paused: runs wait; p lets it go on")
 
     # --- time ---
@@ -261,7 +263,7 @@ class Supervisor:
         self._question(f"[t] skip how far? ({hint}) ", lambda text: lambda: self._skip(text, due))
 
     async def _next_timer(self) -> Instant | None:
-        due = await self._store.views.next_wake(tuple(self._crew.code.definitions))
+        due = await self._store.views.next_wake(tuple(self._worker.code.definitions))
         return due if due is not None and due > self._store.now() else None
 
     def _ahead(self, due: Instant) -> str:
@@ -280,7 +282,7 @@ class Supervisor:
         now = to_datetime(self._clock.now())
         words = f"[t] skipped {duration(far / SECOND)}: it is {now.astimezone():%Y-%m-%d %H:%M} now"
         self._tell("skipped", words, seconds=far / SECOND, now=now.isoformat())
-        if any(name != self._seat.worker for name in others):
+        if any(name != self._slot.worker for name in others):
             self._say("  Other workers lost their leases by that: what they were doing is done again.")
 
     async def _move_clock(self, skipped: Span) -> bool:
@@ -288,14 +290,14 @@ class Supervisor:
 
         A lease that is live on the old clock would be over on the new one: the worker takes a new one.
         """
-        was_paused = self._crew.is_paused
-        if self._crew.is_there and not await self._crew.halt():
+        was_paused = self._worker.is_paused
+        if self._worker.is_there and not await self._worker.halt():
             return False
         self._clock.skip_to(skipped)
         assert self._place.database is not None
         write_skipped(self._place.database, self._clock.skipped)
         if not was_paused:
-            await self._crew.go_on()
+            await self._worker.go_on()
         return True
 
     async def _follow_clock(self) -> None:
@@ -309,9 +311,9 @@ class Supervisor:
     # --- faults ---
 
     async def _ask_fault(self) -> None:
-        if not self._crew.is_there:
+        if not self._worker.is_there:
             return self._say("There is no worker; r starts one.")
-        names = step_names(self._crew.code.outline or {})
+        names = step_names(self._worker.code.outline or {})
         self._say("  0  whichever comes next", *(f"  {number}  {name}" for number, name in enumerate(names, 1)))
         self._question("[f] which step fails next? (Enter: 0) ", lambda text: lambda: self._fail(text or "0", names))
 
@@ -322,40 +324,40 @@ class Supervisor:
             name = text
         else:
             return self._say(f"There is no step {text!r}.")
-        self._crew.fail_next(name)
+        self._worker.fail_next(name)
         self._say(f"[f] {name or 'the next step'} will fail once")
 
     # --- code ---
 
     async def _reload(self) -> None:
-        code = self._crew.code
+        code = self._worker.code
         changed = reloads.changed_files(code.modules)
-        if code.modules and not changed and self._crew.is_there:
-            if self._crew.held is not None:
-                self._crew.held = None
+        if code.modules and not changed and self._worker.is_there:
+            if self._worker.held is not None:
+                self._worker.held = None
                 self._tell("unchanged", "the code is again what runs already")
             return
-        files = changed or [self._crew.app_file]
-        examined = await ask_python("stepwell.cli.dev.examinations", self._wanted.app, self._place.url)
+        files = changed or [self._worker.app_file]
+        examined = await ask_python("stepwell.cli.dev.examinations", self._options.app, self._place.url)
         change = reloads.read_change(examined, code.outline or {}, code.definitions)
         words = list(reloads.in_words(change, files))
         self._tell("changed", words[0], **reloads.facts(change, files))
         self._say(*words[1:])
         if change.is_safe:
             return await self._switch(change)
-        self._crew.held = change if code.modules else None
+        self._worker.held = change if code.modules else None
         if change.error is None:
             self._say("  Undo the change, or keep both ways, and save; s switches anyway, and parks those runs.")
 
     async def _switch_anyway(self) -> None:
-        held = self._crew.held
+        held = self._worker.held
         if held is None or held.error is not None:
             return self._say("No code is held back." if held is None else "That code cannot be loaded.")
         await self._switch(held)
 
     async def _switch(self, change: reloads.Change) -> None:
-        await self._crew.leave(WorkerProcess.stop)
-        if await self._crew.start(is_anew=True):
+        await self._worker.leave(WorkerProcess.stop)
+        if await self._worker.start(is_anew=True):
             runs = change.in_flight - len(change.broken) - sum(count for _, count in change.unserved)
             self._tell("reloaded", f"✓ reloaded; {runs} unfinished run{' fits' if runs == 1 else 's fit'} the new code")
         else:
@@ -373,17 +375,17 @@ class Supervisor:
         await self._environment.executor.call_blocking(lambda: webbrowser.open(url))
 
     def _greet(self, unfinished: list[str]) -> None:
-        code = self._crew.code
+        code = self._worker.code
         facts: dict[str, Any] = {
-            "app": self._wanted.app,
+            "app": self._options.app,
             "db": self._shown_db(),
             "url": self._api.url if self._api else None,
-            "port_asked": self._wanted.port,
+            "port_asked": self._options.port,
             "workflows": list(code.workflows),
             "sample": code.samples[0] if code.samples else None,
-            "worker": self._seat.worker,
-            "pid": self._crew.pid,
-            "joins": self._place.neighbour(self._seat),
+            "worker": self._slot.worker,
+            "pid": self._worker.pid,
+            "joins": self._place.neighbour(self._slot),
             "skipped_seconds": self._clock.skipped / SECOND,
             "unfinished": unfinished,
         }
@@ -395,11 +397,11 @@ class Supervisor:
 
     def _tell_state(self) -> None:
         """Say what is wrong with a worker that did not begin; nothing if it did."""
-        error = self._crew.error
+        error = self._worker.error
         if error is not None:
-            self._tell("broken", f"✕ {self._wanted.app} cannot be loaded; save it to try again", error=error)
+            self._tell("broken", f"✕ {self._options.app} cannot be loaded; save it to try again", error=error)
             self._say(*reloads.error_lines(error))
-        elif not self._crew.is_there:
+        elif not self._worker.is_there:
             self._tell("broken", "✕ the worker did not begin; r tries again")
 
     def _question(self, text: str, act: Callable[[str], Callable[[], Awaitable[None]]]) -> None:

@@ -22,13 +22,13 @@ from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.reply import Asked, check_answered, refusal
 from stepwell.replay.recorded_values import decode_value, stopped
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Wanted
+from stepwell.replay.signals import SignalSelection
 from stepwell.replay.turn import Turn
 
 T = TypeVar("T", covariant=True)
 
 NO_DEFAULT: Final = object()
-_ANY: Final = Wanted()
+_ANY: Final = SignalSelection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def check_default(default: object, due: Due) -> None:
 
 
 async def run_receive(
-    scope: Scope, location: Location, entry: Entry | None, wanted: Wanted, due: Due, default: Any = NO_DEFAULT
+    scope: Scope, location: Location, entry: Entry | None, wanted: SignalSelection, due: Due, default: Any = NO_DEFAULT
 ) -> Any:
     """The oldest pending signal of these names; at the deadline the default, or else `WaitTimeout`."""
     turn = scope.turn
@@ -114,7 +114,7 @@ async def run_receive(
 
 
 async def run_receive_many(
-    scope: Scope, location: Location, entry: Entry | None, wanted: Wanted, count: int, due: Due
+    scope: Scope, location: Location, entry: Entry | None, wanted: SignalSelection, count: int, due: Due
 ) -> list[Message[Any]]:
     """As many pending signals as there are, at least one and at most `count`; none at the deadline."""
     turn = scope.turn
@@ -128,7 +128,7 @@ async def run_receive_many(
     return read_messages(scope, location, entry.value, wanted, are_many=True)
 
 
-async def _arrivals(scope: Scope, location: Location, wanted: Wanted, due: Due, *, limit: int) -> list[Signal]:
+async def _arrivals(scope: Scope, location: Location, wanted: SignalSelection, due: Due, *, limit: int) -> list[Signal]:
     turn, names = scope.turn, wanted.names
     stored = turn.journal.find_wait(location, WaitKind.SIGNAL)
     due_at = due.at(turn.now) if stored is None else stored.due_at
@@ -142,7 +142,7 @@ async def _arrivals(scope: Scope, location: Location, wanted: Wanted, due: Due, 
             return fitting
 
 
-def fits(scope: Scope, location: Location, signal: Signal, wanted: Wanted) -> bool:
+def fits(scope: Scope, location: Location, signal: Signal, wanted: SignalSelection) -> bool:
     """Whether a signal is what its name promises here. One that is not never reaches the code: it is set aside, where
     people find it, and its sender is told if it waits for an answer.
     """
@@ -244,7 +244,7 @@ def _means(target: str, run: Run) -> bool:
 
 
 def read_messages(
-    scope: Scope, location: Location, value: bytes, wanted: Wanted = _ANY, *, are_many: bool = False
+    scope: Scope, location: Location, value: bytes, wanted: SignalSelection = _ANY, *, are_many: bool = False
 ) -> list[Message[Any]]:
     """The messages that `write_messages` stored, as the receiver's types say."""
     header, payloads = unpack(value)

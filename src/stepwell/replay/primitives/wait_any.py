@@ -23,7 +23,7 @@ from stepwell.replay.primitives.receive import fits, read_messages, write_messag
 from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Signal, Wanted, wanted
+from stepwell.replay.signals import Signal, SignalSelection, wanted
 from stepwell.replay.turn import Turn
 from stepwell.replay.waits import Arrival
 
@@ -110,7 +110,7 @@ async def run_wait_any(
     for each in awaited.values():
         if isinstance(each, ChildAwaited) and isinstance(each.child, ChildOperation):
             turn.unawaited.pop(each.child.number, None)
-    takes = takes or Wanted()
+    takes = takes or SignalSelection()
     if entry is None:
         label, arrival = await _first(scope, location, awaited, takes)
         stored = pack([label], _write(scope, location, arrival))
@@ -123,14 +123,14 @@ async def run_wait_any(
     return Arrived(label, _read(scope, location, awaited.get(label), value, takes))
 
 
-def _wanted_of(awaited: Mapping[str, Awaited]) -> Wanted | None:
+def _wanted_of(awaited: Mapping[str, Awaited]) -> SignalSelection | None:
     """The types of the signals among what is awaited; None if there is no signal among it."""
     signals = [each for each in awaited.values() if isinstance(each, SignalAwaited)]
-    return Wanted((), {name: one for each in signals for name, one in each.typed.items()}) if signals else None
+    return SignalSelection((), {name: one for each in signals for name, one in each.typed.items()}) if signals else None
 
 
 async def _first(
-    scope: Scope, location: Location, awaited: Mapping[str, Awaited], takes: Wanted
+    scope: Scope, location: Location, awaited: Mapping[str, Awaited], takes: SignalSelection
 ) -> tuple[str, Arrival]:
     turn = scope.turn
     arrived: asyncio.Future[tuple[str, Arrival]] = turn.loop.own_future()
@@ -213,7 +213,7 @@ def _write(scope: Scope, location: Location, arrival: Arrival) -> bytes:
             assert_never(arrival)
 
 
-def _read(scope: Scope, location: Location, awaited: Awaited | None, value: bytes, takes: Wanted) -> Any:
+def _read(scope: Scope, location: Location, awaited: Awaited | None, value: bytes, takes: SignalSelection) -> Any:
     """What `_write` stored, for the thing that the code waits for under that label now."""
     match awaited:
         case SignalAwaited():

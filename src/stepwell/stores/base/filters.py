@@ -67,7 +67,7 @@ class Condition(NamedTuple):
     path: str = ""  # into the input: names with dots between them
 
 
-class By(StrEnum):
+class SortKey(StrEnum):
     """What runs are sorted by; equal ones by id."""
 
     ID = "id"
@@ -80,23 +80,23 @@ class By(StrEnum):
 class Order(NamedTuple):
     """A run that has no such time comes before all that have one; after them, if the order is descending."""
 
-    by: By = By.ID
+    by: SortKey = SortKey.ID
     descending: bool = True
 
 
-def place_of(run: Run, by: By) -> tuple[int, str]:
+def place_of(run: Run, by: SortKey) -> tuple[int, str]:
     """Where a run stands in an order."""
     number: int | None
     match by:
-        case By.ID:
+        case SortKey.ID:
             number = None
-        case By.CREATED:
+        case SortKey.CREATED:
             number = run.created_at
-        case By.STARTED:
+        case SortKey.STARTED:
             number = run.started_at
-        case By.ENDED:
+        case SortKey.ENDED:
             number = run.ended_at
-        case By.TOOK:
+        case SortKey.TOOK:
             number = _took(run)
     return -1 if number is None else number, run.run_id
 

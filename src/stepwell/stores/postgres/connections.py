@@ -31,7 +31,7 @@ _CANCEL_SECONDS = 1.0
 _ANSWER_SECONDS_MAX = 60.0  # for a connection that was told nothing else
 
 
-class Silence:
+class AnswerTimeout:
     """For how long the server may say nothing while a thread waits for its answer."""
 
     def __init__(self, seconds: float = _ANSWER_SECONDS_MAX) -> None:
@@ -43,13 +43,13 @@ class Silence:
         """A question goes out."""
         self._left = min(self._seconds if seconds is None else seconds, self._seconds_max)
 
-    def goes_on(self) -> None:
+    def count_slice(self) -> None:
         """Nothing came for another slice. Raises `psycopg.OperationalError` if that was the last one."""
         self._left -= _SLICE_SECONDS
         if self._left <= 0:
             raise psycopg.OperationalError("the server did not answer in time")
 
-    def lasts(self, seconds: float) -> None:
+    def set(self, seconds: float) -> None:
         """From the next question on."""
         self._seconds = seconds
 
@@ -67,29 +67,29 @@ class Silence:
 class TimelyConnection(psycopg.Connection[Any]):
     """A connection for threads, whose waits for the server are bounded."""
 
-    _silence: Silence | None = None
+    _answer_timeout: AnswerTimeout | None = None
 
     @property
-    def silence(self) -> Silence:
+    def answer_timeout(self) -> AnswerTimeout:
         """How long it waits."""
-        if self._silence is None:
-            self._silence = Silence()
-        return self._silence
+        if self._answer_timeout is None:
+            self._answer_timeout = AnswerTimeout()
+        return self._answer_timeout
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         """Wait as the driver does, but not for ever. What is not answered in time is cancelled, if that is possible."""
         kwargs.pop("interval", None)
         try:
-            return super().wait(_timely(gen, self.silence), _SLICE_SECONDS, *args[1:], **kwargs)
+            return super().wait(_timely(gen, self.answer_timeout), _SLICE_SECONDS, *args[1:], **kwargs)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
-                cancel(self, self.silence)
+                cancel(self, self.answer_timeout)
             raise
 
 
-def _timely(gen: Generator[Any, Any, Any], silence: Silence) -> Generator[Any, Any, Any]:
+def _timely(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Generator[Any, Any, Any]:
     """The driver's steps. It sends a zero when nothing came for a slice."""
-    silence.begin()
+    answer_timeout.begin()
     ready: Any = None
     while True:
         try:
@@ -98,12 +98,12 @@ def _timely(gen: Generator[Any, Any, Any], silence: Silence) -> Generator[Any, A
             return ended.value
         ready = yield wanted
         if not ready and ready is not None:
-            silence.goes_on()
+            answer_timeout.count_slice()
 
 
-def cancel(connection: psycopg.Connection[Any], silence: Silence) -> None:
+def cancel(connection: psycopg.Connection[Any], answer_timeout: AnswerTimeout) -> None:
     """Ask the server to stop working on what nobody waits for; best effort, over a connection of its own."""
-    if psycopg.capabilities.has_cancel_safe() and not silence.is_shortened:
+    if psycopg.capabilities.has_cancel_safe() and not answer_timeout.is_shortened:
         with suppress(psycopg.Error, OSError):
             connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
@@ -124,7 +124,7 @@ class Connection:
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
         self._until: float | None = None  # by the loop's clock
-        self.silence = driver.silence if isinstance(driver, TimelyConnection) else Silence()
+        self.answer_timeout = driver.answer_timeout if isinstance(driver, TimelyConnection) else AnswerTimeout()
         self.is_late = False  # an answer did not come in time
         self._pause = 0  # how many calls do not try to be brief, because one was not
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -341,10 +341,10 @@ class Connection:
 
     def _results_now(self, patience: float | None = None) -> pq.abc.PGresult:
         """`_results`, for a thread. It looks up now and then: a server that says nothing is not waited for for ever."""
-        pgconn, silence = self._pgconn, self.silence
+        pgconn, answer_timeout = self._pgconn, self.answer_timeout
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
-        silence.begin(patience)
+        answer_timeout.begin(patience)
         last: pq.abc.PGresult | None = None
         try:
             while pgconn.flush():
@@ -363,14 +363,14 @@ class Connection:
                     last = found
         except psycopg.OperationalError:
             if self.is_late and isinstance(self.driver, psycopg.Connection):
-                cancel(self.driver, silence)
+                cancel(self.driver, answer_timeout)
             raise
 
     def _wait_now(self, poll: select.poll) -> None:
         ready = poll.poll(_SLICE_SECONDS * 1_000)
         if not ready:
             try:
-                self.silence.goes_on()
+                self.answer_timeout.count_slice()
             except psycopg.OperationalError:
                 self.is_late = True
                 raise

@@ -51,7 +51,7 @@ _RIGHTS_NAMED_MAX = 3
 
 
 @dataclass
-class Patient:
+class Target:
     """A server that answers, and what is asked of it more than once."""
 
     address: Address
@@ -88,24 +88,24 @@ class PostgresDiagnosis:
             yield met("connection", error)
             return
         with connection:
-            patient = Patient(self._address, connection, self._clock)
+            target = Target(self._address, connection, self._clock)
             for check in _THE_SERVER:
-                yield _look(check, patient)
-            yield (schema := _look(check_schema, patient))
-            yield _look(check_rights, patient)
+                yield _look(check, target)
+            yield (schema := _look(check_schema, target))
+            yield _look(check_rights, target)
             if schema.verdict == "ok":
                 for check in _THE_TABLES:
-                    yield _look(check, patient)
+                    yield _look(check, target)
 
 
-def _look(check: Callable[[Patient], Finding], patient: Patient) -> Finding:
+def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
     name = check.__name__.removeprefix("check_")
 
     def once() -> Finding:
         try:
-            return check(patient)
+            return check(target)
         except psycopg.Error as error:
-            raise in_words(error, patient.address.where) from error
+            raise in_words(error, target.address.where) from error
 
     return judge_errors(name, once)
 
@@ -113,14 +113,14 @@ def _look(check: Callable[[Patient], Finding], patient: Patient) -> Finding:
 # --- the server ------------------------------------------------------------------------------------------------
 
 
-def check_connection(patient: Patient) -> Finding:
+def check_connection(target: Target) -> Finding:
     """Whether it answers, and how quickly."""
     spent = []
     for _ in range(_ROUND_TRIPS):
-        began = patient.clock.monotonic()
-        patient.connection.execute("select 1")
-        spent.append((patient.clock.monotonic() - began) * 1_000)
-    found = f"{patient.address.where} answers in {min(spent):.2f} ms"
+        began = target.clock.monotonic()
+        target.connection.execute("select 1")
+        spent.append((target.clock.monotonic() - began) * 1_000)
+    found = f"{target.address.where} answers in {min(spent):.2f} ms"
     if min(spent) <= _SLOW_MILLISECONDS:
         return fine("connection", found)
     return warning(
@@ -131,16 +131,16 @@ def check_connection(patient: Patient) -> Finding:
     )
 
 
-def check_server_version(patient: Patient) -> Finding:
+def check_server_version(target: Target) -> Finding:
     """Whether it is new enough."""
-    check_server(patient.connection, patient.address.where)
-    version = patient.connection.info.server_version
+    check_server(target.connection, target.address.where)
+    version = target.connection.info.server_version
     return fine("server_version", f"PostgreSQL {version // 10_000}.{version % 10_000}")
 
 
-def check_pooler(patient: Patient) -> Finding:
+def check_pooler(target: Target) -> Finding:
     """Whether we talk to the server itself."""
-    if not patient.is_pooled:
+    if not target.is_pooled:
         return fine("pooler", "none: this is the server itself")
     # Whether this costs anything is what the next check finds out.
     return fine(
@@ -149,14 +149,14 @@ def check_pooler(patient: Patient) -> Finding:
     )
 
 
-def check_notifications(patient: Patient) -> Finding:
+def check_notifications(target: Target) -> Finding:
     """Whether a process hears at once of what others do."""
-    address = patient.address
+    address = target.address
     is_direct = address.listen_conninfo != address.conninfo
     channel = f"stepwell_doctor_{random_bytes(8).hex()}"
     with open_connection(address, address.listen_conninfo) as listener:
         listener.execute(f"listen {channel}".encode())
-        patient.connection.execute("select pg_notify(%s, '')", (channel,))
+        target.connection.execute("select pg_notify(%s, '')", (channel,))
         heard = any(listener.notifies(timeout=_HEARD_WITHIN_SECONDS, stop_after=1))
         listener.execute(f"unlisten {channel}".encode())
     if heard:
@@ -173,9 +173,9 @@ def check_notifications(patient: Patient) -> Finding:
     )
 
 
-def check_durability(patient: Patient) -> Finding:
+def check_durability(target: Target) -> Finding:
     """Whether what is acknowledged survives a crash of the server."""
-    settings = _settings(patient)
+    settings = _settings(target)
     lost = [name for name in ("fsync", "synchronous_commit") if settings[name] == "off"]
     if lost:
         return failure(
@@ -203,11 +203,11 @@ def check_durability(patient: Patient) -> Finding:
     return fine("durability", f"a commit is acknowledged when it is on disk{standbys}")
 
 
-def check_clock(patient: Patient) -> Finding:
+def check_clock(target: Target) -> Finding:
     """How far this machine's clock is from the one that decides."""
-    before = patient.clock.now()
-    [(there,)] = patient.ask("clock")
-    difference = there - (before + patient.clock.now()) // 2
+    before = target.clock.now()
+    [(there,)] = target.ask("clock")
+    difference = there - (before + target.clock.now()) // 2
     found = f"this machine's clock and the server's differ by {abs(difference) / 1_000:.0f} ms"
     if abs(difference) <= _CLOCK_MAX:
         return fine("clock", found)
@@ -219,14 +219,14 @@ def check_clock(patient: Patient) -> Finding:
     )
 
 
-def check_connections(patient: Patient) -> Finding:
+def check_connections(target: Target) -> Finding:
     """Whether there are connections left."""
-    settings = _settings(patient)
+    settings = _settings(target)
     reserved = int(settings["superuser_reserved_connections"]) + int(settings.get("reserved_connections", "0"))
     room = int(settings["max_connections"]) - reserved
-    [(in_use,)] = patient.ask("connections")
-    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {patient.address.connections_max + 3}"
-    if in_use + patient.address.connections_max + 3 <= room and in_use <= _IN_USE_MAX * room:
+    [(in_use,)] = target.ask("connections")
+    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {target.address.connections_max + 3}"
+    if in_use + target.address.connections_max + 3 <= room and in_use <= _IN_USE_MAX * room:
         return fine("connections", found)
     return warning(
         "connections",
@@ -236,9 +236,9 @@ def check_connections(patient: Patient) -> Finding:
     )
 
 
-def check_autovacuum(patient: Patient) -> Finding:
+def check_autovacuum(target: Target) -> Finding:
     """Whether space is used again."""
-    settings = _settings(patient)
+    settings = _settings(target)
     off = [name for name in ("autovacuum", "track_counts") if settings[name] == "off"]
     if not off:
         return fine("autovacuum", "on")
@@ -253,43 +253,43 @@ def check_autovacuum(patient: Patient) -> Finding:
 # --- the tables ------------------------------------------------------------------------------------------------
 
 
-def check_schema(patient: Patient) -> Finding:
+def check_schema(target: Target) -> Finding:
     """Whether tables and functions are those of this release."""
-    address = patient.address
+    address = target.address
     try:
-        found = check_ready(patient.connection, address.schema, address.where)
+        found = check_ready(target.connection, address.schema, address.where)
     except SchemaMissingError as error:
         return met("schema", error)._replace(why="nothing can be stored before they are there", remedy=Remedy.MIGRATE)
-    [(releases,)] = patient.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
+    [(releases,)] = target.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
     others = f"; beside those of other releases: {releases - 1}" if releases > 1 else ""
     return fine("schema", f"{address.schema}: version {found.version}, with the functions of this release{others}")
 
 
-def check_rights(patient: Patient) -> Finding:
+def check_rights(target: Target) -> Finding:
     """Whether the role may do what a worker does."""
-    tables, functions = patient.address.schema, functions_schema(patient.address.schema)
-    [(is_begun, may_create)] = patient.ask("begun", tables=quoted(tables))
+    tables, functions = target.address.schema, functions_schema(target.address.schema)
+    [(is_begun, may_create)] = target.ask("begun", tables=quoted(tables))
     if not is_begun:
-        return _may_create(patient, may_create=may_create)
+        return _may_create(target, may_create=may_create)
     missing = [
         right
-        for (right,) in patient.ask(
+        for (right,) in target.ask(
             "rights", schemas=[tables, functions], tables=quoted(tables), functions=quoted(functions)
         )
     ]
     if not missing:
-        return fine("rights", f"role {patient.connection.info.user} may do all that a worker does")
+        return fine("rights", f"role {target.connection.info.user} may do all that a worker does")
     more = f" and {len(missing) - _RIGHTS_NAMED_MAX} more" if len(missing) > _RIGHTS_NAMED_MAX else ""
     return failure(
         "rights",
-        f"role {patient.connection.info.user} lacks {', '.join(missing[:_RIGHTS_NAMED_MAX])}{more}",
+        f"role {target.connection.info.user} lacks {', '.join(missing[:_RIGHTS_NAMED_MAX])}{more}",
         why="starts, signals or workers of this role fail with SW613",
-        fix="; ".join(f"grant {right} to {quoted(patient.connection.info.user)}" for right in missing),
+        fix="; ".join(f"grant {right} to {quoted(target.connection.info.user)}" for right in missing),
     )
 
 
-def _may_create(patient: Patient, *, may_create: bool) -> Finding:
-    user, database = patient.connection.info.user, patient.connection.info.dbname
+def _may_create(target: Target, *, may_create: bool) -> Finding:
+    user, database = target.connection.info.user, target.connection.info.dbname
     if may_create:
         return fine("rights", f"role {user} may create the schema")
     return failure(
@@ -301,54 +301,54 @@ def _may_create(patient: Patient, *, may_create: bool) -> Finding:
     )
 
 
-def check_seal(patient: Patient) -> Finding:
+def check_seal(target: Target) -> Finding:
     """Whether it takes writes: one that was moved does not."""
-    for transfer_id, kind, peer, at in patient.ask("seal"):
+    for transfer_id, kind, peer, at in target.ask("seal"):
         return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
     return fine("seal", "it is open for writes")
 
 
-def check_audit(patient: Patient) -> Finding:
+def check_audit(target: Target) -> Finding:
     """Whether the audit is as it was written."""
-    connection, schema = patient.connection, patient.address.schema
+    connection, schema = target.connection, target.address.schema
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
-        [(number, chain)] = patient.ask("audit_head")
+        [(number, chain)] = target.ask("audit_head")
         with connection.cursor(name="stepwell_audit") as lines:
             lines.execute(render(SQL["diagnosis.audit"], schema).encode())
             return judge_audit(verify(ChainHead(number, chain), map(Act._make, lines)))
 
 
-def check_workers(patient: Patient) -> Finding:
+def check_workers(target: Target) -> Finding:
     """Whether anybody works."""
-    rows = patient.ask("workers")
-    [(has_unfinished,)] = patient.ask("has_unfinished")
+    rows = target.ask("workers")
+    [(has_unfinished,)] = target.ask("has_unfinished")
     alive = [name for name, is_alive, _ in rows if is_alive]
     dead = [(name, lease_until) for name, is_alive, lease_until in rows if not is_alive]
     return judge_workers(alive, dead, has_unfinished=has_unfinished)
 
 
-def check_stranded(patient: Patient) -> Finding:
+def check_stranded(target: Target) -> Finding:
     """Whether runs wait for an owner that is gone."""
-    [(runs,)] = patient.ask("stranded")
+    [(runs,)] = target.ask("stranded")
     return judge_stranded(runs)
 
 
-def check_orphans(patient: Patient) -> Finding:
+def check_orphans(target: Target) -> Finding:
     """Whether runs wait for nothing."""
-    [(runs,)] = patient.ask("orphans")
+    [(runs,)] = target.ask("orphans")
     return judge_orphans(json.loads(runs))
 
 
-def check_backlog(patient: Patient) -> Finding:
+def check_backlog(target: Target) -> Finding:
     """Whether runs wait for a worker."""
-    [(due, oldest)] = patient.ask("backlog", limit=_DUE_MAX + 1)
+    [(due, oldest)] = target.ask("backlog", limit=_DUE_MAX + 1)
     return judge_backlog(due, _DUE_MAX, oldest)
 
 
-def check_dead_rows(patient: Patient) -> Finding:
+def check_dead_rows(target: Target) -> Finding:
     """Whether the tables are full of what is gone."""
-    rows = patient.ask("dead_rows", schema=patient.address.schema, floor=_DEAD_ROWS_MIN)
+    rows = target.ask("dead_rows", schema=target.address.schema, floor=_DEAD_ROWS_MIN)
     if not rows:
         return fine("dead_rows", "no table has more dead rows than live ones")
     names = ", ".join(f"{name} ({dead} dead, {live} live)" for name, live, dead in rows)
@@ -357,30 +357,30 @@ def check_dead_rows(patient: Patient) -> Finding:
         f"more dead rows than live ones: {names}",
         why="vacuum does not keep up, or something old keeps it from removing them: a forgotten transaction or slot",
         fix="look for old transactions in pg_stat_activity and at pg_replication_slots; then: vacuum "
-        + ", ".join(f"{quoted(patient.address.schema)}.{quoted(name)}" for name, _, _ in rows),
+        + ", ".join(f"{quoted(target.address.schema)}.{quoted(name)}" for name, _, _ in rows),
     )
 
 
-def check_size(patient: Patient) -> Finding:
+def check_size(target: Target) -> Finding:
     """How much there is."""
-    [(size, runs)] = patient.ask("size", tables=quoted(patient.address.schema))
-    [(now,)] = patient.ask("clock")
+    [(size, runs)] = target.ask("size", tables=quoted(target.address.schema))
+    [(now,)] = target.ask("clock")
     since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
-    [(recent,)] = patient.ask("count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
+    [(recent,)] = target.ask("count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
     # How much room its disk has, only the server's own machine knows.
     return judge_size(size, max(runs, recent), recent, _RECENT_MAX, None)
 
 
-def check_served(patient: Patient) -> Finding:
+def check_served(target: Target) -> Finding:
     """Whether somebody knows what is due."""
-    [(unserved, has_workers)] = patient.ask("unserved")
+    [(unserved, has_workers)] = target.ask("unserved")
     return judge_served(unserved, has_workers=has_workers)
 
 
-def _settings(patient: Patient) -> dict[str, str]:
-    if not patient.settings:
-        patient.settings.update(patient.ask("settings"))
-    return patient.settings
+def _settings(target: Target) -> dict[str, str]:
+    if not target.settings:
+        target.settings.update(target.ask("settings"))
+    return target.settings
 
 
 _THE_SERVER = (

@@ -55,7 +55,7 @@ def connect_now(address: Address, patience: float | None = None) -> Connection:
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
     if patience is not None:
-        driver.silence.lasts(patience)
+        driver.answer_timeout.set(patience)
     try:
         return _connection(driver, address, driver.execute(_introduction(address, driver)).fetchone())
     except psycopg.Error as error:

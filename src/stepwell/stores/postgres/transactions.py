@@ -79,7 +79,7 @@ class PostgresTransactions:
         """
         self._is_closed = True
         for connection in tuple(self._busy):
-            connection.silence.shorten(_LAST_SECONDS)
+            connection.answer_timeout.shorten(_LAST_SECONDS)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -95,7 +95,7 @@ class PostgresTransactions:
             self._busy.add(connection)
             try:
                 if self._is_closed:
-                    connection.silence.shorten(_LAST_SECONDS)
+                    connection.answer_timeout.shorten(_LAST_SECONDS)
                 return once(connection)
             except ConflictError:
                 if clock.monotonic() >= until:
@@ -158,7 +158,7 @@ class PostgresTransactions:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable and connection.is_silent():
-                connection.silence.lasts(patience)
+                connection.answer_timeout.set(patience)
                 return connection
             connection.finish()
         return connect_again(self._address, patience)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from stepwell.ids import RunId
 from stepwell.model.states import ACTIVE, OWNABLE, TERMINAL, RunStatus
-from stepwell.stores.base.filters import NUMBERS, By, Condition, Field, Order, Pattern, Relation
+from stepwell.stores.base.filters import NUMBERS, Condition, Field, Order, Pattern, Relation, SortKey
 from stepwell.stores.base.views import RunFilter
 
 _CONDITIONS = {
@@ -30,10 +30,10 @@ _NUMBERS = {
     Field.TOOK: f"({_ENDED} and coalesce({_TOOK}, -1) {{test}})",
 }
 _PLACES = {
-    By.CREATED: "created_at",
-    By.STARTED: "coalesce(started_at, -1)",
-    By.ENDED: "coalesce(ended_at, -1)",
-    By.TOOK: f"coalesce({_TOOK}, -1)",
+    SortKey.CREATED: "created_at",
+    SortKey.STARTED: "coalesce(started_at, -1)",
+    SortKey.ENDED: "coalesce(ended_at, -1)",
+    SortKey.TOOK: f"coalesce({_TOOK}, -1)",
 }
 # The text is a blob, which a database may hold that is no JSON at all.
 _FAILURE = "case when json_valid(cast(failure as text)) then cast(failure as text) end"
@@ -89,7 +89,7 @@ def run_tables(where: RunFilter) -> str:
 
 def _has_ranges(where: RunFilter) -> bool:
     """Whether times matter: the indexes by time have the runs that have ended."""
-    return where.order.by is not By.ID or any(each.field is Field.CREATED for each in where.conditions)
+    return where.order.by is not SortKey.ID or any(each.field is Field.CREATED for each in where.conditions)
 
 
 class Search(NamedTuple):
@@ -110,7 +110,7 @@ def run_searches(where: RunFilter, before: RunId | None) -> list[Search]:
     order = run_order(where.order)
     has_index = where.key is not None or where.parent is not None
     has_index = has_index or any(status is not RunStatus.COMPLETED for status in where.statuses)
-    if where.order.by is not By.ID and not has_index and _names_definitions(where):
+    if where.order.by is not SortKey.ID and not has_index and _names_definitions(where):
         return [Search(_first_ended(where.order, before), order, "+definition"), Search("true", order)]
     if where.order != Order() or has_index or not (where.workflow or where.conditions):
         return [Search("true", order)]
@@ -158,7 +158,7 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
 def run_order(order: Order) -> str:
     """What runs are sorted by."""
     way = "desc" if order.descending else "asc"
-    return f"run_id {way}" if order.by is By.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
+    return f"run_id {way}" if order.by is SortKey.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
 
 
 def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -187,7 +187,7 @@ def _more(where: RunFilter, before: RunId | None) -> tuple[list[str], dict[str, 
 
 def _behind(order: Order) -> str:
     sign = "<" if order.descending else ">"
-    if order.by is By.ID:
+    if order.by is SortKey.ID:
         return f"run_id {sign} :before"
     place, last = _PLACES[order.by], f"(select {_PLACES[order.by]} from stepwell_runs where run_id = :before)"
     # The first part says nothing new, but is a range of an index by an expression, which a pair is not.

@@ -53,7 +53,7 @@ _MENDED = (3, 51, 3)  # two processes that write and checkpoint at one instant l
 
 
 @dataclass
-class Patient:
+class Target:
     """A file that could be opened."""
 
     file: Path
@@ -99,20 +99,20 @@ class SqliteDiagnosis:
             return
         yield check_mode(self._file, is_shared=is_shared)
         yield check_disk(self._file)
-        patient = Patient(self._file, connection, self._clock, is_shared)
+        target = Target(self._file, connection, self._clock, is_shared)
         try:
-            yield (schema := _look(check_schema, patient))
+            yield (schema := _look(check_schema, target))
             if schema.verdict == "ok":
                 for check in _THE_TABLES:
-                    yield _look(check, patient)
+                    yield _look(check, target)
         finally:
             connection.close()
 
 
-def _look(check: Callable[[Patient], Finding], patient: Patient) -> Finding:
+def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
     def once() -> Finding:
-        with translated(str(patient.file)):
-            return check(patient)
+        with translated(str(target.file)):
+            return check(target)
 
     return judge_errors(check.__name__.removeprefix("check_"), once)
 
@@ -158,11 +158,11 @@ def check_disk(file: Path) -> Finding:
 # --- what is in it ---------------------------------------------------------------------------------------------
 
 
-def check_schema(patient: Patient) -> Finding:
+def check_schema(target: Target) -> Finding:
     """Whether the tables are those of this release."""
-    found, needed = identify(patient.connection, str(patient.file), is_shared=patient.is_shared), MIGRATIONS[-1].number
+    found, needed = identify(target.connection, str(target.file), is_shared=target.is_shared), MIGRATIONS[-1].number
     if found == needed:
-        beside = ", beside the tables of an application" if patient.is_shared else ""
+        beside = ", beside the tables of an application" if target.is_shared else ""
         return fine("schema", f"version {found}{beside}")
     return failure(
         "schema",
@@ -173,9 +173,9 @@ def check_schema(patient: Patient) -> Finding:
     )
 
 
-def check_durability(patient: Patient) -> Finding:
+def check_durability(target: Target) -> Finding:
     """Whether what is acknowledged survives a loss of power."""
-    mode = patient.connection.pragma("journal_mode")
+    mode = target.connection.pragma("journal_mode")
     if mode != "wal":
         return warning(
             "durability",
@@ -189,7 +189,7 @@ def check_durability(patient: Patient) -> Finding:
     )
 
 
-def check_library(patient: Patient) -> Finding:
+def check_library(target: Target) -> Finding:
     """Whether this SQLite is one that loses nothing."""
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split("."))) >= _MENDED:
@@ -202,9 +202,9 @@ def check_library(patient: Patient) -> Finding:
     )
 
 
-def check_integrity(patient: Patient) -> Finding:
+def check_integrity(target: Target) -> Finding:
     """Whether the file is whole."""
-    said = [str(row[0]) for row in rows_of(patient.connection, "diagnosis.quick_check")]
+    said = [str(row[0]) for row in rows_of(target.connection, "diagnosis.quick_check")]
     if said == ["ok"]:
         return fine("integrity", "quick_check finds nothing wrong")
     return failure(
@@ -215,15 +215,15 @@ def check_integrity(patient: Patient) -> Finding:
     )
 
 
-def check_seal(patient: Patient) -> Finding:
+def check_seal(target: Target) -> Finding:
     """Whether it takes writes: one that was moved does not."""
-    _, seal, _ = read_heed(patient.connection)
+    _, seal, _ = read_heed(target.connection)
     return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
 
 
-def check_audit(patient: Patient) -> Finding:
+def check_audit(target: Target) -> Finding:
     """Whether the audit is as it was written."""
-    connection = patient.connection
+    connection = target.connection
 
     def look() -> Verified:
         lines = connection.execute(SQL["transfers.list_acts"], {"after": 0})
@@ -232,57 +232,57 @@ def check_audit(patient: Patient) -> Finding:
     return judge_audit(in_snapshot(connection, look))
 
 
-def check_workers(patient: Patient) -> Finding:
+def check_workers(target: Target) -> Finding:
     """Whether anybody works."""
-    now = patient.now
-    rows = rows_of(patient.connection, "workers.list")
+    now = target.now
+    rows = rows_of(target.connection, "workers.list")
     alive = [name for _, _, name, _, lease_until, _ in rows if lease_until > now]
     dead = [(name, lease_until) for _, _, name, _, lease_until, _ in rows if lease_until <= now]
-    return judge_workers(alive, dead, has_unfinished=bool(_first(patient, "has_unfinished")))
+    return judge_workers(alive, dead, has_unfinished=bool(_first(target, "has_unfinished")))
 
 
-def check_stranded(patient: Patient) -> Finding:
+def check_stranded(target: Target) -> Finding:
     """Whether runs wait for an owner that is gone."""
-    dead = rows_of(patient.connection, "workers.list_dead_owners", now=patient.now)
-    return judge_stranded(sum(_first(patient, "count_owned", owner=owner) for (owner,) in dead))
+    dead = rows_of(target.connection, "workers.list_dead_owners", now=target.now)
+    return judge_stranded(sum(_first(target, "count_owned", owner=owner) for (owner,) in dead))
 
 
-def check_orphans(patient: Patient) -> Finding:
+def check_orphans(target: Target) -> Finding:
     """Whether runs wait for nothing."""
-    return judge_orphans([run_id for (run_id,) in rows_of(patient.connection, "views.list_orphans")])
+    return judge_orphans([run_id for (run_id,) in rows_of(target.connection, "views.list_orphans")])
 
 
-def check_backlog(patient: Patient) -> Finding:
+def check_backlog(target: Target) -> Finding:
     """Whether runs wait for a worker."""
-    [(due, oldest)] = rows_of(patient.connection, "diagnosis.backlog", now=patient.now, limit=_DUE_MAX + 1)
+    [(due, oldest)] = rows_of(target.connection, "diagnosis.backlog", now=target.now, limit=_DUE_MAX + 1)
     return judge_backlog(due, _DUE_MAX, oldest)
 
 
-def check_served(patient: Patient) -> Finding:
+def check_served(target: Target) -> Finding:
     """Whether somebody knows what is due."""
-    now = patient.now
-    known = [set(json.loads(row[5])) for row in rows_of(patient.connection, "workers.list") if row[4] > now]
-    due = {name for (name,) in rows_of(patient.connection, "diagnosis.list_due_definitions", now=now)}
+    now = target.now
+    known = [set(json.loads(row[5])) for row in rows_of(target.connection, "workers.list") if row[4] > now]
+    due = {name for (name,) in rows_of(target.connection, "diagnosis.list_due_definitions", now=now)}
     return judge_served(sorted(due.difference(*known)), has_workers=bool(known))
 
 
-def check_clock(patient: Patient) -> Finding:
+def check_clock(target: Target) -> Finding:
     """Whether the time goes on."""
-    ahead = Span(patient.now - patient.clock.now())
-    return judge_clock(ahead, is_slowed=patient.times.anchor.divisor > 1)
+    ahead = Span(target.now - target.clock.now())
+    return judge_clock(ahead, is_slowed=target.times.anchor.divisor > 1)
 
 
-def check_size(patient: Patient) -> Finding:
+def check_size(target: Target) -> Finding:
     """How much there is, and how much more there will be."""
-    now = patient.now
+    now = target.now
     since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
-    recent = _first(patient, "count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
-    runs, size = _first(patient, "count_runs"), patient.file.stat().st_size
-    return judge_size(size, runs, recent, _RECENT_MAX, shutil.disk_usage(patient.file.parent).free)
+    recent = _first(target, "count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
+    runs, size = _first(target, "count_runs"), target.file.stat().st_size
+    return judge_size(size, runs, recent, _RECENT_MAX, shutil.disk_usage(target.file.parent).free)
 
 
-def _first(patient: Patient, statement: str, **parameters: Any) -> Any:
-    row = row_of(patient.connection, f"diagnosis.{statement}", **parameters)
+def _first(target: Target, statement: str, **parameters: Any) -> Any:
+    row = row_of(target.connection, f"diagnosis.{statement}", **parameters)
     assert row is not None
     return row[0]
 

@@ -39,16 +39,16 @@ from stepwell.stores.sqlite.transfers import SqliteTransfers
 from stepwell.stores.sqlite.transitions import (
     amendments,
     claims,
-    deliveries,
     holds,
-    leases,
     ledger,
     operators,
     outbox,
     performs,
     rescues,
     starts,
+    workers,
 )
+from stepwell.stores.sqlite.transitions import signals as signal_transitions
 from stepwell.stores.sqlite.transitions.audit import Actor
 from stepwell.stores.sqlite.transitions.commits import apply
 from stepwell.stores.sqlite.transitions.publications import publish
@@ -193,17 +193,17 @@ class SqliteSignals:
     def deliver(
         self, signals: Sequence[NewSignal], claimant: Claimant | None = None
     ) -> Coroutine[Any, Any, tuple[list[Delivered], list[Claimed]]]:
-        return self._runner.write(lambda tx: deliveries.deliver(tx, signals, claimant))
+        return self._runner.write(lambda tx: signal_transitions.deliver(tx, signals, claimant))
 
     async def deliver_or_create(
         self, signal: NewSignal, run: NewRun, claimant: Claimant | None = None
     ) -> tuple[Created, Delivered, list[Claimed]]:
-        return await self._runner.write(lambda tx: deliveries.deliver_or_create(tx, signal, run, claimant))
+        return await self._runner.write(lambda tx: signal_transitions.deliver_or_create(tx, signal, run, claimant))
 
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
-        return await self._runner.write(lambda tx: deliveries.redeliver(tx, letters, claimant))
+        return await self._runner.write(lambda tx: signal_transitions.redeliver(tx, letters, claimant))
 
 
 class SqliteEvents:
@@ -298,10 +298,10 @@ class SqliteWorkers:
         self._runner = runner
 
     async def register(self, worker: NewWorker) -> Worker:
-        return await self._runner.write(lambda tx: leases.register(tx, worker))
+        return await self._runner.write(lambda tx: workers.register(tx, worker))
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:
-        return await self._runner.write(lambda tx: leases.renew(tx, incarnation, lease))
+        return await self._runner.write(lambda tx: workers.renew(tx, incarnation, lease))
 
     async def retire(self, incarnation: Incarnation) -> None:
         def operation(tx: Transaction) -> None:

@@ -35,9 +35,8 @@ QUICK_SECONDS = 0.001
 _SMOOTHING = 0.125
 # What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
 _PROBE_EVERY = 50
-# After so many transactions that nobody shared, the next is not kept waiting for somebody who might.
-_LONE_MIN = 4
-# Nor is one that nobody could share, but for now and then: timers and sockets are looked at only between two rounds.
+# A transaction that nobody could share is not kept waiting, but for now and then: timers and sockets are looked at only
+# between two rounds of the loop.
 _UNSHARED_MAX = 8
 # After so many reads the loop has a turn: who looks again and again whether a run has ended would keep it from ending.
 _READS_MAX = 50
@@ -136,10 +135,8 @@ class Writer:
         self._quick_seconds = quick_seconds
         self._expected_seconds = 0.0
         self._commits_beside = 0
-        self._lone = 0  # transactions in a row with one operation each
         self._reads = 0
         self._look_at = float("-inf")  # when a read looks at the files' names next
-        self._is_spent = False  # one of these was made in this round of the loop without having waited
         self._unshared = 0  # made in a row while nobody else was ready
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
@@ -262,22 +259,9 @@ class Writer:
         return await answer
 
     def _goes_alone(self) -> bool:
-        """Whether nobody is likely to share a transaction. Whoever writes on and on gives way to others at times."""
-        if not self._others_ready and self._unshared < _UNSHARED_MAX:
-            self._unshared += 1
-            return True
-        self._unshared = 0
-        if self._is_spent:
-            self._lone = 0
-            return False
-        if self._lone < _LONE_MIN:
-            return False
-        self._is_spent = True
-        self._loop.call_soon(self._renew)
-        return True
-
-    def _renew(self) -> None:
-        self._is_spent = False
+        """Whether nobody could share a transaction. Whoever writes on and on gives way to others at times."""
+        self._unshared = 0 if self._others_ready or self._unshared >= _UNSHARED_MAX else self._unshared + 1
+        return self._unshared > 0
 
     @property
     def _is_quick(self) -> bool:
@@ -362,7 +346,6 @@ class Writer:
     def _perform(self) -> None:
         self._take_batch()
         operations = [operation for operation, _ in self._batch]
-        self._lone = self._lone + 1 if len(operations) == 1 else 0
         if self._blocking and any(answer in self._blocking for _, answer in self._batch):
             work = partial(self.database.perform, operations, self._clock, encrypts=self.encrypts)
             self._use_thread(work, self._performed)

@@ -34,7 +34,7 @@ from stepwell.model.locations import Location
 from stepwell.model.outbox import Emit
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
-from stepwell.stores.base.filters import By, Condition, Field, Order
+from stepwell.stores.base.filters import Condition, Field, Order, SortKey
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.migrator import prepare
@@ -56,9 +56,9 @@ HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_sta
 SMALL = ("blobs", "definitions", "holds", "meta", "seals", "workers")
 # What people ask for every day. Of the workflow "rare" there are few runs, and those are the oldest.
 LISTED = (
-    *(RunFilter(order=Order(by, is_down)) for by in By for is_down in (True, False)),
-    *(RunFilter(order=Order(by), workflow="other7") for by in By),
-    RunFilter((RunStatus.COMPLETED,), order=Order(By.TOOK)),
+    *(RunFilter(order=Order(by, is_down)) for by in SortKey for is_down in (True, False)),
+    *(RunFilter(order=Order(by), workflow="other7") for by in SortKey),
+    RunFilter((RunStatus.COMPLETED,), order=Order(SortKey.TOOK)),
     RunFilter(workflow="other7"),
     RunFilter(workflow="rare"),
     RunFilter((RunStatus.COMPLETED,), workflow="rare"),

@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.stores.base.filters import By, Condition, Field, Order
+from stepwell.stores.base.filters import Condition, Field, Order, SortKey
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.sql.filters import Search, run_conditions, run_order, run_searches
 from stepwell.stores.sqlite.connections import open_writer
@@ -167,9 +167,9 @@ def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in
 
 @pytest.mark.parametrize("before", [None, RunId("r")])
 @pytest.mark.parametrize("descending", [True, False])
-@pytest.mark.parametrize("by", [By.CREATED, By.STARTED, By.ENDED, By.TOOK])
+@pytest.mark.parametrize("by", [SortKey.CREATED, SortKey.STARTED, SortKey.ENDED, SortKey.TOOK])
 def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ended(
-    migrated: apsw.Connection, by: By, descending: bool, before: RunId | None
+    migrated: apsw.Connection, by: SortKey, descending: bool, before: RunId | None
 ) -> None:
     where = RunFilter(order=Order(by, descending))
     (ended, _), (unended, _) = run_conditions(where, before)
@@ -229,7 +229,7 @@ def test_what_an_index_knows_is_looked_for_once(where: RunFilter) -> None:
 def test_the_runs_of_a_workflow_are_looked_for_in_an_order_by_time_and_then_by_their_definition(
     migrated: apsw.Connection, before: RunId | None
 ) -> None:
-    where = RunFilter(workflow="w", order=Order(By.TOOK))
+    where = RunFilter(workflow="w", order=Order(SortKey.TOOK))
     (ended, _), _ = run_conditions(where, before)
     few, whole = run_searches(where, before)
 

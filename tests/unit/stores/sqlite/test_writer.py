@@ -86,21 +86,6 @@ async def rounds() -> AsyncIterator[Callable[[], int]]:
     counting.cancel()
 
 
-async def test_after_some_that_nobody_shared_a_write_does_not_wait_for_the_loop(
-    store: SqliteStore, writer: Writer, rounds: Callable[[], int]
-) -> None:
-    taken: list[int] = []
-    for n in range(8):
-        await asyncio.sleep(0)
-        before = rounds()
-        await store.runs.create([new_run(f"r{n}")])
-        taken.append(rounds() - before)
-
-    is_inline = writer._quick_seconds > 0
-    assert all(taken[:4])
-    assert any(taken[4:]) is not is_inline
-
-
 async def test_a_write_that_nobody_could_share_does_not_wait_for_the_loop(store: SqliteStore, writer: Writer) -> None:
     looked: list[int] = []
     await store.runs.create([new_run("first")])

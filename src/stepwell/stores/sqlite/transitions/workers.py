@@ -1,4 +1,4 @@
-"""Leases of workers."""
+"""Workers and their leases."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Code:
     outline: Outline | None = None
 
 
-class Crew:
+class WorkerSupervisor:
     """Starts a worker, halts it, lets it go, and notices when it dies by itself."""
 
     def __init__(

@@ -1,4 +1,4 @@
--- Delivering signals.
+-- Signals: delivery to runs.
 
 -- The active run that a target means, locked, and whether the target is the id of a run at all.
 create function {f}.find_target(p_target text, out run bigint, out run_id text, out status text, out owner bigint,
