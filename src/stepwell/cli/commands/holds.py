@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.bodies import hold_body
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
