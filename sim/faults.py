@@ -12,9 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stepwell.clock import Instant
 from stepwell.errors import StoreFullError, StoreUnavailableError
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, Listener
 
 if TYPE_CHECKING:
@@ -42,24 +40,6 @@ _NOT_REPEATABLE = frozenset({"claim", "take", "perform"})
 # How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
 _WEIGHTS = {"apply": 2.5, "perform": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
-
-
-class FaultyNoun:
-    """One noun of a store (`runs`, `signals`, …), with every method an edge."""
-
-    def __init__(self, edge: Edge, noun: str, inner: Any) -> None:
-        self._edge = edge
-        self._noun = noun
-        self._inner = inner
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        bound = getattr(self._inner, method)
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._edge.call(self._noun, method, bound, args, kwargs)
-
-        setattr(self, method, call)
-        return call
 
 
 class FaultyWakeups:
@@ -108,8 +88,8 @@ class FaultyWakeups:
             world.loop.call_later(rng.uniform(0.0, 0.5), deliver, hint, context=self._context)
 
 
-class Edge:
-    """Where calls of one process meet the store."""
+class FaultyWire:
+    """Carries the calls of one process to the store, more or less."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -180,40 +160,3 @@ class Edge:
             await asyncio.sleep(rng.random() * 0.002)
         elif chance < 0.75:
             await asyncio.sleep(0)
-
-
-class FaultyStore:
-    """The real store behind faulty edges."""
-
-    def __init__(self, process: Process, inner: Store) -> None:
-        self._inner = inner
-        edge = Edge(process)
-        self.runs: Any = FaultyNoun(edge, "runs", inner.runs)
-        self.signals: Any = FaultyNoun(edge, "signals", inner.signals)
-        self.events: Any = FaultyNoun(edge, "events", inner.events)
-        self.outbox: Any = FaultyNoun(edge, "outbox", inner.outbox)
-        self.holds: Any = FaultyNoun(edge, "holds", inner.holds)
-        self.ledger: Any = FaultyNoun(edge, "ledger", inner.ledger)
-        self.workers: Any = FaultyNoun(edge, "workers", inner.workers)
-        self.transactions: Any = FaultyNoun(edge, "transactions", inner.transactions)
-        self.transfers = inner.transfers
-        self.views: Any = FaultyNoun(edge, "views", inner.views)
-        self.wakeups: Any = FaultyWakeups(process, inner.wakeups)
-        self.capabilities = inner.capabilities
-        self.blobs = inner.blobs
-
-    def now(self) -> Instant:
-        """The store's clock."""
-        return self._inner.now()
-
-    def declare_encrypted(self) -> None:
-        """Values that this process writes are encrypted."""
-        self._inner.declare_encrypted()
-
-    async def open(self) -> None:
-        """Open the real store."""
-        await self._inner.open()
-
-    async def close(self) -> None:
-        """Close the real handle."""
-        await self._inner.close()

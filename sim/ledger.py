@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from sim.loop import LANE
 from stepwell.replay.step_context import StepContext
+from stepwell.virtual.lanes import LANE
 
 if TYPE_CHECKING:
     from sim.world import World

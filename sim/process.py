@@ -7,12 +7,18 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sim.environment import make_environment
-from sim.faults import FaultyStore
+from sim.faults import FaultyWakeups, FaultyWire
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from stepwell.errors import StoreUnavailableError
 from stepwell.model.workers import NewWorker
 from stepwell.replay.bodies import Body
+from stepwell.virtual.clock import ManualClock, ProcessClock
+from stepwell.virtual.executors import InlineCalls
+from stepwell.virtual.ids import drawn_ids
+from stepwell.virtual.lanes import Lane
+from stepwell.virtual.loop import VirtualLoop
+from stepwell.virtual.processes import VirtualProcess
+from stepwell.virtual.wire import RemoteStore
 from stepwell.wiring import Engine
 
 if TYPE_CHECKING:
@@ -37,12 +43,13 @@ class Process:
         self.lane = world.loop.add_lane(name)
         self.lane.process = self
         self.rng = random.Random(world.rng.getrandbits(64))
-        self.environment = make_environment(world.loop, world.host, self.rng, name, self._on_body)
+        self._process = draw_process(world.loop, self.lane, world.host, self.rng, self._on_body)
+        self.environment = self._process.environment
         self.deadlines: dict[str, float] = {}  # of each incarnation: how long its lease surely lasts, by our clock
         self._requested: dict[str, float] = {}
         self._asked: dict[asyncio.Future[Any], None] = {}
         self.inner = world.backend.handle(self.environment)
-        self.store = FaultyStore(self, self.inner)
+        self.store = RemoteStore(self.inner, FaultyWire(self), FaultyWakeups(self, self.inner.wakeups))
         is_plain = world.code == "plain" or (world.code == "mixed" and len(world.started) % 2 == 0)
         self.engine: Engine = Engine(
             self.store,
@@ -88,8 +95,8 @@ class Process:
 
     def _end(self) -> None:
         self.is_ready = False
-        self.lane.kill()
-        self.environment.executor.close()
+        self._process.kill()
+        self._process.executor.close()
         asked, self._asked = self._asked, {}
         for future in asked:
             if not future.done():
@@ -101,13 +108,13 @@ class Process:
             return
         world = self.world
         lease = world.shape.settings.lease_span / 1e6
-        self.lane.is_paused = True
+        self._process.pause()
         world.stats["pauses"] += 1
         world.trace("pause", self.name)
         world.loop.call_later(lease * self.rng.uniform(0.5, 2.5), self._resume, context=world.context)
 
     def _resume(self) -> None:
-        self.lane.is_paused = False
+        self._process.resume()
         self.world.trace("resume", self.name)
 
     def _crash_by_fuse(self) -> None:
@@ -170,6 +177,23 @@ class Process:
 
     def _on_body(self, body: Body, execution: Any) -> None:
         self.world.body_dispatched(self, body, execution)
+
+
+def draw_process(
+    loop: VirtualLoop,
+    lane: Lane,
+    host: ManualClock,
+    rng: random.Random,
+    on_body: Callable[[Body, Any], None] | None = None,
+) -> VirtualProcess:
+    """A process that starts now: its clock, its ids, its randomness and the pace of its threads are all from the seed."""
+    clock = ProcessClock(host, origin=rng.uniform(0, 1e6))
+    ids = drawn_ids(clock, random.Random(rng.getrandbits(64)))
+    pace = random.Random(rng.getrandbits(64))
+    calls = InlineCalls(loop, lambda: pace.choice((0.0, 0.001, 0.02)))
+    chance = random.Random(rng.getrandbits(64))
+    # Few threads, so that code often has to give one up and be run again.
+    return VirtualProcess(loop, lane, clock, ids, chance, calls=calls, threads_max=3, on_body=on_body)
 
 
 class Interrupted(Exception):

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sim.loop import LANE
 from sim.world import Report, place_of, simulate
+from stepwell.virtual.lanes import LANE
 from tools.progress import Bar
 
 Place = tuple[int, str, str]  # seed, store, mode
@@ -91,7 +91,8 @@ class Errors(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell the world in which it happened."""
-        process = LANE.get().process
+        lane = LANE.get()
+        process = lane and lane.process
         if process is not None and not process.lane.is_dead:
             process.world.violate(
                 "I47", "", f"{process.name} logs: {record.getMessage()}: {record.exc_info and record.exc_info[1]!r}"

@@ -18,17 +18,23 @@ from sim.checks.progress import LongSteps
 from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
-from sim.environment import HostClock, make_environment
 from sim.ledger import Ledger
-from sim.loop import Deadlock, SimLoop, Spinning
 from sim.mix import MODES, Mix, Shape, draw_code, draw_mix, draw_shape
-from sim.process import Process
+from sim.process import Process, draw_process
 from sim.programs import Maker, longest, walk
 from sim.sinks import Sinks
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
+from stepwell.virtual.clock import ManualClock
+from stepwell.virtual.lanes import LANE, Lane, drawn
+from stepwell.virtual.loop import Deadlock, VirtualLoop
 
+HANDLES_MAX = 600_000  # of one seed: beyond it, something spins without ever letting time go on
 SECONDS_TO_END = 120.0  # of virtual time, once all faults have stopped, besides what the programs themselves take
+
+
+class Spinning(Exception):
+    """Events never end, and time does not go on."""
 
 
 @dataclass(slots=True)
@@ -73,9 +79,12 @@ class World:
         self.mode = mode
         if scenario is not None:
             self.mix, self.shape = scenario.mix, scenario.shape
-        self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))  # type: ignore[abstract]
+        self.host = ManualClock()  # the wall clock that all processes of the host share
+        order = drawn(random.Random(self.rng.getrandbits(64)))
+        self.loop = VirtualLoop(self.host, choose=order, has_outside=False)
+        self.loop.set_exception_handler(self._note_problem)
         self.context = self.loop.world.context()
-        self.host = HostClock(self.loop)
+        self.problems: list[tuple[Lane | None, str, BaseException | None]] = []
         self.backend = open_backend(store)
         self.stats: Counter[str] = Counter()
         self.faulted: Counter[str] = Counter()
@@ -90,9 +99,8 @@ class World:
         self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
-        inspector = self.backend.handle(
-            make_environment(self.loop, self.host, random.Random(0), "inspector", lambda *_: None)
-        )
+        inspecting = draw_process(self.loop, Lane("inspector"), self.host, random.Random(0))
+        inspector = self.backend.handle(inspecting.environment)
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
@@ -283,7 +291,7 @@ class World:
         """Live through the seed."""
         report = Report(self.seed, self.shape.store, self.mode, self.mix.name)
         try:
-            self.loop.run(self.main())
+            self._live()
             if not self.checker.violations:
                 check_end(self)
         except Deadlock as error:
@@ -302,11 +310,27 @@ class World:
         report.digest = self._hash.hexdigest()
         return report
 
+    def _live(self) -> None:
+        main = self.loop.create_task(self.main(), context=self.context.copy())
+
+        def is_over() -> bool:
+            if self.loop.handles > HANDLES_MAX:
+                raise Spinning(f"{HANDLES_MAX} events, and the seed has not ended at {self.loop.time():.3f} s")
+            return main.done()
+
+        self.loop.drive(is_over)
+        main.result()
+
+    def _note_problem(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback raised: kept, because nobody else will ever hear of it."""
+        self.problems.append((LANE.get(), str(context.get("message", "")), context.get("exception")))
+
     def dispose(self) -> None:
         """Leave nothing that could reach into the next seed."""
         for process in self.started:
             process.environment.executor.close()
         self.loop.dispose()
+        gc.collect()
         self.backend.close()
 
 
@@ -328,8 +352,6 @@ def simulate(
 
 def asyncio_process() -> Process:
     """The process whose code is running."""
-    from sim.loop import LANE
-
     process: Process = LANE.get().process
     return process
 

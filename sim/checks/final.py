@@ -102,9 +102,10 @@ def _check_bodies(world: World) -> None:
 
 def _check_lost_errors(world: World) -> None:
     """No error vanishes in a callback or a task that nobody looks at."""
-    for lane, message, error in world.loop.problems:
-        if not lane.is_dead:
-            world.checker.violate("I47", "", f"in {lane.name}: {message}: {error!r}")
+    for lane, message, error in world.problems:
+        if lane is None or not lane.is_dead:
+            where = "the world" if lane is None else lane.name
+            world.checker.violate("I47", "", f"in {where}: {message}: {error!r}")
     for lane in world.loop.lanes:
         for task in lane.tasks:
             if task.done() and not task.cancelled() and task._log_traceback:

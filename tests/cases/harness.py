@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
 from stepwell.clock import Duration
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Answers, Environment, Holder, LockstepThread, LockstepThreads
 from stepwell.ids import format_uuid7
 from stepwell.stores.base.store import Store

@@ -10,7 +10,7 @@ import selectors
 from typing import Any
 
 from stepwell.clock import SECOND, Duration, span
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 
 PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something without saying so
 

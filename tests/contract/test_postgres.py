@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.suite import StoreSuite
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Instant
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import pack_all
 from stepwell.conformance.scene import Scene, Turn, new_run, new_signal, place, step
 from stepwell.environment import system_environment

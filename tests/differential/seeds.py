@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from tests.differential.mix import Mix
 from tests.differential.numbers import Numbers
 from tests.differential.stores import STORES, Place

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 import psycopg
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.model.runs import Created, NewRun

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from stepwell.clock import Instant
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import FIRST, Scene, place, wait_topic
 from stepwell.conformance.snapshot import snapshot
 from stepwell.environment import Environment, SystemExecutor

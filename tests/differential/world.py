@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from stepwell.clock import Instant
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StepwellError
 from stepwell.ids import EventId, Incarnation, RunId, SignalId

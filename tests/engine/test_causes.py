@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell import Cause, Context, Retry, step, workflow
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene
 from stepwell.engine.causes import ClusterState, causes_of

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell import Context, Engine, WorkerSettings, workflow
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import fill, pack_all
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.snapshot import snapshot

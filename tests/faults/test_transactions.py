@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from sim.sabotage.transactions import rows_before_the_fence
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.transactions import Insert
 from stepwell.environment import Environment, system_environment

@@ -34,9 +34,10 @@ UNSAFE_BUILTINS = {"eval", "exec", "__import__"}
 SEAM = {"clock.py", "ids.py", "environment.py"}
 EXCEPTIONS = {
     "stores/sqlite/writer.py": {"threading.Thread"},
-    # The loop of a test is one more seam: its time is virtual, and its processes can be killed.
-    "testing/loop.py": {".create_task", ".run_in_executor"},
-    "testing/executors.py": {".create_task", ".run_in_executor", "concurrent.futures.ThreadPoolExecutor"},
+    # The virtual world is one more seam: its time is by hand, and its processes can be killed.
+    "virtual/loop.py": {".create_task", ".run_in_executor"},
+    "virtual/executors.py": {".create_task"},
+    "testing/threads.py": {".run_in_executor", "concurrent.futures.ThreadPoolExecutor"},
     "testing/world.py": {".create_task"},
     "testing/base.py": {".create_task"},
     # Tasks of a workflow's own loop, which has neither time nor I/O.

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.environment import system_environment
 from stepwell.stores.base.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import LEASE, Scene, new_event, new_run, step, wait_signal
 from stepwell.conformance.scene import place as at_place
 from stepwell.conformance.seals import WRITES

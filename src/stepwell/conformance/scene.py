@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.clock import Duration, Instant, Span, span
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import SECONDS, fill, pack_all
 from stepwell.conformance.outbox import emit, ids, settle, take
 from stepwell.conformance.scene import FLOW, Scene, new_run, place, step, wait_topic

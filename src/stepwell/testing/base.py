@@ -158,7 +158,7 @@ class KitBase:
         """Drive until something that waits has its answer."""
         self.check_open()
         world = self.world
-        task = world.loop.create_task(work, context=world.outside.context.copy())
+        task = world.loop.create_task(work, context=world.outside.context())
         world.drive(lambda: False, only_if=lambda: not task.done() and world.may_move())
         self.check_diverged()
         if not task.done():

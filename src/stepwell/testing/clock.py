@@ -38,7 +38,7 @@ class ClockBase:
         return self._advance_by(left)
 
     def _advance_by(self, seconds: float) -> datetime:
-        if self._world.loop.virtual is None:
+        if self._world.loop.manual is None:
             raise InvalidOptionError("the real clock cannot be advanced", where="clock", fix="leave out clock='real'")
         self._note(advance(seconds))
         self._world.drive(lambda: False, until=self._world.loop.time() + seconds, only_if=lambda: True)

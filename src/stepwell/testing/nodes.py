@@ -9,16 +9,17 @@ from typing import Any
 from stepwell.clock import SECOND, Clock
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
-from stepwell.environment import Environment
 from stepwell.errors import DuplicateNameError
 from stepwell.ids import Ids, RunId
 from stepwell.model.workers import NewWorker
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.store import Store
-from stepwell.testing.executors import LaneExecutor, SkewedClock, Threads
-from stepwell.testing.loop import Lane, VirtualLoop
 from stepwell.testing.wire import Watcher, Wire
+from stepwell.virtual.clock import ProcessClock
+from stepwell.virtual.executors import BlockingCalls
+from stepwell.virtual.loop import VirtualLoop
+from stepwell.virtual.processes import VirtualProcess
 from stepwell.wiring import Engine
 
 FOREVER = "36500d"
@@ -64,22 +65,26 @@ class Node:
         *,
         clock: Clock,
         ids: Ids,
-        threads: Threads,
+        calls: BlockingCalls,
         on_body: Callable[[Node, Any], None],
         watcher: Watcher,
     ) -> None:
         self.name = name
-        self.lane = Lane(name)
-        self.is_alive = True
-        self._loop = loop
-        self.clock = SkewedClock(clock)
-        self.executor = LaneExecutor(loop, self.lane, threads)
-        self.environment = Environment(
-            self.clock, ids, random.Random(name), self.executor, name, lambda body, _: on_body(self, body)
+        self.lane = loop.add_lane(name)
+        self.clock = ProcessClock(clock)
+        self._process = VirtualProcess(
+            loop,
+            self.lane,
+            self.clock,
+            ids,
+            random.Random(name),
+            calls=calls,
+            on_body=lambda body, _: on_body(self, body),
         )
-        self._watcher = watcher
+        self.executor = self._process.executor
+        self.environment = self._process.environment
+        self.wire = Wire(self.lane, watcher)
         self._lease_seconds = 0.0
-        self.wire: Wire
         self.engine: NodeEngine
 
     def equip(
@@ -94,9 +99,8 @@ class Node:
     ) -> None:
         """Give it its way to the store, and what it is to run."""
         self._lease_seconds = settings.lease_span / SECOND
-        self.wire = Wire(store, self.lane, self._watcher)
         self.engine = NodeEngine(
-            self.wire,
+            self.wire.reach(store),
             workflows=workflows,
             worker=True,
             settings=settings,
@@ -107,15 +111,18 @@ class Node:
         )
 
     @property
+    def is_alive(self) -> bool:
+        """Whether it was not killed."""
+        return self._process.is_alive
+
+    @property
     def lease_seconds(self) -> float:
         """How long its lease lasts."""
         return self._lease_seconds
 
     def kill(self) -> None:
         """Stop at once and for ever."""
-        self.is_alive = False
-        self._loop.kill(self.lane)
-        self.executor.end()
+        self._process.kill()
 
     def __repr__(self) -> str:
         return f"<worker {self.name}{'' if self.is_alive else ', dead'}>"

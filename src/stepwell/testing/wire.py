@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
 from stepwell.clock import Instant
-from stepwell.codec.blobs import Blobs
 from stepwell.errors import StoreUnavailableError
 from stepwell.ids import Incarnation
 from stepwell.model.commits import Applied, Commit
 from stepwell.replay.bodies import Body
-from stepwell.stores.base.store import Capabilities, Store
-from stepwell.stores.base.wakeups import Hint, Hub
+from stepwell.stores.base.store import Store
+from stepwell.virtual.lanes import Lane
+from stepwell.virtual.wire import FilteredWakeups, Method, RemoteStore
 from stepwell.worker.transactions import StepWork
 
-if TYPE_CHECKING:
-    from stepwell.testing.loop import Lane
-
-_NOUNS = ("runs", "signals", "events", "outbox", "holds", "ledger", "workers", "transactions", "transfers", "views")
 
 
 class Watcher(Protocol):
@@ -32,85 +28,51 @@ class Watcher(Protocol):
 
 
 class Wire:
-    """The store behind, as far as the process that has this wire is alive and connected."""
+    """Carries the calls of one process to its store, as long as it is alive and connected."""
 
-    def __init__(self, store: Store, lane: Lane, watcher: Watcher) -> None:
-        self._store = store
+    def __init__(self, lane: Lane, watcher: Watcher) -> None:
         self._watcher = watcher
         self.lane = lane
         self.incarnation: Incarnation | None = None
         self.is_cut_off = False  # every call is refused, and no hint comes
-        self.wakeups = Hub()
-        self.runs: Any
-        self.signals: Any
-        self.events: Any
-        self.outbox: Any
-        self.holds: Any
-        self.ledger: Any
-        self.workers: Any
-        self.transactions: Any
-        self.transfers: Any
-        self.views: Any
-        for noun in _NOUNS:
-            setattr(self, noun, _Noun(self, noun, getattr(store, noun)))
-        self._unlisten: Callable[[], None] = lambda: None
 
-    @property
-    def blobs(self) -> Blobs:
-        return self._store.blobs
+    def reach(self, store: Store) -> RemoteStore:
+        """The store at the other end."""
+        return RemoteStore(store, self, FilteredWakeups(store.wakeups, self._is_open))
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._store.capabilities
+    def _is_open(self) -> bool:
+        return not self.lane.is_dead and not self.is_cut_off
 
-    def now(self) -> Instant:
-        return self._store.now()
-
-    def declare_encrypted(self) -> None:
-        self._store.declare_encrypted()
-
-    async def open(self) -> None:
-        await self._store.open()
-        self._unlisten = self._store.wakeups.listen(self._hint)
-
-    async def close(self) -> None:
-        self._unlisten()
-        await self._store.close()
-
-    def _hint(self, hint: Hint) -> None:
-        if not self.lane.is_dead and not self.is_cut_off:
-            self.wakeups.tell(hint)
-
-    async def call(self, noun: str, verb: str, bound: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
+    async def call(self, noun: str, verb: str, method: Method, args: Any, kwargs: Any) -> Any:
         """One call: there, and back."""
         name = f"{noun}.{verb}"
         if name == "runs.apply":
-            return await self._apply(bound, args, kwargs)
+            return await self._apply(method, args, kwargs)
         if name == "transactions.perform":
-            return await self._perform(bound, args, kwargs)
+            return await self._perform(method, args, kwargs)
         await self._reach()
         if name == "workers.register":
             self.incarnation = args[0].incarnation
-        return await bound(*args, **kwargs)
+        return await method(*args, **kwargs)
 
-    async def _apply(self, bound: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
+    async def _apply(self, method: Method, args: Any, kwargs: Any) -> Any:
         commits = args[0]
         await self._reach()
         self._watcher.before(self, commits)
         await self._reach()
-        applied = await bound(*args, **kwargs)
+        applied = await method(*args, **kwargs)
         self._watcher.wrote(self, commits, applied)
         self._watcher.after(self, commits)
         await self._reach()
         return applied
 
-    async def _perform(self, bound: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
+    async def _perform(self, method: Method, args: Any, kwargs: Any) -> Any:
         commit, work = args
         await self._reach()
         if isinstance(work, StepWork):
             self._watcher.performs(self, work._body)
         await self._reach()
-        performed = await bound(commit, _Watched(work, self), **kwargs)
+        performed = await method(commit, _Watched(work, self), **kwargs)
         if performed.applied is not None:
             commits = [performed.commit or commit]
             self._watcher.wrote(self, commits, [performed.applied])
@@ -145,22 +107,6 @@ class _Watched:
 
     def __repr__(self) -> str:
         return repr(self._work)
-
-
-class _Noun:
-    def __init__(self, wire: Wire, noun: str, behind: Any) -> None:
-        self._wire, self._noun, self._behind = wire, noun, behind
-
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        bound, wire, noun = getattr(self._behind, verb), self._wire, self._noun
-        if verb == "enqueue":  # in a transaction of the caller's own, and without waiting
-            return bound  # type: ignore[no-any-return]
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return wire.call(noun, verb, bound, args, kwargs)
-
-        setattr(self, verb, call)
-        return call
 
 
 async def never() -> NoReturn:

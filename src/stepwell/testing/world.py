@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from stepwell.clock import SECOND, Instant, Span, SystemClock
+from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
-from stepwell.environment import Environment
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
 from stepwell.model.commits import Applied, Commit, Pause, Verdict
@@ -25,14 +25,19 @@ from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
 from stepwell.testing.databases import Database
 from stepwell.testing.discovery import related
-from stepwell.testing.executors import CountedIds, LaneExecutor, Threads
 from stepwell.testing.faults import Faults
-from stepwell.testing.loop import Lane, VirtualLoop
 from stepwell.testing.nodes import FOREVER, Node, NodeEngine, add_known
+from stepwell.testing.threads import ThreadCalls
 from stepwell.testing.wire import Wire, never
+from stepwell.virtual.clock import ManualClock
+from stepwell.virtual.ids import counted_ids
+from stepwell.virtual.lanes import Lane
+from stepwell.virtual.loop import VirtualLoop
+from stepwell.virtual.processes import VirtualProcess
 
 T = TypeVar("T")
 
+BEGINNING = Instant(1_767_225_600_000_000)  # the first moment of 2026: a test sees the same times whenever it runs
 LAPSE = Span(1_000)  # how long the lease of a killed worker lasts on: a crash moves no timer by much
 JUMPS_MAX = 100_000  # of the clock, without anything being written: then it is for nothing
 _HORIZON = 20 * 365 * 86_400.0  # seconds; nothing but the renewal of leases is that far away
@@ -91,8 +96,9 @@ class World:
     def __init__(self, database: Database, options: Options) -> None:
         self.options = options
         self.database = database
-        self.loop = VirtualLoop(SystemClock() if options.clock == "real" else None)
-        self.clock = self.loop.clock
+        self.clock: Clock = SystemClock() if options.clock == "real" else ManualClock(BEGINNING)
+        self.loop = VirtualLoop(self.clock)
+        self.loop.set_exception_handler(_ignore)
         self.faults = Faults()
         self.changes = 0  # how often anything was written
         self.begun: list[Begun] = []
@@ -106,14 +112,16 @@ class World:
         self._written: set[tuple[str, int, int]] = set()
         self._names: dict[RunId, tuple[str, ...]] = {}
         self._workflows: dict[str, Workflow[Any, Any]] = {}
-        self._threads = Threads()
-        self._ids = CountedIds(self.clock)
-        self.outside = Lane("test")
-        executor = LaneExecutor(self.loop, self.outside, self._threads)
-        self._environment = Environment(self.clock, self._ids, random.Random("test"), executor, "test")
+        self._calls = ThreadCalls(self.loop)
+        self._ids = counted_ids(self.clock)
+        self.outside = self.loop.add_lane("test")
+        outside = VirtualProcess(
+            self.loop, self.outside, self.clock, self._ids, random.Random("test"), calls=self._calls
+        )
+        self._environment = outside.environment
         self.store = database.open(self._environment, self._environment)
         # Ids of runs are numbered apart, so that they are the same on every store.
-        asking = replace(self._environment, ids=CountedIds(self.clock, first=1 << 32))
+        asking = replace(self._environment, ids=counted_ids(self.clock, first=1 << 32))
         self.engine = NodeEngine(self.store, worker=False, environment=asking, codec=options.codec)
         self.perform(self.store.open(), self.outside)
 
@@ -135,8 +143,8 @@ class World:
 
     def perform(self, work: Coroutine[Any, Any, T], lane: Lane) -> T:
         """Do something that takes several rounds of the loop, and no time."""
-        task = self.loop.create_task(work, context=lane.context.copy())
-        self.loop.drive(task.done, lambda when: when is not None and when <= self.loop.time())
+        task = self.loop.create_task(work, context=lane.context())
+        self.loop.drive(task.done, lambda when: when if when is not None and when <= self.loop.time() else None)
         if not task.done():
             task.cancel()
             raise AssertionError(f"{work!r} waits for something that does not happen now")
@@ -167,7 +175,7 @@ class World:
             self.loop,
             clock=self.clock,
             ids=self._ids,
-            threads=self._threads,
+            calls=self._calls,
             on_body=self._on_body,
             watcher=self,
         )
@@ -198,7 +206,7 @@ class World:
         """Kill a worker. Its lease ends a moment later, and another one has its runs then."""
         node.kill()
         # Not here and now: it may have died inside of a transaction, which has to be undone first.
-        self.loop.call_soon(self._bury, node, is_replaced, context=self.outside.context.copy())
+        self.loop.call_soon(self._bury, node, is_replaced, context=self.outside.context())
 
     def _bury(self, node: Node, is_replaced: bool) -> None:
         incarnation = node.wire.incarnation
@@ -207,7 +215,7 @@ class World:
                 self.tell(self.store.workers.renew(incarnation, LAPSE))
             except LeaseLostError:
                 pass  # it was over before
-            self.loop.call_later(LAPSE / SECOND + 1e-6, self._rescue, context=self.outside.context.copy())
+            self.loop.call_later(LAPSE / SECOND + 1e-6, self._rescue, context=self.outside.context())
         if is_replaced and not self.alive():
             self.add_node(is_waited_for=False)
 
@@ -244,19 +252,19 @@ class World:
                 answer = is_done()
             return answer or bool(self.problems)
 
-        def idle(when: float | None) -> bool:
+        def idle(when: float | None) -> float | None:
             nonlocal jumps, written
             if until is not None:
                 if when is None or when > until:
-                    if self.loop.virtual is not None:
-                        self.loop.virtual.go_to(until)
-                    return False
-                return True
+                    if self.loop.manual is not None:
+                        self.loop.manual.go_to(until)
+                    return None
+                return when
             if when is None or when > self.loop.time() + _HORIZON or not only_if():
-                return False
+                return None
             jumps = jumps + 1 if written == len(self._written) else 0
             written = len(self._written)
-            return jumps < JUMPS_MAX
+            return when if jumps < JUMPS_MAX else None
 
         self.loop.drive(done, idle)
         if self.problems:
@@ -395,11 +403,10 @@ class World:
                 self.perform(node.engine.shutdown(grace=0.0), node.lane)
             except Exception:  # noqa: BLE001  a body that does not stop: it is ended with its lane
                 continue
-        lanes = [self.outside, *(node.lane for node in self.nodes)]
-        self.loop.dispose(lanes)
+        self.loop.dispose()
         for node in self.nodes:
             node.executor.close()
-        self._threads.close()
+        self._calls.close()
         self.database.close()
 
 
@@ -413,3 +420,10 @@ def _is_progress(commit: Commit) -> bool:
 
 def _in_words(message: str, why: str, fix: str) -> str:
     return "\n".join([message, *(f"  {label:<5} {text}" for label, text in (("why", why), ("fix", fix)) if text)])
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody awaits inside a killed process is nobody's concern."""
+    error = context.get("exception")
+    if error is not None and not isinstance(error, asyncio.CancelledError):
+        loop.default_exception_handler(context)

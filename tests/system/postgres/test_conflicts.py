@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import FamilySuite
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import KeptEventSuite

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from stepwell.clock import Instant, SystemClock
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.base.timeline import EXCESS, FLOOR_LAG, Anchor, Timeline

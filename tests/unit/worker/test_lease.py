@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.clock import Span
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.ids import Incarnation
 from stepwell.worker.lease import Lease
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import StepwellError

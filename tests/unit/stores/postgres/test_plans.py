@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from stepwell.clock import Instant
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import (
     LEASE,
     Scene,

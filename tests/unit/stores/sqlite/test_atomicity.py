@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import FIRST, Scene, child_of, new_run, new_signal, place, step, wait_child, wait_signal
 from stepwell.environment import Environment
 from stepwell.model.commits import End, Park

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from stepwell.clock import Instant, SystemClock
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import StoreLostError

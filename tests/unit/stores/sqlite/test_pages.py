@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, new_signal, wait_signal
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore

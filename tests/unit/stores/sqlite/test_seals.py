@@ -11,7 +11,7 @@ import apsw
 import pytest
 import pytest_asyncio
 
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, place, step
 from stepwell.environment import system_environment
 from stepwell.errors import StoreSealedError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwell.clock import Instant
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import LEASE, Scene, new_run, wait_timer
 from stepwell.environment import Environment
 from stepwell.stores.base.timeline import AHEAD_MAX, EXCESS, FLOOR_LAG

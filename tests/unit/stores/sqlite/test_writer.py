@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Span
-from stepwell.conformance.clock import ManualClock
+from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, place, step
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import LeaseLostError, StoreFullError, StoreUnavailableError

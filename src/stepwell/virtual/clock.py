@@ -1,0 +1,66 @@
+"""Clocks that only move when they are told to."""
+
+from __future__ import annotations
+
+from stepwell.clock import SECOND, Clock, Duration, Instant, span
+
+_START = Instant(1_700_000_000_000_000)
+
+
+class ManualClock:
+    """Wall and monotonic time by hand."""
+
+    boot = "virtual"
+
+    def __init__(self, start: Instant = _START) -> None:
+        self._origin = int(start)  # the wall time at which the monotonic time is 0
+        self._seconds = 0.0
+
+    def now(self) -> Instant:
+        return Instant(self._origin + round(self._seconds * 1_000_000))
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+    def uptime(self) -> int:
+        return round(self._seconds * 1_000_000)
+
+    def go_to(self, seconds: float) -> None:
+        """Let time pass up to this reading of `monotonic`."""
+        self._seconds = max(self._seconds, seconds)
+
+    def advance(self, duration: Duration) -> Instant:
+        """Let time pass; the wall clock's new reading."""
+        self._seconds += span(duration) / SECOND
+        return self.now()
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock, forwards or back; monotonic time is not touched."""
+        self._origin += round(seconds * 1_000_000)
+
+    def jump_back(self, duration: Duration) -> Instant:
+        """Set the wall clock back, as an administrator or a bad time server does; its new reading."""
+        self.jump(-span(duration) / SECOND)
+        return self.now()
+
+
+class ProcessClock:
+    """The clock of one process: the world's, a wall time that may be wrong, and a monotonic time with its own origin."""
+
+    def __init__(self, clock: Clock, *, origin: float = 0.0) -> None:
+        self._clock = clock
+        self._origin = origin
+        self.skew = 0  # microseconds
+
+    def now(self) -> Instant:
+        return Instant(self._clock.now() + self.skew)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + self._origin
+
+    def uptime(self) -> int:
+        return self._clock.uptime()
+
+    @property
+    def boot(self) -> str:
+        return self._clock.boot

@@ -1,0 +1,94 @@
+"""What one process of a virtual world starts work with: everything belongs to its lane, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Protocol, TypeVar
+
+from stepwell.environment import Answers, Holder, LockstepThread, LockstepThreads
+from stepwell.virtual.lanes import LANE, Lane
+from stepwell.virtual.loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+class BlockingCalls(Protocol):
+    """How blocking calls run."""
+
+    def begin(self, call: Callable[[], T], began: Callable[[], None] | None) -> asyncio.Future[T]:
+        """Run a call; `began` is called when it begins."""
+        ...
+
+
+class InlineCalls:
+    """Blocking calls run on the loop: at once, or after a while that is drawn, as if a thread took them up then."""
+
+    def __init__(self, loop: VirtualLoop, delay: Callable[[], float] | None = None) -> None:
+        self._loop = loop
+        self._delay = delay
+
+    def begin(self, call: Callable[[], T], began: Callable[[], None] | None) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self._delay is None:
+            _settle(future, call, began)
+        else:
+            self._loop.call_later(self._delay(), _settle, future, call, began)
+        return future
+
+
+def _settle(future: asyncio.Future[T], call: Callable[[], T], began: Callable[[], None] | None) -> None:
+    try:
+        if began is not None:
+            began()
+        value = call()
+    except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+        if not future.done():
+            future.set_exception(error)
+    else:
+        if not future.done():
+            future.set_result(value)
+
+
+class MortalThreads(LockstepThreads):
+    """Lockstep threads that end with their process."""
+
+    is_dead = False
+
+    def take(self, holder: Holder) -> LockstepThread:
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return super().take(holder)
+
+
+class LaneExecutor:
+    """Starts tasks in the lane of a process."""
+
+    def __init__(self, loop: VirtualLoop, lane: Lane, calls: BlockingCalls, threads_max: int = 8) -> None:
+        self._loop = loop
+        self._lane = lane
+        self._calls = calls
+        self.lockstep_threads = MortalThreads(threads_max)
+        self.answers = Answers()
+
+    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        context = None if LANE.get() is self._lane else self._lane.context()
+        return self._loop.create_task(work, name=name, context=context)
+
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
+        return self._loop.create_task(work, name=name, context=context)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """The lane holds on to all of its tasks."""
+
+    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
+        return self._calls.begin(call, began)
+
+    def close(self) -> None:
+        self.lockstep_threads.close()
+
+    def end(self) -> None:
+        """The process is no more: whatever is left of its tasks gets no thread, and its threads no answer."""
+        self.answers.close()
+        self.lockstep_threads.is_dead = True

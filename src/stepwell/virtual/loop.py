@@ -1,0 +1,298 @@
+"""The event loop of a virtual world: time passes only when everything waits for it, and a process can be stopped dead.
+
+Handles belong to the *lane* (process) in whose context they were scheduled. Within a lane they run first in, first out,
+as asyncio promises; which lane goes next is chosen. When nothing is ready, time jumps to the next timer. A dead lane's
+handles are dropped and a paused lane's are kept back: killing or freezing a process needs no help from its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import warnings
+from asyncio import events, tasks
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
+
+from stepwell.clock import Clock
+from stepwell.virtual.clock import ManualClock
+from stepwell.virtual.lanes import LANE, Choose, Lane, first_in
+
+TALK_SECONDS = 0.02  # for a thread that may be waiting for the loop
+IO_SECONDS = 0.05  # for somebody at the other end of a socket
+_POLL_EVERY = 50  # handles, while there are sockets
+_PURGE_AT = 100  # cancelled timers
+
+OnIdle = Callable[[float | None], float | None]
+
+
+class Deadlock(Exception):
+    """Nothing is ready and no timer is set."""
+
+
+def jump(when: float | None) -> float:
+    """When nothing is ready: go to the next timer. Raises `Deadlock` if there is none."""
+    if when is None:
+        raise Deadlock("nothing is ready and no timer is set")
+    return when
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs the handles of all lanes, one at a time, in virtual time.
+
+    With a clock that is not manual the time is that clock's. `has_outside`: whether threads and sockets may be about.
+    `on_idle` is called when nothing is ready, with the time of the next timer, and says where to go; None stops the loop.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, choose: Choose = first_in, has_outside: bool = True) -> None:
+        self.clock: Clock = clock or ManualClock()
+        self.manual = self.clock if isinstance(self.clock, ManualClock) else None
+        self.world = Lane("world")  # for what belongs to no process
+        self.lanes = [self.world]  # of the living
+        self.handles = 0  # that have run
+        self.on_idle: OnIdle = jump
+        self._ended: list[Lane] = []
+        self._choose = choose
+        self._has_outside = has_outside
+        self._numbers = itertools.count()
+        self._timers: list[tuple[float, int, Lane, asyncio.TimerHandle]] = []
+        self._cancelled = 0  # of the timers, more or less
+        self._is_done: Callable[[], bool] = _never_done
+        self._has_talked = False  # a thread has asked for something
+        self._calls: dict[Any, Lane] = {}  # that run in threads
+        super().__init__()
+
+    def time(self) -> float:
+        return self.clock.monotonic()
+
+    def add_lane(self, name: str) -> Lane:
+        """A new process."""
+        lane = Lane(name)
+        self._ended += (each for each in self.lanes if each.is_dead)
+        self.lanes = [each for each in self.lanes if not each.is_dead] + [lane]
+        return lane
+
+    # --- running ---
+
+    def drive(self, is_done: Callable[[], bool], on_idle: OnIdle = jump) -> None:
+        """Run until `is_done`, or until `on_idle` stops it; what they raise comes out here. The caller may be on a loop
+        of its own.
+        """
+        self._is_done, self.on_idle = is_done, on_idle
+        with stepped_out():
+            self.run_forever()
+
+    def _run_once(self) -> None:
+        if self._is_done():
+            self._stopping = True
+            return
+        if self._has_outside:
+            self._look_outside()
+        lanes = [lane for lane in self.lanes if lane.queue and not lane.is_paused]
+        if not lanes:
+            self._rest()
+            return
+        lane = lanes[0] if len(lanes) == 1 else self._choose(lanes)
+        _, handle = lane.queue.popleft()
+        if handle._cancelled:  # type: ignore[attr-defined]
+            return
+        self.handles += 1
+        if lane.fuse >= 0:
+            lane.fuse -= 1
+            if lane.fuse < 0:
+                lane.on_fuse()
+                if lane.is_dead:
+                    return
+        handle._run()
+
+    def _look_outside(self) -> None:
+        """While something is ready: let real time pass, and hear sockets now and then."""
+        if self.manual is None:
+            self._wake_timers()
+        if self.handles % _POLL_EVERY == 0 and self.has_sockets:
+            self._poll(0)
+
+    def _rest(self) -> None:
+        """Nothing is ready: hear what is outside, or let time pass."""
+        if self._has_outside:
+            self._poll(self._patience())
+            if any(lane.queue and not lane.is_paused for lane in self.lanes):
+                return
+        when = self.next_timer()
+        if self.manual is None and (self.has_sockets or self.has_threads):
+            # Something may come of that before the next timer, and nobody knows when.
+            soon = self.time() + IO_SECONDS
+            when = soon if when is None else min(soon, when)
+        moment = self.on_idle(when)
+        if moment is None:
+            self._stopping = True
+        elif self.manual is None:
+            self._poll(max(0.0, moment - self.time()))
+        else:
+            self.manual.go_to(moment)
+            self._wake_timers()
+
+    def _poll(self, timeout: float | None) -> None:
+        self._process_events(self._selector.select(timeout))  # type: ignore[attr-defined]
+
+    # --- timers ---
+
+    def next_timer(self) -> float | None:
+        """When the next timer is due; None if there is none."""
+        timers = self._timers
+        while timers and (timers[0][2].is_dead or timers[0][3]._cancelled):  # type: ignore[attr-defined]
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def _wake_timers(self) -> None:
+        timers, now = self._timers, self.time()
+        while timers and timers[0][0] <= now:
+            _, _, lane, handle = heapq.heappop(timers)
+            if not lane.is_dead and not handle._cancelled:  # type: ignore[attr-defined]
+                lane.queue.append((next(self._numbers), handle))
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        lane = handle._context.get(LANE) or self.world  # type: ignore[attr-defined]
+        if not lane.is_dead:
+            heapq.heappush(self._timers, (when, next(self._numbers), lane, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._cancelled += 1
+        if self._cancelled > _PURGE_AT and self._cancelled > len(self._timers) // 2:
+            self._timers = [each for each in self._timers if not each[3]._cancelled]  # type: ignore[attr-defined]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    # --- handles and tasks ---
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        lane = handle._context.get(LANE) or self.world  # type: ignore[attr-defined]
+        if not lane.is_dead:
+            lane.queue.append((next(self._numbers), handle))
+        return handle
+
+    def _call_soon(self, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def _add_callback(self, handle: asyncio.Handle) -> None:
+        """A socket has something for a handle."""
+        lane = handle._context.get(LANE) or self.world  # type: ignore[attr-defined]
+        if not lane.is_dead:
+            lane.queue.append((next(self._numbers), handle))
+
+    def create_task(  # type: ignore[override]
+        self, coro: Any, *, name: str | None = None, context: Context | None = None, **more: Any
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context, **more)
+        lane = LANE.get() if context is None else context.get(LANE)
+        (lane or self.world).keep(task)
+        return task
+
+    # --- threads and sockets ---
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether anything waits for the outside world; the loop itself always has one."""
+        return len(self._selector.get_map()) > 1  # type: ignore[attr-defined]
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether a call of a living process runs beside the loop: time stands still meanwhile."""
+        return any(not lane.is_dead for lane in self._calls.values())
+
+    def _patience(self) -> float | None:
+        """How long to wait, in real seconds, before virtual time passes: for threads as long as they run, unless they
+        may be waiting for something that takes time here; for sockets a moment.
+        """
+        if self.manual is None:
+            return 0.0
+        if self._calls and self.has_threads:
+            return TALK_SECONDS if self._has_talked else None
+        return IO_SECONDS if self.has_sockets else 0.0
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._has_talked = True
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self._calls[future] = LANE.get() or self.world
+        future.add_done_callback(self._call_ended)
+        return future
+
+    def _call_ended(self, future: Any) -> None:
+        self._calls.pop(future, None)
+        self._has_talked = False
+
+    # --- the end ---
+
+    def end_processes(self) -> None:
+        """Kill every process, and end what is left of it: `finally` blocks of its code run now, and reach nobody."""
+        self._end([lane for lane in (*self._ended, *self.lanes) if lane is not self.world])
+
+    def _end(self, lanes: list[Lane]) -> None:
+        for lane in lanes:
+            lane.kill()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for lane in lanes:
+                for task in lane.tasks:
+                    _close(task)
+                lane.tasks.clear()
+
+    def dispose(self) -> None:
+        """End everything, and close."""
+        with stepped_out():
+            events._set_running_loop(self)
+            self.end_processes()
+        self._calls.clear()
+        if self._has_outside:
+            # Threads that wait for a dead process are told that they need not.
+            self.drive(_never_done, lambda _: None)
+        with stepped_out():
+            events._set_running_loop(self)
+            self._end([self.world])
+        self.close()
+
+
+def _never_done() -> bool:
+    return False
+
+
+@contextmanager
+def stepped_out() -> Iterator[None]:
+    """Leave the caller's own running loop for a while, so that another one can run in its place."""
+    outer = events._get_running_loop()
+    task = None if outer is None else tasks.current_task(outer)
+    if outer is not None and task is not None:
+        tasks._leave_task(outer, task)
+    events._set_running_loop(None)
+    try:
+        yield
+    finally:
+        events._set_running_loop(outer)
+        if outer is not None and task is not None:
+            tasks._enter_task(outer, task)
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    if task.done():
+        return
+    tasks._unregister_task(task)
+    coroutine: Any = task.get_coro()
+    try:
+        coroutine.close()
+    except BaseException:  # noqa: BLE001  it awaits in a `finally`, or raises there: there is nobody left to tell
+        return
