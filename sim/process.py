@@ -48,7 +48,7 @@ class Process:
         self.deadlines: dict[str, float] = {}  # of each incarnation: how long its lease surely lasts, by our clock
         self._requested: dict[str, float] = {}
         self._asked: dict[asyncio.Future[Any], None] = {}
-        self.inner = world.backend.handle(self.environment)
+        self.inner = world.database.open(self.environment, self.environment.clock)
         self.store = RemoteStore(self.inner, FaultyWire(self), FaultyWakeups(self, self.inner.wakeups))
         is_plain = world.code == "plain" or (world.code == "mixed" and len(world.started) % 2 == 0)
         self.engine: Engine = Engine(
@@ -186,7 +186,7 @@ def draw_process(
     rng: random.Random,
     on_body: Callable[[Body, Any], None] | None = None,
 ) -> VirtualProcess:
-    """A process that starts now: its clock, its ids, its randomness and the pace of its threads are all from the seed."""
+    """A process that starts now. Its clock, its ids, its randomness and the pace of its threads are from the seed."""
     clock = ProcessClock(host, origin=rng.uniform(0, 1e6))
     ids = drawn_ids(clock, random.Random(rng.getrandbits(64)))
     pace = random.Random(rng.getrandbits(64))

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sim.backends import open_backend
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
 from sim.checks.progress import LongSteps
 from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
+from sim.databases import open_database
 from sim.ledger import Ledger
 from sim.mix import MODES, Mix, Shape, draw_code, draw_mix, draw_shape
 from sim.process import Process, draw_process
@@ -27,14 +27,10 @@ from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 from stepwell.virtual.clock import ManualClock
 from stepwell.virtual.lanes import LANE, Lane, drawn
-from stepwell.virtual.loop import Deadlock, VirtualLoop
+from stepwell.virtual.loop import DeadlockError, SpinningError, VirtualLoop
 
 HANDLES_MAX = 600_000  # of one seed: beyond it, something spins without ever letting time go on
 SECONDS_TO_END = 120.0  # of virtual time, once all faults have stopped, besides what the programs themselves take
-
-
-class Spinning(Exception):
-    """Events never end, and time does not go on."""
 
 
 @dataclass(slots=True)
@@ -82,10 +78,11 @@ class World:
         self.host = ManualClock()  # the wall clock that all processes of the host share
         order = drawn(random.Random(self.rng.getrandbits(64)))
         self.loop = VirtualLoop(self.host, choose=order, has_outside=False)
+        self.loop.handles_max = HANDLES_MAX
         self.loop.set_exception_handler(self._note_problem)
         self.context = self.loop.world.context()
         self.problems: list[tuple[Lane | None, str, BaseException | None]] = []
-        self.backend = open_backend(store)
+        self.database = open_database(store)
         self.stats: Counter[str] = Counter()
         self.faulted: Counter[str] = Counter()
         self.are_faults_on = True
@@ -100,7 +97,7 @@ class World:
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
         inspecting = draw_process(self.loop, Lane("inspector"), self.host, random.Random(0))
-        inspector = self.backend.handle(inspecting.environment)
+        inspector = self.database.open(inspecting.environment, self.host)
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
@@ -294,9 +291,7 @@ class World:
             self._live()
             if not self.checker.violations:
                 check_end(self)
-        except Deadlock as error:
-            self.violate("L1", "", str(error))
-        except Spinning as error:
+        except (DeadlockError, SpinningError) as error:
             self.violate("L1", "", str(error))
         except Exception as error:
             self.violate("I47", "", f"{type(error).__name__} out of the engine: {error}")
@@ -312,13 +307,7 @@ class World:
 
     def _live(self) -> None:
         main = self.loop.create_task(self.main(), context=self.context.copy())
-
-        def is_over() -> bool:
-            if self.loop.handles > HANDLES_MAX:
-                raise Spinning(f"{HANDLES_MAX} events, and the seed has not ended at {self.loop.time():.3f} s")
-            return main.done()
-
-        self.loop.drive(is_over)
+        self.loop.drive(main.done)
         main.result()
 
     def _note_problem(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -331,7 +320,7 @@ class World:
             process.environment.executor.close()
         self.loop.dispose()
         gc.collect()
-        self.backend.close()
+        self.database.close()
 
 
 def simulate(

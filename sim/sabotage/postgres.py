@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import sim.backends
-from sim.backends import Broken
+import sim.databases
+from sim.databases import Broken
 from sim.sabotage.patches import Patches, Switches
 
 _PLACES: dict[str, Broken] = {
@@ -59,7 +59,7 @@ _PLACES: dict[str, Broken] = {
 
 
 def _patches(broken: Broken) -> Patches:
-    return [(sim.backends, "BROKEN", broken)]
+    return [(sim.databases, "BROKEN", broken)]
 
 
 POSTGRES_SWITCHES: Switches = {name: partial(_patches, broken) for name, broken in _PLACES.items()}

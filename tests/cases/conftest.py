@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import itertools
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
-from stepwell.clock import Duration
-from stepwell.virtual.clock import ManualClock
-from stepwell.environment import Answers, Environment, Holder, LockstepThread, LockstepThreads
-from stepwell.ids import format_uuid7
+from stepwell.clock import SECOND, Duration, span
+from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
-from tests.cases.virtual_loop import PROCESS, Process, VirtualLoop, resume
+from stepwell.virtual.ids import counted_ids
+from stepwell.virtual.loop import VirtualLoop
+from stepwell.virtual.processes import VirtualProcess
 from tests.cases.wire import Wire
 
 T = TypeVar("T")
@@ -23,97 +21,30 @@ T = TypeVar("T")
 OpenStore = Callable[[Environment], Store]
 
 
-class CountedIds:
-    """Time-sorted ids that are the same in every execution of a test."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._count = itertools.count(1)
-
-    def uuid(self) -> str:
-        return format_uuid7(self._clock.now() // 1_000, next(self._count))
+PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something without saying so
 
 
-class InlineExecutor:
-    """Starts work in the context of its process; blocking calls run at once, as if in a very fast thread."""
-
-    def __init__(self, context: contextvars.Context) -> None:
-        self._context = context
-        self._live: set[asyncio.Task[Any]] = set()
-        self.is_dead = False
-        self.lockstep_threads: LockstepThreads = MortalThreads(4)
-        self.answers = Answers()
-
-    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        loop = asyncio.get_running_loop()
-        if self.is_dead:
-            work.close()
-            work = _never()
-        task = loop.create_task(work, name=name, context=self._context.copy())
-        self._live.add(task)
-        task.add_done_callback(self._live.discard)
-        return task
-
-    def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: contextvars.Context) -> asyncio.Task[T]:
-        return self.spawn(work, name=name)
-
-    def keep(self, task: asyncio.Task[Any]) -> None:
-        pass  # all of them are kept
-
-    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if began is not None:
-            began()
-        try:
-            future.set_result(call())
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def close(self) -> None:
-        self.lockstep_threads.close()
-
-    def end(self) -> None:
-        """The process is no more: whatever is left of its tasks gets no thread."""
-        self.is_dead = True
-        self.lockstep_threads.close()
-        self.lockstep_threads.is_dead = True  # type: ignore[attr-defined]
-
-
-class MortalThreads(LockstepThreads):
-    """LockstepThreads that end with their process."""
-
-    is_dead = False
-
-    def take(self, holder: Holder) -> LockstepThread:
-        if self.is_dead:
-            raise asyncio.CancelledError
-        return super().take(holder)
-
-
-async def _never() -> Any:
-    await asyncio.get_running_loop().create_future()
+class NothingWillHappen(AssertionError):
+    """The test waits, and nothing in it will ever happen."""
 
 
 class Node:
     """One process: an engine with its own way to the database. Whatever is asked of it happens inside of it."""
 
     def __init__(self, name: str, harness: Harness, workflows: tuple[Workflow[Any, Any], ...], **settings: Any) -> None:
-        self.process = Process(name)
-        self._context = contextvars.copy_context()
-        self._context.run(PROCESS.set, self.process)
-        self._executor = InlineExecutor(self._context)
-        environment = Environment(harness.clock, harness.ids, random.Random(name), self._executor, process=name)
-        self.wire = Wire(harness.open_store(environment), harness.answers)
+        loop, lane = harness.loop, harness.loop.add_lane(name)
+        self.process = VirtualProcess(loop, lane, harness.clock, harness.ids, random.Random(name), threads_max=4)
+        environment = self.process.environment
+        self.wire = Wire(harness.open_store(environment), lane, harness.answers)
         outward = {key: settings.pop(key) for key in ("sinks", "lifecycle") if key in settings}
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
         self.engine = Engine(
-            self.wire, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment, **outward
+            self.wire.store, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment, **outward
         )
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Have this process do something."""
-        return await asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        return await self.process.executor.spawn(work, name=f"{self.process.name} is asked")
 
     async def open(self) -> None:
         await self.do(self.engine.__aenter__())
@@ -124,17 +55,15 @@ class Node:
 
     def pause(self) -> None:
         """Stop the process without killing it: a long garbage collection, a closed laptop."""
-        self.process.is_stopped = True
+        self.process.pause()
 
     def resume(self) -> None:
         """Let a paused process go on, as if no time had passed for it."""
-        resume(self.process)
+        self.process.resume()
 
     def crash(self) -> None:
         """Stop at once and for ever: no clean-up, no last word to the database."""
-        self.process.is_stopped = True
-        self.wire.cut()
-        self._executor.end()
+        self.process.kill()
 
     async def start(self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Any) -> Handle[Any]:
         return await self.do(self.engine.start(workflow, input, **options))
@@ -152,13 +81,17 @@ class Harness:
     def __init__(self, open_store: OpenStore, mode: str) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        self._loop = loop
-        self.clock = loop.clock
-        self.ids = CountedIds(loop.clock)
+        assert loop.manual is not None
+        loop.on_idle = self._on_idle
+        self.loop = loop
+        self.clock = loop.manual
+        self.ids = counted_ids(self.clock)
         self.mode = mode
         self.open_store = open_store
         self.nodes: list[Node] = []
         self.answers: list[tuple[str, Any, Any]] = []  # every commit of every process, and what became of it
+        self._until = loop.time() + PATIENCE  # how far time may go without the test
+        self._quiet: asyncio.Future[None] | None = None  # done when nothing is left to do until then
 
     async def client(self) -> Node:
         """A process that only asks."""
@@ -189,11 +122,26 @@ class Harness:
 
     async def advance(self, duration: Duration) -> None:
         """Let time pass, and everything in it happen."""
-        await self._loop.let_pass(duration)
+        self._until = self.loop.time() + span(duration) / SECOND
+        self._quiet = self.loop.create_future()
+        try:
+            await self._quiet
+        finally:
+            self._quiet = None
+            self._until = self.loop.time() + PATIENCE
 
     async def drain(self) -> None:
         """Let everything happen that needs no time."""
-        await self._loop.let_pass(0)
+        await self.advance(0)
+
+    def _on_idle(self, when: float | None) -> float:
+        if when is not None and when <= self._until:
+            return when
+        if self._quiet is None:
+            raise NothingWillHappen(f"nothing happens for {PATIENCE:g} s, and the test still waits")
+        if not self._quiet.done():
+            self._quiet.set_result(None)
+        return self._until
 
     # --- looking, past all processes ---
 
@@ -224,32 +172,15 @@ class Harness:
         """Nothing may be left without a cause to go on; then all processes leave."""
         orphans = await self.orphans()
         for node in self.nodes:
-            if node.wire.is_cut:
-                resume(node.process)
-            else:
-                if node.process.is_stopped:
-                    node.resume()
-                node.wire.before = node.wire.after = _pass
-                node.wire.is_down = False
+            if node.process.is_alive:
+                node.resume()
+                node.wire.mend()
                 await node.shutdown(grace=0.0)
-        await _cancel_the_rest()
+        self.loop.end_processes()
         for node in self.nodes:
-            node._executor.end()
+            node.process.kill()
+            node.process.executor.close()
         assert orphans == []
-
-
-async def _pass(_: str) -> None:
-    return None
-
-
-async def _cancel_the_rest() -> None:
-    for _ in range(5):
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        if not rest:
-            return
-        for task in rest:
-            task.cancel()
-        await asyncio.wait(rest, timeout=1)
 
 
 def _id(run: Handle[Any] | str) -> str:

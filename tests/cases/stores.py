@@ -9,26 +9,20 @@ from typing import Any, cast
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transactions import NoTransactions
-from stepwell.stores.postgres.pool import InlinePool
-from stepwell.stores.postgres.store import PostgresStore
-from stepwell.stores.postgres.urls import parse_address
-from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.runners import InlineRunner
-from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.databases import Database, InlinePostgres, InlineSqlite
 from tests.cases.harness import OpenStore
 from tests.servers.cleared import cleared_url
 
-_pools: list[InlinePool] = []  # of the test before: processes that were killed in it closed nothing
+_databases: list[InlinePostgres] = []  # of the test before: processes that were killed in it closed nothing
 
 
 def sqlite() -> OpenStore:
     """One SQLite database in memory."""
-    database = SqliteDatabase(":memory:")
+    return _handles(InlineSqlite())
 
-    def open_store(environment: Environment) -> Store:
-        return SqliteStore(environment, ":memory:", runner=InlineRunner(database))
 
-    return open_store
+def _handles(database: Database) -> OpenStore:
+    return lambda environment: database.open(environment, environment.clock)
 
 
 def without_transactions(open_store: OpenStore) -> OpenStore:
@@ -47,11 +41,11 @@ def postgres(version: int | None = None) -> OpenStore:
     """One real PostgreSQL database, over one connection; in another isolation than usual if the environment says so."""
     isolation = os.environ.get("STEPWELL_TEST_ISOLATION")
     url = cleared_url(version, f"isolation={isolation}" if isolation else "")
-    while _pools:
-        _pools.pop().end()
-    pool = InlinePool(parse_address(url))
-    _pools.append(pool)
-    return lambda environment: PostgresStore(environment, url, told=environment.clock, pool=pool)
+    while _databases:
+        _databases.pop().close()
+    database = InlinePostgres(url)
+    _databases.append(database)
+    return _handles(database)
 
 
 STORES: dict[str, Callable[[], OpenStore]] = {

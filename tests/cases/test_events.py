@@ -55,7 +55,7 @@ async def test_sc_10_an_event_whose_time_is_over_is_not_delivered(harness: Harne
     await harness.drain()
 
     assert (await harness.status(run)).status == "waiting"
-    assert await worker.wire.views.list_events(limit=9) == []
+    assert await worker.wire.store.views.list_events(limit=9) == []
 
 
 async def test_sc_11_a_full_topic_refuses_and_keeps_what_it_has(harness: Harness, monkeypatch: pytest.MonkeyPatch):
@@ -105,7 +105,7 @@ async def test_sc_16_of_two_topics_the_other_stays_kept(harness: Harness):
 
     assert await harness.result(run) == ["b", 2]
     assert await worker.publish("a", 1, deliver="one", retain="1h") == 0
-    assert [event.topic for event in await worker.wire.views.list_events(limit=9)] == ["a"]
+    assert [event.topic for event in await worker.wire.store.views.list_events(limit=9)] == ["a"]
 
 
 async def test_sc_16_what_loses_stays_for_the_next_wait(harness: Harness):
@@ -218,7 +218,7 @@ async def test_sc_20_an_event_that_comes_while_the_run_is_cancelled_does_not_rev
     await harness.drain()
 
     assert (await harness.status(run)).status == "cancelled"
-    assert [event.payload for event in await client.wire.views.list_events(limit=9)] == [b"j1"]
+    assert [event.payload for event in await client.wire.store.views.list_events(limit=9)] == [b"j1"]
 
 
 async def test_the_end_of_a_run_gives_back_what_came_at_the_last_moment(harness: Harness):
@@ -241,7 +241,7 @@ async def test_the_end_of_a_run_gives_back_what_came_at_the_last_moment(harness:
     await harness.advance("2h")
 
     assert (await harness.result(run), sent) == ("late", [1])
-    assert [event.payload for event in await client.wire.views.list_events(limit=9)] == [b"j1"]
+    assert [event.payload for event in await client.wire.store.views.list_events(limit=9)] == [b"j1"]
 
 
 async def test_sc_22_a_run_that_waits_for_an_event_survives_a_restart(harness: Harness):

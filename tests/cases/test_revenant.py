@@ -186,7 +186,7 @@ async def test_rv_13_a_signal_without_a_run_is_held_and_delivered_oldest_first(h
 
     worker = await harness.worker(listener)
     told = [str(await worker.signal("k", "m", number, if_missing="hold")) for number in (1, 2)]
-    held = await worker.wire.views.list_held(limit=10)
+    held = await worker.wire.store.views.list_held(limit=10)
     run = await worker.start(listener, key="K")
     await worker.signal("k", "m", 3)
     await harness.advance("1h")
@@ -194,7 +194,7 @@ async def test_rv_13_a_signal_without_a_run_is_held_and_delivered_oldest_first(h
     assert told == ["held", "held"]
     assert [(item.key, item.signal.name) for item in held] == [("k", "m"), ("k", "m")]
     assert await harness.result(run) == [1, 2, 3]
-    assert await worker.wire.views.list_held(limit=10) == []
+    assert await worker.wire.store.views.list_held(limit=10) == []
 
 
 @dataclass

@@ -122,7 +122,7 @@ async def test_sm_09_a_moment_in_the_past_is_due_at_once_and_only_once(harness: 
     await harness.drain()
 
     assert await harness.result(run) == timedelta(0)
-    assert await worker.wire.views.next_wake(["flow@1"]) is None
+    assert await worker.wire.store.views.next_wake(["flow@1"]) is None
 
 
 async def test_sm_10_a_worker_takes_no_more_than_it_may(harness: Harness, ledger: Ledger):

@@ -19,10 +19,10 @@ from stepwell.check.inflight import Broken, Checked, Code, check_store
 from stepwell.ids import RunId
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.replay.registry import Registry
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 from tests.check.programs import TYPES, Author, Program, build, forget_functions, helper_of
 
 UNDOING = ("compensating", "compensation_failed", "cancelling")
@@ -140,14 +140,14 @@ class _Trial:
             self.harness.nodes.remove(worker)
 
     async def _read(self, run: Handle[Any]) -> Any:
-        found = await self.client.wire.views.detail(RunId(run.run_id))
+        found = await self.client.wire.store.views.detail(RunId(run.run_id))
         assert found is not None
         return found
 
     async def _check(self, run: Handle[Any]) -> tuple[Divergence | None, bool]:
         forget_functions()
         code = Code(Registry([self.program_of(self.changed), helper_of(self.changed)]))
-        checked: Checked = await self.client.do(check_store(self.client.wire, code))
+        checked: Checked = await self.client.do(check_store(self.client.wire.store, code))
         assert checked.unserved == ()
         mine: list[Broken] = [one for one in checked.broken if one.run.run_id == run.run_id]
         assert len(mine) == len(checked.broken)

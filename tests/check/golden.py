@@ -18,9 +18,9 @@ from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.errors.records import FailureRecord
 from stepwell.model.failures import decode_failure, encode_failure
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 from tests.check.golden_flows import FLOWS, helper, late_helper
 from tests.check.recordings import record
 

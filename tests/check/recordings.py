@@ -13,7 +13,7 @@ from tests.cases.harness import Harness
 async def record(harness: Harness, run: Handle[Any] | str) -> Recording:
     """What is recorded of a run now."""
     run_id = RunId(run if isinstance(run, str) else run.run_id)
-    store = harness.nodes[0].wire
+    store = harness.nodes[0].wire.store
     row = await store.views.find(run_id)
     [history] = await store.runs.load([run_id])
     assert row is not None

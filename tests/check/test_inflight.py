@@ -27,7 +27,7 @@ def flow(ledger: Ledger, *names: str, version: int = 1) -> Any:
 
 
 async def check(node: Node, *flows: Any, **options: Any) -> Checked:
-    return await node.do(check_store(node.wire, Code(Registry(flows)), **options))
+    return await node.do(check_store(node.wire.store, Code(Registry(flows)), **options))
 
 
 async def test_every_page_is_read_and_told_of(harness: Harness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch):
@@ -51,7 +51,7 @@ async def test_only_runs_since_an_instant_are_replayed(harness: Harness, ledger:
     await harness.advance("1h")
     late = await worker.start(flow(ledger, "a"))
     await harness.drain()
-    since = Instant(worker.wire.now() - 60_000_000)
+    since = Instant(worker.wire.store.now() - 60_000_000)
 
     assert [one.name for one in (await check(worker, flow(ledger, "b"), since=since)).broken] == [late.run_id]
 

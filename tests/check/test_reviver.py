@@ -48,7 +48,7 @@ async def test_it_goes_on_by_itself_when_fitting_code_is_deployed(harness: Harne
 
     assert await harness.result(run) == "shipped"
     assert ledger.lines == ["reserve", "ship"]
-    acts = await harness.nodes[-1].wire.views.list_audit(run.run_id)
+    acts = await harness.nodes[-1].wire.store.views.list_audit(run.run_id)
     assert [(act.verb, act.by.partition(": ")[2]) for act in acts] == [("resume", "its code fits")]
 
 
@@ -59,7 +59,7 @@ async def test_it_stays_parked_under_code_that_does_not_fit_either(harness: Harn
 
     assert (await harness.status(run)).status == "paused"
     assert ledger.lines == ["reserve"]
-    assert await worker.wire.views.list_audit(run.run_id) == []
+    assert await worker.wire.store.views.list_audit(run.run_id) == []
 
 
 async def test_the_worker_that_parked_it_leaves_it_alone(harness: Harness, ledger: Ledger):
@@ -73,7 +73,7 @@ async def test_the_worker_that_parked_it_leaves_it_alone(harness: Harness, ledge
     await harness.advance("5h")
 
     assert (await harness.status(run)).status == "paused"
-    assert await worker.wire.views.list_audit(run.run_id) == []
+    assert await worker.wire.store.views.list_audit(run.run_id) == []
 
 
 async def test_another_version_is_not_tried_on_it(harness: Harness, ledger: Ledger):

@@ -32,8 +32,8 @@ def flow(ledger: Ledger, version: int = 1, *, is_patched: bool = False, at: str 
 
 
 async def uses(node: Node) -> dict[int, Any]:
-    views = node.wire.views
-    found = version_uses(await views.tally_runs(), await views.list_workers(), node.wire.now())
+    views = node.wire.store.views
+    found = version_uses(await views.tally_runs(), await views.list_workers(), node.wire.store.now())
     return {use.version: use for use in found if use.workflow == "flow"}
 
 
@@ -99,7 +99,7 @@ async def test_patches_are_counted_by_the_path_that_runs_took(harness: Harness, 
     worker = await harness.deploy(worker, after)
     await worker.start(after, False, key="new")
     await harness.advance("1s")
-    wire, code = worker.wire, Code(Registry([after]))
+    wire, code = worker.wire.store, Code(Registry([after]))
 
     # The old run stands where it stood: what it will do is known from the code alone.
     assert await patch_uses(wire) == [PatchUse("flow", "look first", 0, 1, 1)]
@@ -132,7 +132,7 @@ async def test_a_run_that_took_the_old_path_is_counted_from_the_record_alone(har
     await worker.signal(run.run_id, "go")
     await harness.drain()
 
-    assert await patch_uses(worker.wire) == [PatchUse("flow", "p", 1, 0, 0)]
+    assert await patch_uses(worker.wire.store) == [PatchUse("flow", "p", 1, 0, 0)]
 
 
 async def test_a_patch_that_a_run_has_not_come_to_is_no_reason_to_keep_it(harness: Harness, ledger: Ledger):
@@ -141,4 +141,4 @@ async def test_a_patch_that_a_run_has_not_come_to_is_no_reason_to_keep_it(harnes
     await worker.start(after, False)
     await harness.drain()
 
-    assert await patch_uses(worker.wire, code=Code(Registry([after]))) == []
+    assert await patch_uses(worker.wire.store, code=Code(Registry([after]))) == []

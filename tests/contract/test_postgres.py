@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.suite import StoreSuite
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.base.store import Store
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
+from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 from tests.servers.kept import KeptPool
 

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Instant
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import pack_all
 from stepwell.conformance.scene import Scene, Turn, new_run, new_signal, place, step
 from stepwell.environment import system_environment
@@ -29,6 +28,7 @@ from stepwell.stores.postgres.sessions import connect_now
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import functions_schema
 from stepwell.stores.postgres.urls import parse_address
+from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
 

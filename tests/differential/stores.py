@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import apsw
 import psycopg
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.model.runs import Created, NewRun
@@ -22,6 +21,7 @@ from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
 Enqueue = Callable[[Sequence[NewRun]], Awaitable[list[Created]]]

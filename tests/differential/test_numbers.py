@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 from stepwell.clock import Instant
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import FIRST, Scene, place, wait_topic
 from stepwell.conformance.snapshot import snapshot
 from stepwell.environment import Environment, SystemExecutor
@@ -22,6 +21,7 @@ from stepwell.stores.base.views import HeldSignal
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 from tests.differential.numbers import Numbers, Ranks
 
 NOW = Instant(5)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from stepwell.clock import Instant
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StepwellError
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
@@ -17,6 +16,7 @@ from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.outbox import Batch
+from stepwell.virtual.clock import ManualClock
 from tests.differential.differences import differences
 from tests.differential.numbers import Numbers
 from tests.differential.stores import Opened

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from stepwell.environment import Environment, system_environment
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, type[asyncio.AbstractEventLoop]]:

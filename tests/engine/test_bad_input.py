@@ -64,7 +64,7 @@ async def no_input(ctx: Context) -> str:
 
 async def nothing_is_stored(node: Node) -> None:
     assert await node.engine.runs.list() == []
-    assert await node.wire.views.list_held(limit=5) == []
+    assert await node.wire.store.views.list_held(limit=5) == []
 
 
 async def test_an_unknown_workflow_is_answered_with_the_nearest_names(harness: Harness):

@@ -13,9 +13,9 @@ from stepwell import Context, Engine, Retry, step, workflow
 from stepwell.engine import bulk_workflow, bulks
 from stepwell.engine.bulks import BulkItem, BulkView
 from stepwell.errors import FilterError, InvalidOptionError, NotFoundError, RequestError
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness, Node
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 
 FAST: dict[str, Any] = {"lease": "10s", "sweep_every": "1s"}
 

@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 
 from stepwell import Context, Engine, WorkerSettings, workflow
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import fill, pack_all
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.snapshot import snapshot
@@ -23,6 +22,7 @@ from stepwell.stores.base.parcels import KINDS, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import SealKind
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 Act = Callable[[str, Callable[[], Any]], Any]
 

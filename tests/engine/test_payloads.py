@@ -198,7 +198,7 @@ async def test_every_kind_of_value_is_read_back_from_the_database(harness: Harne
 
     async def add(*workflows: Any) -> Node:
         node = await open_node(harness, JsonCodec(), *workflows)
-        node.engine._backend.codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.blobs, above=1_000)
+        node.engine._backend.codec = Offloaded(Encrypted(JsonCodec(), keys=NEW), node.wire.store.blobs, above=1_000)
         if node.engine._worker is not None:
             node.engine._worker._resources.codec = node.engine._backend.codec
         return node

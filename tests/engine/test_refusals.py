@@ -137,7 +137,7 @@ async def test_a_history_that_cannot_be_read_pauses_its_run_and_no_other(harness
             raise ValueError("a row that nobody understands")
         return await load(run_ids)
 
-    second.wire.runs.load = broken
+    second.wire.store.runs.load = broken
     for run in runs:
         await second.signal(run.run_id, "go", 1)
     await harness.advance("5s")

@@ -150,12 +150,12 @@ async def test_a_chain_is_followed_while_hints_about_other_runs_arrive(harness: 
     first, other = await worker.start(chain, 1), await worker.start(chain, 0)
     waiters = [asyncio.ensure_future(client.do(client.engine.result(run.run_id))) for run in (first, other)]
     await harness.drain()
-    find, views = client.wire.views.find, client.wire.views
+    find, views = client.wire.store.views.find, client.wire.store.views
 
     async def find_and_hear(target: str) -> Any:
         found = await find(target)
         if found is not None and found.status.value == "continued":
-            client.wire.wakeups.tell(Hint(HintKind.ENDED, (first.run_id, other.run_id)))
+            client.wire.behind.wakeups.tell(Hint(HintKind.ENDED, (first.run_id, other.run_id)))
         return found
 
     views.find = find_and_hear
@@ -181,14 +181,14 @@ async def test_a_result_of_nobody(harness: Harness):
 async def test_a_waiter_that_gives_up_leaves_nothing_behind(harness: Harness):
     worker = await harness.worker(waiting)
     run = await worker.start(waiting)
-    before = len(worker.wire.wakeups._listeners)
+    before = len(worker.wire.behind.wakeups._listeners)
     waiter = asyncio.ensure_future(run.result())
     await harness.drain()
-    assert len(worker.wire.wakeups._listeners) == before + 1
+    assert len(worker.wire.behind.wakeups._listeners) == before + 1
     waiter.cancel()
     await harness.advance("2s")  # so long it listens for whoever comes next
 
-    assert len(worker.wire.wakeups._listeners) == before
+    assert len(worker.wire.behind.wakeups._listeners) == before
 
 
 async def test_whoever_waits_looks_now_and_then_without_a_hint(harness: Harness):

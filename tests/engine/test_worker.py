@@ -12,11 +12,11 @@ from stepwell import Break, Context, Continue, EntryView, JoinError, Retry, Star
 from stepwell.clock import SECOND
 from stepwell.model.commits import Release
 from stepwell.replay.turn import Turn
+from stepwell.virtual.loop import VirtualLoop
 from stepwell.worker.execution import Execution
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 
 COMMITS = ("runs.create", "runs.apply", "signals.deliver", "runs.claim", "runs.cancel")
 
@@ -401,7 +401,7 @@ async def test_a_worker_that_leaves_lets_bodies_end_and_gives_the_rest_back(harn
     view = await harness.status(run)
     assert (view.status, await harness.paths(run)) == ("pending", ["slow"])
     assert ledger.lines == ["begins", "ends"]
-    assert await client.wire.views.list_workers() == []
+    assert await client.wire.store.views.list_workers() == []
     await harness.worker(flow)
     await harness.drain()
     assert await harness.result(run) == "second"

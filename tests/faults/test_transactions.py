@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from sim.sabotage.transactions import rows_before_the_fence
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.transactions import Insert
 from stepwell.environment import Environment, system_environment
 from stepwell.model.commits import Release, Verdict
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 
 @pytest.mark.parametrize("is_sabotaged", [False, True])

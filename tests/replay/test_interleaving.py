@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwell import Context, Retry, StepContext, step, workflow
+from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES
-from tests.cases.virtual_loop import VirtualLoop
 
 
 @dataclass(frozen=True)

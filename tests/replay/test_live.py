@@ -176,7 +176,7 @@ async def test_a_reader_that_was_there_is_told_to_forget_the_attempt_that_failed
         async for item in worker.engine.runs.stream(run.run_id, "out"):
             seen.append(item)
 
-    reading = worker._executor.spawn(read(), name="reader")
+    reading = worker.process.executor.spawn(read(), name="reader")
     await harness.advance("5s")
     await reading
 
@@ -216,7 +216,7 @@ async def test_a_reader_that_hears_no_hint_looks_again_by_itself(harness: Harnes
         async for item in reader.engine.runs.stream(run.run_id, "out"):
             seen.append(item)
 
-    reading = reader._executor.spawn(read(), name="reader")
+    reading = reader.process.executor.spawn(read(), name="reader")
     await harness.advance("8s")
     await reading
 
@@ -235,7 +235,7 @@ async def test_an_idle_reader_looks_about_once_a_second(harness: Harness):
     async def read() -> list[Any]:
         return [item async for item in worker.engine.runs.stream(run.run_id, "out")]
 
-    reading = worker._executor.spawn(read(), name="reader")
+    reading = worker.process.executor.spawn(read(), name="reader")
     await harness.drain()
     before = worker.wire.calls.count("views.read_stream")
     await harness.advance("10s")

@@ -6,12 +6,13 @@ import asyncio
 import gc
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stepwell import Context, StepwellError, step, workflow
+from stepwell import Context, StepContext, StepwellError, step, workflow
 from stepwell.testing import Kit, SyncKit, kit
 from tests.testing.shop import Order, fulfil, plain, quick
 
@@ -202,3 +203,20 @@ async def test_timers_of_a_real_clock_are_waited_for(stepwell: Kit):
     assert await run.result() == "awake"
     with pytest.raises(AssertionError, match=r"the run took 0\.0"):
         run.assert_within(0.029)
+
+
+def test_time_stands_still_while_a_thread_is_busy_also_when_it_has_talked_to_the_engine():
+    @step(timeout="10s")
+    def work(ctx: StepContext) -> str:
+        ctx.checkpoint(1)
+        ctx.progress(1, total=2)
+        time.sleep(0.2)  # far longer than a loop that guessed would wait
+        return "done"
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        return await ctx.step(work)
+
+    with kit() as stepwell:
+        assert stepwell.start(flow).result() == "done"
+        assert stepwell.clock.now() == BEGINNING

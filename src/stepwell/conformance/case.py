@@ -17,11 +17,11 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene
 from stepwell.environment import system_environment
 from stepwell.stores.base.store import Store
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 
 class StoreCase:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from stepwell.conformance.case import StoreCase
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import LEASE, Scene, new_event, new_run, step, wait_signal
 from stepwell.conformance.scene import place as at_place
 from stepwell.conformance.seals import WRITES
@@ -17,6 +16,7 @@ from stepwell.model.states import RunStatus
 from stepwell.model.workers import NewWorker
 from stepwell.stores.base.parcels import Parcel
 from stepwell.stores.base.store import Store
+from stepwell.virtual.clock import ManualClock
 
 _VALUELESS = {
     *("cancel", "resume", "resume rollback", "retry", "rescue", "relinquish", "replay", "drop", "retire"),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.clock import Duration, Instant, Span, span
-from stepwell.virtual.clock import ManualClock
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
@@ -19,6 +18,7 @@ from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker, Worker
 from stepwell.stores.base.store import Store
+from stepwell.virtual.clock import ManualClock
 
 LEASE = Span(10_000_000)
 FLOW = "flow@1"

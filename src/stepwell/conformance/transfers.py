@@ -8,7 +8,6 @@ import pytest_asyncio
 
 from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.contents import SECONDS, fill, pack_all
 from stepwell.conformance.outbox import emit, ids, settle, take
 from stepwell.conformance.scene import FLOW, Scene, new_run, place, step, wait_topic
@@ -24,6 +23,7 @@ from stepwell.model.workers import Claimant, Fence
 from stepwell.stores.base.parcels import PackedBlob, PackedRun, Parcel
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import Manifest, SealKind
+from stepwell.virtual.clock import ManualClock
 
 _W1 = Incarnation("w1")
 _DECODER = msgspec.json.Decoder(Parcel)

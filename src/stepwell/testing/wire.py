@@ -17,7 +17,6 @@ from stepwell.virtual.wire import FilteredWakeups, Method, RemoteStore
 from stepwell.worker.transactions import StepWork
 
 
-
 class Watcher(Protocol):
     """Who sees what a process writes. `before` and `after` may kill the process, or raise what it gets to hear."""
 

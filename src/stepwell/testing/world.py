@@ -23,13 +23,13 @@ from stepwell.replay.bodies import Body
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.stores.base.views import RunFilter
-from stepwell.testing.databases import Database
 from stepwell.testing.discovery import related
 from stepwell.testing.faults import Faults
 from stepwell.testing.nodes import FOREVER, Node, NodeEngine, add_known
 from stepwell.testing.threads import ThreadCalls
 from stepwell.testing.wire import Wire, never
 from stepwell.virtual.clock import ManualClock
+from stepwell.virtual.databases import Database
 from stepwell.virtual.ids import counted_ids
 from stepwell.virtual.lanes import Lane
 from stepwell.virtual.loop import VirtualLoop
@@ -119,7 +119,7 @@ class World:
             self.loop, self.outside, self.clock, self._ids, random.Random("test"), calls=self._calls
         )
         self._environment = outside.environment
-        self.store = database.open(self._environment, self._environment)
+        self.store = database.open(self._environment, self.clock)
         # Ids of runs are numbered apart, so that they are the same on every store.
         asking = replace(self._environment, ids=counted_ids(self.clock, first=1 << 32))
         self.engine = NodeEngine(self.store, worker=False, environment=asking, codec=options.codec)
@@ -188,7 +188,7 @@ class World:
             **settings,
         }
         node.equip(
-            self.database.open(node.environment, self._environment),
+            self.database.open(node.environment, self.clock),
             self._workflows.values(),
             settings=WorkerSettings(**chosen),
             codec=self.options.codec,

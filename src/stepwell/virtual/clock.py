@@ -45,7 +45,7 @@ class ManualClock:
 
 
 class ProcessClock:
-    """The clock of one process: the world's, a wall time that may be wrong, and a monotonic time with its own origin."""
+    """The clock of one process: its wall time may be wrong, and its monotonic time has an origin of its own."""
 
     def __init__(self, clock: Clock, *, origin: float = 0.0) -> None:
         self._clock = clock

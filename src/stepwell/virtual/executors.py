@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from stepwell.environment import Answers, Holder, LockstepThread, LockstepThreads
 from stepwell.virtual.lanes import LANE, Lane
 from stepwell.virtual.loop import VirtualLoop
+from stepwell.virtual.threads import LoopAnswers
 
 T = TypeVar("T")
 
@@ -69,8 +70,9 @@ class LaneExecutor:
         self._loop = loop
         self._lane = lane
         self._calls = calls
-        self.lockstep_threads = MortalThreads(threads_max)
-        self.answers = Answers()
+        self._threads = MortalThreads(threads_max)
+        self.lockstep_threads: LockstepThreads = self._threads
+        self.answers: Answers = LoopAnswers(loop.wake)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         context = None if LANE.get() is self._lane else self._lane.context()
@@ -91,4 +93,4 @@ class LaneExecutor:
     def end(self) -> None:
         """The process is no more: whatever is left of its tasks gets no thread, and its threads no answer."""
         self.answers.close()
-        self.lockstep_threads.is_dead = True
+        self._threads.is_dead = True

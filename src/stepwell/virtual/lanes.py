@@ -15,7 +15,18 @@ _TASKS_KEPT = 1_000  # at least, before those that have ended are dropped
 class Lane:
     """The handles and tasks of one process. Nothing of a dead one ever runs again; a paused one keeps everything."""
 
-    __slots__ = ("_context", "_prune_at", "fuse", "is_dead", "is_paused", "name", "on_fuse", "process", "queue", "tasks")
+    __slots__ = (
+        "_context",
+        "_prune_at",
+        "fuse",
+        "is_dead",
+        "is_paused",
+        "name",
+        "on_fuse",
+        "process",
+        "queue",
+        "tasks",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +53,7 @@ class Lane:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
-            self.tasks = [each for each in self.tasks if not each.done() or each._log_traceback]  # type: ignore[attr-defined]
+            self.tasks = [each for each in self.tasks if not each.done() or each._log_traceback]
             self._prune_at = 2 * len(self.tasks) + _TASKS_KEPT
 
     def kill(self) -> None:

@@ -10,33 +10,41 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import sys
 import warnings
 from asyncio import events, tasks
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from stepwell.clock import Clock
 from stepwell.virtual.clock import ManualClock
 from stepwell.virtual.lanes import LANE, Choose, Lane, first_in
+from stepwell.virtual.threads import ThreadCall, note_question
 
-TALK_SECONDS = 0.02  # for a thread that may be waiting for the loop
-IO_SECONDS = 0.05  # for somebody at the other end of a socket
+ASKED_SECONDS = 0.02  # for a thread that may be waiting for the loop
+IO_SECONDS = 0.05  # for whatever is at the other end of a socket
 _POLL_EVERY = 50  # handles, while there are sockets
+_CLOSES_MAX = 100  # of one coroutine
 _PURGE_AT = 100  # cancelled timers
 
 OnIdle = Callable[[float | None], float | None]
 
 
-class Deadlock(Exception):
+class DeadlockError(Exception):
     """Nothing is ready and no timer is set."""
 
 
+class SpinningError(Exception):
+    """More handles have run than may: events never end, and time does not go on."""
+
+
 def jump(when: float | None) -> float:
-    """When nothing is ready: go to the next timer. Raises `Deadlock` if there is none."""
+    """When nothing is ready: go to the next timer. Raises `DeadlockError` if there is none."""
     if when is None:
-        raise Deadlock("nothing is ready and no timer is set")
+        raise DeadlockError("nothing is ready and no timer is set")
     return when
 
 
@@ -44,7 +52,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Runs the handles of all lanes, one at a time, in virtual time.
 
     With a clock that is not manual the time is that clock's. `has_outside`: whether threads and sockets may be about.
-    `on_idle` is called when nothing is ready, with the time of the next timer, and says where to go; None stops the loop.
+    `on_idle` is called when nothing is ready, with the time of the next timer. It says how far to go, or None to stop.
     """
 
     def __init__(self, clock: Clock | None = None, *, choose: Choose = first_in, has_outside: bool = True) -> None:
@@ -53,6 +61,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.world = Lane("world")  # for what belongs to no process
         self.lanes = [self.world]  # of the living
         self.handles = 0  # that have run
+        self.handles_max = sys.maxsize
         self.on_idle: OnIdle = jump
         self._ended: list[Lane] = []
         self._choose = choose
@@ -61,12 +70,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._timers: list[tuple[float, int, Lane, asyncio.TimerHandle]] = []
         self._cancelled = 0  # of the timers, more or less
         self._is_done: Callable[[], bool] = _never_done
-        self._has_talked = False  # a thread has asked for something
-        self._calls: dict[Any, Lane] = {}  # that run in threads
+        self._calls: dict[Any, ThreadCall] = {}
+        self.time = self.clock.monotonic  # type: ignore[method-assign]  # asked for at every timer
         super().__init__()
-
-    def time(self) -> float:
-        return self.clock.monotonic()
 
     def add_lane(self, name: str) -> Lane:
         """A new process."""
@@ -97,9 +103,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return
         lane = lanes[0] if len(lanes) == 1 else self._choose(lanes)
         _, handle = lane.queue.popleft()
-        if handle._cancelled:  # type: ignore[attr-defined]
+        if handle._cancelled:
             return
         self.handles += 1
+        if self.handles > self.handles_max:
+            raise SpinningError(f"{self.handles_max} events, and no end at {self.time():.3f} s")
         if lane.fuse >= 0:
             lane.fuse -= 1
             if lane.fuse < 0:
@@ -143,7 +151,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def next_timer(self) -> float | None:
         """When the next timer is due; None if there is none."""
         timers = self._timers
-        while timers and (timers[0][2].is_dead or timers[0][3]._cancelled):  # type: ignore[attr-defined]
+        while timers and (timers[0][2].is_dead or timers[0][3]._cancelled):
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
@@ -151,7 +159,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timers, now = self._timers, self.time()
         while timers and timers[0][0] <= now:
             _, _, lane, handle = heapq.heappop(timers)
-            if not lane.is_dead and not handle._cancelled:  # type: ignore[attr-defined]
+            if not lane.is_dead and not handle._cancelled:
                 lane.queue.append((next(self._numbers), handle))
 
     def call_at(  # type: ignore[override]
@@ -166,7 +174,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._cancelled += 1
         if self._cancelled > _PURGE_AT and self._cancelled > len(self._timers) // 2:
-            self._timers = [each for each in self._timers if not each[3]._cancelled]  # type: ignore[attr-defined]
+            self._timers = [each for each in self._timers if not each[3]._cancelled]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
@@ -208,39 +216,47 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def has_threads(self) -> bool:
         """Whether a call of a living process runs beside the loop: time stands still meanwhile."""
-        return any(not lane.is_dead for lane in self._calls.values())
+        return any(not call.lane.is_dead for call in self._calls.values())
 
     def _patience(self) -> float | None:
-        """How long to wait, in real seconds, before virtual time passes: for threads as long as they run, unless they
-        may be waiting for something that takes time here; for sockets a moment.
+        """How long to wait, in real seconds, before virtual time passes: for threads as long as they are busy, for
+        those that may wait for something that takes time here, and for sockets, a moment.
         """
         if self.manual is None:
             return 0.0
-        if self._calls and self.has_threads:
-            return TALK_SECONDS if self._has_talked else None
+        calls = [call for call in self._calls.values() if not call.lane.is_dead]
+        if any(call.is_busy for call in calls):
+            return None
+        if any(call.has_asked for call in calls):
+            return ASKED_SECONDS
         return IO_SECONDS if self.has_sockets else 0.0
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        self._has_talked = True
+        note_question(callback)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        future = super().run_in_executor(executor, func, *args)
-        self._calls[future] = LANE.get() or self.world
+        call = ThreadCall(partial(func, *args), LANE.get() or self.world)
+        future = super().run_in_executor(executor, call)
+        self._calls[future] = call
         future.add_done_callback(self._call_ended)
         return future
 
     def _call_ended(self, future: Any) -> None:
         self._calls.pop(future, None)
-        self._has_talked = False
+
+    def wake(self) -> None:
+        """From another thread: look again whether anything is ready, and who waits."""
+        self._write_to_self()  # type: ignore[attr-defined]
 
     # --- the end ---
 
     def end_processes(self) -> None:
         """Kill every process, and end what is left of it: `finally` blocks of its code run now, and reach nobody."""
         self._end([lane for lane in (*self._ended, *self.lanes) if lane is not self.world])
+        self._ended, self.lanes = [], [self.world]
 
     def _end(self, lanes: list[Lane]) -> None:
         for lane in lanes:
@@ -248,9 +264,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             for lane in lanes:
-                for task in lane.tasks:
-                    _close(task)
-                lane.tasks.clear()
+                context = lane.context()  # what `finally` blocks begin belongs to the dead, too
+                while lane.tasks:
+                    context.run(_close, lane.tasks.pop())
 
     def dispose(self) -> None:
         """End everything, and close."""
@@ -290,9 +306,14 @@ def stepped_out() -> Iterator[None]:
 def _close(task: asyncio.Task[Any]) -> None:
     if task.done():
         return
-    tasks._unregister_task(task)
     coroutine: Any = task.get_coro()
-    try:
-        coroutine.close()
-    except BaseException:  # noqa: BLE001  it awaits in a `finally`, or raises there: there is nobody left to tell
-        return
+    for _ in range(_CLOSES_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError:
+            continue  # it awaits in a `finally` block, where it is closed again
+        except BaseException:  # noqa: BLE001  there is nobody left to tell
+            break
+        break
+    # Not by itself, because it never runs again: whoever waits for it from outside hears that it has ended.
+    asyncio.Future.cancel(task)

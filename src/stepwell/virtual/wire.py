@@ -18,7 +18,7 @@ Method = Callable[..., Awaitable[Any]]
 class Wire(Protocol):
     """What carries the calls of one process to its store."""
 
-    async def call(self, noun: str, verb: str, method: Method, args: Any, kwargs: Any) -> Any:
+    async def call(self, noun: str, verb: str, method: Method, args: Any, kwargs: Any, /) -> Any:
         """Carry one call there, and its answer back."""
         ...
 

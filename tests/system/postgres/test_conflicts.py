@@ -12,7 +12,6 @@ import pytest_asyncio
 
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import FamilySuite
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import KeptEventSuite
@@ -27,6 +26,7 @@ from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.base.store import Store
 from stepwell.stores.postgres.store import PostgresStore
+from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 from tests.system.postgres.crew import Crew
 from tests.system.postgres.load import Load

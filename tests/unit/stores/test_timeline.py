@@ -7,11 +7,11 @@ import random
 import pytest
 
 from stepwell.clock import Instant, SystemClock
-from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.base.timeline import EXCESS, FLOOR_LAG, Anchor, Timeline
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 
 def test_the_time_is_that_of_the_clock_while_it_runs() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stepwell.clock import Span
-from stepwell.virtual.clock import ManualClock
 from stepwell.ids import Incarnation
+from stepwell.virtual.clock import ManualClock
 from stepwell.worker.lease import Lease
 
 

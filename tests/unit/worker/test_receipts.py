@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from stepwell.virtual.loop import VirtualLoop
 from stepwell.worker.receipts import Receipts
-from tests.cases.virtual_loop import VirtualLoop
 
 
 def in_virtual_time(work: Coroutine[Any, Any, None]) -> None:

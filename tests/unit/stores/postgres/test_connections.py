@@ -10,12 +10,12 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.errors import StepwellError
 from stepwell.ids import SystemIds
 from stepwell.stores.postgres.store import PostgresStore
+from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
 # Fails when the transaction commits, after the rows of the statement are on their way to the client.

@@ -13,7 +13,6 @@ import psycopg
 import pytest
 
 from stepwell.clock import Instant
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import (
     LEASE,
     Scene,
@@ -44,6 +43,7 @@ from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import SQL, render
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.statements import load_statements
+from stepwell.virtual.clock import ManualClock
 from tests.servers.postgres import PostgresServer
 
 CROWD = load_statements(Path(__file__).parent)

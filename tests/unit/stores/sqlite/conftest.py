@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.environment import Environment, SystemExecutor
 from stepwell.ids import SystemIds
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 OpenStore = Callable[..., Awaitable[SqliteStore]]
 

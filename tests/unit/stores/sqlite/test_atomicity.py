@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import FIRST, Scene, child_of, new_run, new_signal, place, step, wait_child, wait_signal
 from stepwell.environment import Environment
 from stepwell.model.commits import End, Park
@@ -15,6 +14,7 @@ from stepwell.model.states import RunStatus
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.runners import InlineRunner
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 
 
 class Crash(BaseException):

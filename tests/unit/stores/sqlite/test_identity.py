@@ -10,7 +10,6 @@ import apsw
 import pytest
 
 from stepwell.clock import Instant, SystemClock
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import StoreLostError
@@ -18,6 +17,7 @@ from stepwell.ids import RunId
 from stepwell.stores.sqlite import identity
 from stepwell.stores.sqlite.identity import LOOK_EVERY, OpenFiles
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 from tests.unit.stores.sqlite.conftest import OpenStore
 
 

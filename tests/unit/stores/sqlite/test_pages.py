@@ -8,11 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, new_signal, wait_signal
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.writer import Writer
+from stepwell.virtual.clock import ManualClock
 from tests.unit.stores.sqlite.conftest import OpenStore
 
 Pages = Callable[[Awaitable[object]], Awaitable[int]]

@@ -11,7 +11,6 @@ import apsw
 import pytest
 import pytest_asyncio
 
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, place, step
 from stepwell.environment import system_environment
 from stepwell.errors import StoreSealedError
@@ -20,6 +19,7 @@ from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.writer import Writer
+from stepwell.virtual.clock import ManualClock
 
 
 class Opened:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwell.clock import Instant
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import LEASE, Scene, new_run, wait_timer
 from stepwell.environment import Environment
 from stepwell.stores.base.timeline import AHEAD_MAX, EXCESS, FLOOR_LAG
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.virtual.clock import ManualClock
 from tests.unit.stores.sqlite.conftest import OpenStore
 
 

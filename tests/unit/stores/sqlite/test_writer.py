@@ -14,7 +14,6 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Span
-from stepwell.virtual.clock import ManualClock
 from stepwell.conformance.scene import Scene, new_run, place, step
 from stepwell.environment import Environment, system_environment
 from stepwell.errors import LeaseLostError, StoreFullError, StoreUnavailableError
@@ -24,6 +23,7 @@ from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.writer import Writer
+from stepwell.virtual.clock import ManualClock
 from tests.unit.stores.sqlite.conftest import OpenStore
 
 

@@ -1,12 +1,14 @@
-"""The real stores, opened several times over one database, as several processes would have them."""
+"""The databases that a seed can run on, and what may be broken in them on purpose."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
+from stepwell.clock import Clock
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
+from stepwell.virtual.databases import Database, InlinePostgres, InlineSqlite
 
 
 class Broken(NamedTuple):
@@ -39,57 +41,23 @@ class Broken(NamedTuple):
 BROKEN: Broken | None = None  # what every database that is opened now has wrong
 
 
-class Backend(Protocol):
-    """One database that outlives its processes."""
-
-    def handle(self, environment: Environment) -> Store:
-        """The store as one process has it."""
-        ...
-
-    def close(self) -> None:
-        """Throw the database away."""
-        ...
-
-
-class SqliteBackend:
-    """The real SQLite, in memory, without threads."""
+class BrokenPostgres:
+    """A database of the real PostgreSQL, with whatever is broken in it until it is closed."""
 
     def __init__(self) -> None:
-        from stepwell.stores.sqlite.database import SqliteDatabase
-
-        self._database: Any = SqliteDatabase(":memory:")
-
-    def handle(self, environment: Environment) -> Store:
-        from stepwell.stores.sqlite.runners import InlineRunner
-        from stepwell.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(environment, ":memory:", runner=InlineRunner(self._database))
-
-    def close(self) -> None:
-        self._database.close()
-
-
-class PostgresBackend:
-    """A real PostgreSQL server, over one connection, without threads."""
-
-    def __init__(self) -> None:
-        from stepwell.stores.postgres.pool import InlinePool
-        from stepwell.stores.postgres.urls import parse_address
         from tests.servers.cleared import cleared_url
 
         self._url = cleared_url()
         self._broken = BROKEN
         if self._broken is not None:
             self._install(self._broken.text)
-        self._pool: Any = InlinePool(parse_address(self._url))
+        self._database = InlinePostgres(self._url)
 
-    def handle(self, environment: Environment) -> Store:
-        from stepwell.stores.postgres.store import PostgresStore
-
-        return PostgresStore(environment, self._url, told=environment.clock, pool=self._pool)
+    def open(self, environment: Environment, told: Clock) -> Store:
+        return self._database.open(environment, told)
 
     def close(self) -> None:
-        self._pool.end()
+        self._database.close()
         if self._broken is not None:
             self._install(self._broken.whole)
 
@@ -100,12 +68,12 @@ class PostgresBackend:
             connection.execute(text.encode())
 
 
-_BACKENDS: dict[str, Callable[[], Backend]] = {
-    "sqlite": SqliteBackend,
-    "postgres": PostgresBackend,
+_DATABASES: dict[str, Callable[[], Database]] = {
+    "sqlite": InlineSqlite,
+    "postgres": BrokenPostgres,
 }
 
 
-def open_backend(store: str) -> Backend:
+def open_database(store: str) -> Database:
     """A fresh database of that kind."""
-    return _BACKENDS[store]()
+    return _DATABASES[store]()
