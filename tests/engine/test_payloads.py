@@ -64,7 +64,7 @@ async def open_node(harness: Harness, codec: Codec, *workflows: Any) -> Node:
     node = Node(f"node-{len(harness.nodes)}", harness, workflows)
     node.engine._backend.codec = codec
     if codec.conceals:
-        node.wire.declare_encrypted()
+        node.wire.behind.declare_encrypted()
     harness.nodes.append(node)
     await node.open()
     return node
@@ -78,7 +78,7 @@ async def dump(harness: Harness, *runs: Handle[Any] | str) -> bytes:
     """Everything that the store has of these runs."""
     views = harness.nodes[0].wire.behind.views
     ids = [run if isinstance(run, str) else run.run_id for run in runs]
-    return repr([await views.detail(run_id) for run_id in ids]).encode()  # type: ignore[arg-type]
+    return repr([await views.detail(run_id) for run_id in ids]).encode()
 
 
 @dataclasses.dataclass

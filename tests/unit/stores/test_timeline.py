@@ -31,7 +31,7 @@ def test_processes_that_share_an_anchor_never_show_an_earlier_instant_and_never_
         if chance.random() < 0.05:
             clock.jump_back(f"{chance.choice((10_000, 60_000_000, 7_200_000_000))}us")
         if chance.random() < 0.02:
-            clock._now += 3_600_000_000
+            clock.jump(3_600)
         latest = max(latest, clock.now())
         one = chance.choice(processes)
         one.adopt(stored, clock)
