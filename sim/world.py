@@ -25,7 +25,7 @@ from sim.programs import Maker, longest, walk
 from sim.sinks import Sinks
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
-from stepwell.virtual.clock import ManualClock
+from stepwell.virtual.clock import ContinuousClock
 from stepwell.virtual.lanes import LANE, Lane, drawn
 from stepwell.virtual.loop import DeadlockError, SpinningError, VirtualLoop
 
@@ -75,7 +75,7 @@ class World:
         self.mode = mode
         if scenario is not None:
             self.mix, self.shape = scenario.mix, scenario.shape
-        self.host = ManualClock()  # the wall clock that all processes of the host share
+        self.host = ContinuousClock()  # the wall clock that all processes of the host share
         order = drawn(random.Random(self.rng.getrandbits(64)))
         self.loop = VirtualLoop(self.host, choose=order, has_outside=False)
         self.loop.handles_max = HANDLES_MAX

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from stepwell.clock import SECOND, Clock, Duration, Instant, span
 
 _START = Instant(1_700_000_000_000_000)
@@ -11,6 +13,7 @@ class ManualClock:
     """Wall and monotonic time by hand."""
 
     boot = "virtual"
+    resolution = 0.5e-6  # seconds: timers that are no further apart are due at the same moment
 
     def __init__(self, start: Instant = _START) -> None:
         self._origin = int(start)  # the wall time at which the monotonic time is 0
@@ -27,11 +30,12 @@ class ManualClock:
 
     def go_to(self, seconds: float) -> None:
         """Let time pass up to this reading of `monotonic`."""
-        self._seconds = max(self._seconds, seconds)
+        # In whole microseconds, so that ten times 0.1 s is a second; rounded up, so that no timer is a hair too early.
+        self._seconds = max(self._seconds, math.ceil(seconds * 1_000_000 - 0.001) / 1_000_000)
 
     def advance(self, duration: Duration) -> Instant:
         """Let time pass; the wall clock's new reading."""
-        self._seconds += span(duration) / SECOND
+        self._seconds = (self.uptime() + span(duration)) / SECOND
         return self.now()
 
     def jump(self, seconds: float) -> None:
@@ -42,6 +46,15 @@ class ManualClock:
         """Set the wall clock back, as an administrator or a bad time server does; its new reading."""
         self.jump(-span(duration) / SECOND)
         return self.now()
+
+
+class ContinuousClock(ManualClock):
+    """Time that does not come in microseconds: two timers are hardly ever due at the same moment."""
+
+    resolution = 0.0
+
+    def go_to(self, seconds: float) -> None:
+        self._seconds = max(self._seconds, seconds)
 
 
 class ProcessClock:

@@ -71,6 +71,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._cancelled = 0  # of the timers, more or less
         self._is_done: Callable[[], bool] = _never_done
         self._calls: dict[Any, ThreadCall] = {}
+        self._resolution = 0.0 if self.manual is None else self.manual.resolution
         self.time = self.clock.monotonic  # type: ignore[method-assign]  # asked for at every timer
         super().__init__()
 
@@ -156,8 +157,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return timers[0][0] if timers else None
 
     def _wake_timers(self) -> None:
-        timers, now = self._timers, self.time()
-        while timers and timers[0][0] <= now:
+        timers, end = self._timers, self.time() + self._resolution
+        while timers and timers[0][0] <= end:
             _, _, lane, handle = heapq.heappop(timers)
             if not lane.is_dead and not handle._cancelled:
                 lane.queue.append((next(self._numbers), handle))
