@@ -1,8 +1,8 @@
 """Ctrl-C at each turn of a program's event loop, one after the other: `python interrupts.py FOLDER EVERY`.
 
 The interrupt cancels the main task wherever it waits at that turn, as the first Ctrl-C does under `asyncio.run`. Every
-EVERY-th turn is tried, on a database of its own, until the program ends before its turn comes. Afterwards another engine
-goes on with each database, and what was acknowledged must be there.
+EVERY-th turn is tried, on a database of its own, until the program ends before its turn comes. Afterwards another
+engine goes on with each database, and what was acknowledged must be there.
 """
 
 from __future__ import annotations

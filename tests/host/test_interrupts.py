@@ -53,12 +53,12 @@ def test_a_process_that_gets_ctrl_c_ends_and_another_goes_on(tmp_path: Path, kin
         _, said = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == -signal.SIGINT, said.decode()
 
-    asyncio.run(check(url, acks))
+    asyncio.run(check(url, acks.read_text()))
 
 
-async def check(url: str, acks: Path) -> None:
+async def check(url: str, acks: str) -> None:
     """Everything that was acknowledged is there, and comes to its end."""
-    lines = [line.split() for line in acks.read_text().splitlines()]
+    lines = [line.split() for line in acks.splitlines()]
     started = {key for kind, key in lines if kind == "started"}
     ended = {key for kind, key in lines if kind == "ended"}
     assert started > ended
