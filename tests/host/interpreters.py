@@ -67,7 +67,7 @@ def _candidates(minor: int) -> Iterator[Path]:
 
 def _minor_of(interpreter: Path) -> int | None:
     """What an interpreter says of itself; a shim may be there without anything behind it."""
-    command = [interpreter, "-c", "import sys, venv; print(sys.version_info.minor)"]
+    command = [str(interpreter), "-c", "import sys, venv; print(sys.version_info.minor)"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except OSError:
