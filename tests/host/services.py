@@ -79,8 +79,11 @@ class SyncEngineService:
                 closing = time.monotonic()
             return Cycle(opened - began, time.monotonic() - closing, run.run_id)
 
-        with ThreadPoolExecutor(1) as pool:
+        pool = ThreadPoolExecutor(1)
+        try:
             return await asyncio.get_running_loop().run_in_executor(pool, blocking)
+        finally:
+            pool.shutdown(wait=False)  # one that hangs is counted, and keeps nobody else
 
 
 class AsgiService:

@@ -60,7 +60,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-@pytest.mark.parametrize("names", [("asyncio", "asyncio"), ("uvloop", "asyncio"), ("uvloop", "uvloop")], ids="-".join)
+@pytest.mark.parametrize("names", [("asyncio", "asyncio"), ("uvloop", "asyncio")], ids="-".join)
 def test_two_loops_in_two_threads_share_a_database_and_run_each_body_once(url: str, names: tuple[str, str]):
     tally = Tally()
     flow = flow_of(tally)

@@ -19,7 +19,7 @@ from stepwell import SyncEngine
 from tests.servers.ports import HOST, Port
 
 SECONDS_MAX = 60.0
-RELOADS = 3
+RELOADS = 2
 
 
 @pytest.fixture

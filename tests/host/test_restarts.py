@@ -18,7 +18,7 @@ HANG_SECONDS = 50
 @pytest.mark.parametrize(
     ("services", "stores", "tasks", "times"),
     [
-        ("engine,sync engine,ASGI server", "sqlite,postgres", 4, 5),
+        ("engine,sync engine,ASGI server", "sqlite,postgres", 3, 3),
         ("worker,serve,dev", "sqlite", 2, 1),
         ("serve", "postgres", 2, 1),
     ],

@@ -115,13 +115,19 @@ def test_a_blocking_engine_serves_line_by_line(tmp_path: Path, words: tuple[str,
         assert typed.leave() == 0
         assert "Traceback" not in typed.rest()
 
-    # What a shell has defined is known by its name, as everything else.
-    with shell(*words) as typed:
-        typed.type(IMPORT)
-        typed.type(DEFINITION)
-        typed.type(f"engine = SyncEngine({url!r}, workflows=[flow]).__enter__()")
-        assert answer(typed.type("engine.result('k')")) == "6"
-        assert typed.leave() == 0
+
+def test_what_a_shell_has_defined_is_known_by_its_name_to_the_next(tmp_path: Path):
+    for number, line in enumerate(
+        ("engine.start(flow, 1, key='k').signal('more', 5)", "engine.result('k', timeout='60s')")
+    ):
+        with shell("-i") as typed:
+            typed.type(IMPORT)
+            typed.type(DEFINITION)
+            typed.type(f"engine = SyncEngine('sqlite:///{tmp_path}/shell.db', workflows=[flow]).__enter__()")
+            shown = answer(typed.type(line))
+            typed.type("engine.__exit__(None, None, None)")
+            assert typed.leave() == 0
+            assert number == 0 or shown == "6"
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["closed", "forgotten"])
