@@ -220,7 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--services", default=",".join(SERVICES), help="some of them, with commas")
     parser.add_argument("--stores", default=",".join(STORES))
     parser.add_argument("--hang", type=float, default=5.0, help="seconds that no start and no stop may exceed")
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     services, stores = options.services.split(","), options.stores.split(",")
     options.done = itertools.count(1)
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
         found += print_outcome(outcomes[-1], options.hang)
     seconds = time.monotonic() - began
     print("nothing hangs and nothing is left" if not found else f"{found} PROBLEMS", f"({seconds:.0f} s)")
-    if options.keep:
+    if options.record:
         keep(result_of(outcomes, options, seconds))
     close_shared_servers()
     return 1 if found else 0

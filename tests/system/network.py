@@ -131,7 +131,7 @@ class NetworkStorm(Storm):
         print(f"  {'work goes on':<22} {'':>9}  {recovery(every)} after the end of a fault")
         print(f"  {'seconds':<22} {self.progress.seconds:>9.0f}")
         total = print_violations(found)
-        if options.keep:
+        if options.record:
             keep(self._result(evidence, found))
         return total
 
@@ -168,7 +168,7 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--active", type=int, default=24, help="runs that the client keeps under way")
     parser.add_argument("--settle", type=float, default=60.0, help="within how many seconds all must end afterwards")
     parser.add_argument("--seconds-max", type=float, default=3_600.0, help="a storm that lasts longer has failed")
-    parser.add_argument("--keep", action="store_true", help="write the result to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     options = parser.parse_args(arguments)
     options.seed = secrets.randbelow(_SEED_MAX) if options.seed is None else options.seed
     vars(options).update({f"{act.replace(' ', '_')}s": 0 for act in ACTS}, takeover=None)
