@@ -14,6 +14,9 @@ OPS ?= 20000
 REQUESTS ?= 2000
 MUTATIONS ?= 1000
 MINUTES ?= 60
+FAULTS ?= 250
+TASKS ?= 10
+TIMES ?= 50
 CUTS ?= 2500
 EXAMPLES ?= 2000
 HISTORIES ?= 2000
@@ -26,7 +29,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm fuzz linear model power soak api-campaign scorecard sbom audit audit-offline lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm fuzz linear model power network restarts soak api-campaign scorecard sbom audit audit-offline lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -100,6 +103,12 @@ linear: setup ## HISTORIES of many clients of one run, on each store: each must 
 
 model: setup ## tell EXAMPLES random stories to the public API and to a model of it, and compare
 	$(BIN)/python -m tests.model --examples $(EXAMPLES) $(ARGS)
+
+network: setup ## let FAULTS faults happen to the links between workers and PostgreSQL, and check every promise
+	$(BIN)/python -m tests.system.network --faults $(FAULTS) $(ARGS)
+
+restarts: setup ## start and stop engines, workers and servers, TASKS at once and TIMES each, and look at what is left
+	$(BIN)/python -m tests.host.restarts --tasks $(TASKS) --times $(TIMES) $(ARGS)
 
 power: setup ## cut the power under SQLite CUTS times, at random moments, and look at what is left
 	$(BIN)/python -m tests.system.power --cuts $(CUTS) $(ARGS)

@@ -300,17 +300,22 @@ class Engine:
         await self.shutdown()
 
     async def shutdown(self, grace: float = 10.0) -> None:
-        """Claim nothing more, let running bodies end within the grace time, give the rest back, and close."""
+        """Claim nothing more, let running bodies end within the grace time, give the rest back, and close.
+
+        Cancelled while it waits, as by Ctrl-C, it waits for no body any more, and closes all the same.
+        """
         backend = self._backend
         store = backend.store  # refused elsewhere
         worker, self._worker, backend.worker = self._worker, None, None
         try:
             if worker is not None:
                 await worker.stop(grace)
-            await store.close()
         finally:
-            backend.environment.executor.close()
-        backend.affinity = None
+            try:
+                await store.close()
+            finally:
+                backend.environment.executor.close()
+                backend.affinity = None
 
     # --- the worker and the store of this process ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from stepwell import SyncEngine
 from stepwell.cli.main import main
 from stepwell.http import Role
 from stepwell.http.routes import OPERATIONS
@@ -164,3 +166,26 @@ def test_tokens_are_made_listed_and_shown_once(tmp_path: Path, capsys: pytest.Ca
     ]
     assert text not in json.dumps(listed)
     assert main(["token", "revoke", "cj", "--tokens", file]) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_server_that_is_stopped_lets_bodies_end_and_gives_its_lease_back(tmp_path: Path, number: signal.Signals):
+    """uvicorn raises the signal again when it has ended: by then the engine must be closed."""
+    db = f"sqlite:///{tmp_path}/stopped.db"
+    process = subprocess.Popen(
+        [*command(db, "tests.host.brief", "--port", "0", "-o", "json"), "--embedded"],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        said = json.loads(process.stdout.readline())
+        body = {"workflow": "brief", "input": 1}
+        answer = httpx.post(f"{said['url']}/runs", json=body, timeout=30).json()
+        process.send_signal(number)
+        assert process.wait(60) == 0
+
+    with SyncEngine(db) as engine:
+        assert engine.workers.list() == []
+        assert engine.status(answer["run"]["run_id"]).status != "running"

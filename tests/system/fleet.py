@@ -37,6 +37,7 @@ class Member:
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._mark = mark_of(folder, self._process.pid)
+        self.url = url
         self.arguments = arguments
         self.is_reserved = False  # something is being done to it
 
@@ -93,9 +94,9 @@ class Fleet:
         for member in self.members:
             member.kill()
 
-    def spawn(self, *arguments: str) -> Member:
-        """One more worker."""
-        member = Member(self.folder, self.url, arguments, self._program)
+    def spawn(self, *arguments: str, url: str | None = None) -> Member:
+        """One more worker, which may have a way of its own to the database."""
+        member = Member(self.folder, url or self.url, arguments, self._program)
         self.members.append(member)
         return member
 
@@ -116,7 +117,7 @@ class Fleet:
     def replace(self, member: Member) -> Member:
         """Another worker like one that is gone."""
         self.members.remove(member)
-        return self.spawn(*member.arguments)
+        return self.spawn(*member.arguments, url=member.url)
 
     def log(self) -> str:
         """What the workers printed; nothing, if all is well."""

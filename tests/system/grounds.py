@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.02
 
 # A standby that finds no primary looks again this soon: commits wait for it, and the storm is long enough.
 _EAGER = {"wal_retrieve_retry_interval": "200ms"}
-_TWICE = "select count(*) from (select 1 from {} group by run, seq having count(*) > 1) as twice"
+TWICE = "select count(*) from (select 1 from {} group by run, seq having count(*) > 1) as twice"
 
 
 class Ground(Protocol):
@@ -71,11 +71,11 @@ class SqliteGround:
         connection = apsw.Connection(self.url.removeprefix("sqlite:///"), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             answers = [str(row[0]) for row in connection.execute("pragma integrity_check")]
-            twice = connection.execute(_TWICE.format("stepwell_entries")).fetchone()
+            twice = connection.execute(TWICE.format("stepwell_entries")).fetchone()
         finally:
             connection.close()
         problems = [] if answers == ["ok"] else [f"integrity check: {answer}" for answer in answers]
-        return problems + _used_twice(twice)
+        return problems + used_twice(twice)
 
     def close(self) -> None:
         """A file needs nothing."""
@@ -141,7 +141,7 @@ class PostgresGround:
 
     def check(self) -> list[str]:
         with self._connect() as connection:
-            problems = _used_twice(connection.execute(_TWICE.format("stepwell.entries")).fetchone())
+            problems = used_twice(connection.execute(TWICE.format("stepwell.entries")).fetchone())
             end = connection.execute("select pg_current_wal_flush_lsn()::text").fetchone()
             assert end is not None
         self._await(self.standby, "select 1 where pg_last_wal_replay_lsn() >= %s::pg_lsn", end[0])
@@ -192,5 +192,6 @@ class PostgresGround:
             return found
 
 
-def _used_twice(row: tuple[Any, ...] | None) -> list[str]:
+def used_twice(row: tuple[Any, ...] | None) -> list[str]:
+    """What a count of entries that share a number says."""
     return [] if row is not None and row[0] == 0 else [f"{row and row[0]} numbers in histories are used twice"]

@@ -81,7 +81,10 @@ class Storm:
         found["takeover"] = self._check_takeovers()
         self._tell("done", at_once=True)
         self.progress.end()
-        ground = await asyncio.to_thread(self.ground.describe)
+        return self._report(await asyncio.to_thread(self.ground.describe), evidence, found)
+
+    def _report(self, ground: str, evidence: Evidence, found: dict[str, list[str]]) -> int:
+        """Print what came of it; the number of violations."""
         if self.options.record:
             record(self.options, ground, evidence, self.takeovers, self.done, found, self.progress.seconds)
         return print_report(self.options, ground, evidence, self.takeovers, self.done, found, self.progress.seconds)
@@ -90,7 +93,7 @@ class Storm:
         self._tell("starting workers", at_once=True)
         await self._engine.transact(lambda tx: tx.execute(MAKE_EFFECTS))
         for number in range(self.options.workers):
-            self.fleet.spawn(*self._arguments(number))
+            self._hire(number)
         for member in self.fleet.members:
             await self.fleet.wait_up(member)
         lag = asyncio.ensure_future(self.takeovers.measure_lag())
@@ -103,6 +106,9 @@ class Storm:
         rows = await self._engine.transact(lambda tx: tx.execute(f"select run, value from {EFFECTS}"))
         evidence.effects = [(run, value) for run, value in rows]
         return evidence
+
+    def _hire(self, number: int) -> None:
+        self.fleet.spawn(*self._arguments(number))
 
     def _arguments(self, number: int) -> tuple[str, ...]:
         mode = "yield" if number % 3 == 1 else "live"

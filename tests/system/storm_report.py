@@ -33,8 +33,13 @@ def print_report(
 ) -> int:
     """Print figures and violations; the number of violations."""
     print(f"\nstorm over {ground}: {options.workers} workers, lease {options.lease:g} s, seed {options.seed}")
-    for name, figure, text in (*_faults(done), *_figures(evidence), *_times(takeovers, seconds)):
+    for name, figure, text in (*_faults(done), *figures(evidence), *_times(takeovers, seconds)):
         print(f"  {name:<22} {figure:>9}  {text}".rstrip())
+    return print_violations(found)
+
+
+def print_violations(found: Mapping[str, list[str]]) -> int:
+    """Print what was found, by promise; how much it is."""
     print("  violations")
     for name, problems in found.items():
         print(f"  {name:<22} {len(problems):>9}")
@@ -75,7 +80,8 @@ def _faults(done: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
             yield f"{act}s", str(count), _FAULTS[act]
 
 
-def _figures(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+def figures(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+    """What was done and acknowledged: name, figure, and what it means."""
     repeats = Repeats(evidence)
     again = repeats.counts()
     statuses = Counter(run.status.value for run in evidence.runs.values())

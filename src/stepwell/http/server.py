@@ -249,6 +249,8 @@ class GuardedServer(uvicorn.Server):
             return
         with super().capture_signals():
             yield
+            # It would raise them again, and SIGTERM ends a process before its engine is closed.
+            self._captured_signals.clear()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept."""

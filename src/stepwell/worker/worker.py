@@ -97,10 +97,14 @@ class Worker:
         self._executions.drain()
         wake.set()
         deadline = monotonic() + grace
-        while not self._executions.is_empty and monotonic() < deadline:
-            wake.clear()
-            await wait_set(wake, deadline - monotonic())
-        await self._relays.drain(deadline)
+        try:
+            while not self._executions.is_empty and monotonic() < deadline:
+                wake.clear()
+                await wait_set(wake, deadline - monotonic())
+            await self._relays.drain(deadline)
+        except asyncio.CancelledError:
+            await self._leave(LAST_WORD_SECONDS)
+            raise
         await self._leave(max(LAST_WORD_SECONDS, deadline - monotonic()))
 
     async def _leave(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from stepwell import Context, Engine, Transaction, WorkerSettings, step, workflow
-from tests.servers.proxy import SilentProxy
+from tests.servers.proxy import Proxy
 from tests.system.postgres.crew import SECONDS_MAX, Crew, until
 
 BODIES: Counter[int] = Counter()
@@ -23,10 +23,10 @@ SETTINGS = WorkerSettings(lease="2s", sweep_every="500ms")
 
 
 @pytest.fixture
-def proxy(postgres_url: str) -> Iterator[SilentProxy]:
+def proxy(postgres_url: str) -> Iterator[Proxy]:
     port = urlsplit(postgres_url).port
     assert port is not None
-    with SilentProxy(port) as proxy:
+    with Proxy(port) as proxy:
         yield proxy
 
 
@@ -67,7 +67,7 @@ async def waits(ctx: Context, number: int) -> Any:
 
 @pytest.mark.parametrize("way", ["cut_silently", "drop_answers"])
 async def test_steps_go_on_within_a_lease_after_every_connection_died_silently(
-    postgres_url: str, proxy: SilentProxy, way: str
+    postgres_url: str, proxy: Proxy, way: str
 ) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         async with Engine(proxy.url(postgres_url), workflows=[tally, easy], settings=SETTINGS) as engine:
@@ -83,7 +83,7 @@ async def test_steps_go_on_within_a_lease_after_every_connection_died_silently(
 
 
 async def test_an_engine_closes_within_its_grace_time_while_the_server_never_answers(
-    postgres_url: str, proxy: SilentProxy
+    postgres_url: str, proxy: Proxy
 ) -> None:
     engine = Engine(proxy.url(postgres_url), workflows=[tally, waits], settings=WorkerSettings(lease="60s"))
     await engine.__aenter__()
@@ -98,9 +98,7 @@ async def test_an_engine_closes_within_its_grace_time_while_the_server_never_ans
     asking.cancel()
 
 
-async def test_a_transaction_on_a_silent_server_keeps_no_thread_after_a_stop(
-    postgres_url: str, proxy: SilentProxy
-) -> None:
+async def test_a_transaction_on_a_silent_server_keeps_no_thread_after_a_stop(postgres_url: str, proxy: Proxy) -> None:
     has_begun = asyncio.Event()
     loop = asyncio.get_running_loop()
     threads: list[threading.Thread] = []
@@ -127,7 +125,7 @@ async def test_a_transaction_on_a_silent_server_keeps_no_thread_after_a_stop(
 
 
 async def test_a_worker_process_leaves_on_sigterm_while_the_server_never_answers(
-    postgres_url: str, proxy: SilentProxy, tmp_path: Path
+    postgres_url: str, proxy: Proxy, tmp_path: Path
 ) -> None:
     with Crew(tmp_path, proxy.url(postgres_url)) as crew:
         hand = await crew.hire("w", lease=120.0)

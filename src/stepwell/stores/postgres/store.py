@@ -92,9 +92,11 @@ class PostgresStore:
         """Let go of all connections."""
         if self.wakeups.tell_own in self._database.pool.listeners:
             self._database.pool.listeners.remove(self.wakeups.tell_own)
-        await self.wakeups.close()
-        self.transactions.close()
-        await self._database.pool.close()
+        try:
+            await self.wakeups.close()
+        finally:
+            self.transactions.close()
+            await self._database.pool.close()
 
     def _prepare(self) -> None:
         connection = open_connection(self.address)

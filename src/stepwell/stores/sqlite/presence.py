@@ -130,10 +130,14 @@ def _has_descriptor(file: FileId) -> bool:
 def _connections() -> list[sqlite3.Connection]:
     """Every `sqlite3` connection of this process that has not been collected; there is no other list of them.
 
-    No generator: the list of all objects would hold it, and it the list. Until the collector found that cycle, no
-    connection that its owner closes would let the file go.
+    Each refers to its class. A list of all objects would hold the cursors of other threads, too: one that its owner
+    lets go meanwhile ends elsewhere, and its statement stays in the middle for ever.
     """
-    return [found for found in gc.get_objects() if issubclass(type(found), sqlite3.Connection)]
+    classes, found = [sqlite3.Connection], []
+    for each in classes:
+        classes += each.__subclasses__()
+        found += [one for one in gc.get_referrers(each) if type(one) is each]
+    return found
 
 
 def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> bool:

@@ -114,8 +114,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what is being written, and close the file."""
-        await self.wakeups.close()
-        await self._runner.close()
+        try:
+            await self.wakeups.close()
+        finally:
+            await self._runner.close()
 
 
 class SqliteRuns:

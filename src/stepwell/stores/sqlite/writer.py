@@ -70,8 +70,12 @@ class CallThread:
 
     def stop(self) -> None:
         """End the thread once its calls are done, which they should be: this waits."""
-        self._calls.put(None)
+        self.leave()
         self._thread.join()
+
+    def leave(self) -> None:
+        """Let the thread end once its calls are done, without waiting for that."""
+        self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -82,8 +86,9 @@ class CallThread:
                 outcome = Outcome(error=error)
             try:
                 self._loop.call_soon_threadsafe(report, outcome)
-            except RuntimeError:
-                return  # the loop is closed: nobody is left to hear it
+            except RuntimeError:  # the loop is closed: nobody is left to hear it
+                if self._calls.empty():
+                    return
             del call, work, report, outcome
 
 
@@ -95,6 +100,10 @@ def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
         answer.set_exception(outcome.error)
     else:
         answer.set_result(outcome.result)
+
+
+def _ignore(_: Outcome) -> None:
+    """Nobody waits for the answer."""
 
 
 class _Offer:
@@ -166,7 +175,7 @@ class Writer:
             await self._call_thread.ask(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
         except BaseException:
-            self._call_thread.call(self.database.close, lambda _: None)
+            self._call_thread.call(self.database.close, _ignore)
             self._call_thread.stop()
             self._call_thread = None
             raise
@@ -176,18 +185,39 @@ class Writer:
         if self._call_thread is None:
             return
         self._is_closing = True
-        if self._is_busy:
-            self._idle = self._loop.create_future()
-            await self._idle
+        try:
+            if self._is_busy:
+                self._idle = self._loop.create_future()
+                await self._idle
+            if self._large_reads is not None:
+                await self._large_reads.ask(self._close_large_reader)
+            self._close_reader()
+            await self._call_thread.ask(self.database.close)
+        except asyncio.CancelledError:
+            self._leave(self._call_thread)
+            raise
         if self._large_reads is not None:
-            await self._large_reads.ask(self._close_large_reader)
             self._large_reads.stop()
+        self._call_thread.stop()
+        self._call_thread = self._large_reads = None
+
+    def _leave(self, thread: CallThread) -> None:
+        """Nobody waits for the end any more: the threads close what is theirs when they come to it."""
+        self._call_thread = None
+        self._refuse(self._closed())
+        self._close_reader()
+        if self._large_reads is not None:
+            self._large_reads.call(self._close_large_reader, _ignore)
+            self._large_reads.leave()
+            self._large_reads = None
+        thread.call(self.database.close, _ignore)
+        thread.leave()
+
+    def _close_reader(self) -> None:
         if self._reader is not None:
             self.database.prepare_close(self._reader)
             self._reader.close()
-        await self._call_thread.ask(self.database.close)
-        self._call_thread.stop()
-        self._call_thread = self._large_reads = self._reader = None
+            self._reader = None
 
     # --- reads -----------------------------------------------------------------------------
 
@@ -273,25 +303,36 @@ class Writer:
         self._is_busy = True
         try:
             result, hints = self.database.finish(operation, self._clock, self._commit_here, encrypts=self.encrypts)
-        except BaseException:
+        except Exception:
             self._go_on()
             raise
-        self._rest()
+        except BaseException:
+            self._interrupt()
+            raise
+        try:
+            self._rest()
+        except BaseException:
+            self._interrupt()
+            raise
         for hint in hints:
             self._tell(hint)
         return result
 
     def _begin(self) -> None:
+        if self._call_thread is None:
+            return  # closed meanwhile
         try:
             if self.database.try_begin():
                 self._prepare()
             else:
-                assert self._call_thread is not None
                 self._is_lent = True
                 self._call_thread.call(self._wait_for_lock, self._waited)
         except StepwellError as error:
             self._take_batch()
             self._fail(error)
+        except BaseException:
+            self._interrupt()
+            raise
 
     def _wait_for_lock(self) -> None:
         """In the thread: take the lock and hand it over, or let go of it while the loop is busy.
@@ -311,7 +352,13 @@ class Writer:
 
     def _begun(self) -> None:
         self._is_lent = False
-        self._prepare()
+        if self._call_thread is None:
+            return  # closed meanwhile
+        try:
+            self._prepare()
+        except BaseException:
+            self._interrupt()
+            raise
 
     def _waited(self, outcome: Outcome) -> None:
         if outcome.error is not None:
@@ -356,9 +403,6 @@ class Writer:
             self._disturb(disturbed)
         except StepwellError as error:
             self._fail(error)
-        except BaseException:
-            self._fail(StoreUnavailableError("the write was interrupted", where=self.database.path))
-            raise
         else:
             self._commit(outcomes, hints)
 
@@ -434,6 +478,20 @@ class Writer:
             settle(answer, Outcome(error=error))
         self._go_on()
 
+    def _interrupt(self) -> None:
+        """Ctrl-C came in the middle of a callback: whoever waits for it would wait for ever, and nobody could close."""
+        if not self._is_lent:
+            self._roll_back()
+        self._refuse(StoreUnavailableError("the write was interrupted", where=self.database.path))
+        self._go_on()
+
+    def _refuse(self, error: StoreUnavailableError) -> None:
+        """Nothing of what is waited for will be written, or nobody knows."""
+        waiting = [*self._batch, *self._alone, *self._queue]
+        self._batch, self._alone, self._queue = [], [], []
+        for _, answer in waiting:
+            settle(answer, Outcome(error=error))
+
     def _roll_back(self) -> None:
         try:
             self.database.rollback()
@@ -455,7 +513,13 @@ class Writer:
 
     def _returned(self, report: Callable[[Outcome], None], outcome: Outcome) -> None:
         self._is_lent = False
-        report(outcome)
+        if self._call_thread is None:
+            return  # closed meanwhile
+        try:
+            report(outcome)
+        except BaseException:
+            self._interrupt()
+            raise
 
     def _closed(self) -> StoreUnavailableError:
         return StoreUnavailableError(f"{self.database.path} is not open", where=self.database.path)

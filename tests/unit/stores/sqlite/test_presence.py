@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -52,3 +53,35 @@ async def test_engines_can_be_opened_on_a_file_that_is_in_use(tmp_path: Path) ->
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     async with Engine(url) as first, Engine(url) as second:
         assert await first.runs.list() == await second.runs.list() == []
+
+
+def test_a_look_at_the_connections_of_a_process_keeps_nothing_of_other_threads(tmp_path: Path) -> None:
+    """A cursor that somebody else refers to when its owner lets it go stays in the middle of its statement, and nobody
+    can begin to write on its connection any more.
+    """
+    path = str(tmp_path / "runs.db")
+    connection = apsw.Connection(path)
+    connection.pragma("journal_mode", "wal")
+    connection.execute("create table t (a); insert into t values (1), (2)")
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            check_alone(path)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    held, interval = 0, sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5_000):
+            cursor = connection.execute("select a from t")
+            cursor.fetchone()
+            del cursor
+            held += connection.txn_state("main") != apsw.SQLITE_TXN_NONE
+    finally:
+        sys.setswitchinterval(interval)
+        is_over.set()
+        thread.join()
+        connection.close()
+    assert held == 0

@@ -310,3 +310,35 @@ async def test_a_caller_who_blocks_the_loop_for_the_lock_gets_it(tmp_path: Path)
     for connection in (other, caller):
         connection.close()
     await store.close()
+
+
+@pytest.mark.parametrize("where", ["try_begin", "perform", "commit"])
+def test_a_store_that_was_interrupted_anywhere_in_a_write_can_be_closed(
+    file: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As by a second Ctrl-C, which no loop catches: it comes out of it, and whoever waits is told."""
+    writer = Writer(SqliteDatabase(str(file)))
+    store = SqliteStore(system_environment(), str(file), runner=writer)
+    told: list[BaseException] = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    async def create(name: str) -> None:
+        try:
+            await store.runs.create([new_run(name)])
+        except StoreUnavailableError as error:
+            told.append(error)
+
+    with asyncio.Runner() as runner:
+        runner.run(store.open())
+        loop = runner.get_loop()
+        waiting = [loop.create_task(create(name)) for name in ("one", "two")]
+        monkeypatch.setattr(writer.database, where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.gather(*waiting))
+        runner.run(asyncio.wait_for(asyncio.wait(waiting), 30))
+        assert len(told) == 2
+        runner.run(store.runs.create([new_run("three")]))
+        runner.run(asyncio.wait_for(store.close(), 30))

@@ -1,0 +1,1 @@
+"""What the process around an engine does: its loops, threads, forks, shells, signals, interpreters."""
