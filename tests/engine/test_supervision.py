@@ -13,7 +13,9 @@ import pytest
 from stepwell import Context, Engine, EntryView, RunView, StepContext, workflow
 from stepwell.errors import WorkerStoppedError
 from stepwell.replay.journal import Journal
+from stepwell.stores.base.workers import lease_lost
 from stepwell.worker.observers import Observers
+from stepwell.worker.registration import Registration
 from tests.cases.harness import Harness, Node
 
 
@@ -325,3 +327,35 @@ async def test_an_observer_that_raises_changes_nothing(harness: Harness):
     await harness.advance("2m")
 
     assert await harness.result(run) == 1
+
+
+async def test_a_loop_that_ends_while_it_takes_a_lost_lease_anew_leaves_a_worker_that_serves(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    register, renew, failures = Registration.register, Registration.renew_once, ["register", "renew"]
+
+    async def lose(self: Registration) -> bool:
+        if "renew" in failures:
+            failures.remove("renew")
+            raise lease_lost("it has run out")
+        return await renew(self)
+
+    async def fail(self: Registration) -> None:
+        if "register" in failures:
+            failures.remove("register")
+            raise LookupError("a defect")
+        await register(self)
+
+    @workflow
+    async def good(ctx: Context) -> str:
+        return "done"
+
+    worker = await harness.worker(good, lease="10s", sweep_every="1s")
+    monkeypatch.setattr(Registration, "renew_once", lose)
+    monkeypatch.setattr(Registration, "register", fail)
+    await harness.advance("30s")
+    run = await worker.start(good)
+    await harness.advance("10s")
+
+    assert failures == []
+    assert await harness.result(run) == "done"

@@ -32,6 +32,7 @@ class Registration:
         self._hints = hints
         self._rounds = rounds
         self._is_renewed = True  # the lease, when it was tried last
+        self._is_taken_anew = False  # somebody takes a lease in the place of a lost one
 
     async def register(self) -> None:
         """Take the lease; another one if it was over before that was heard. Raises what the store says finally."""
@@ -51,12 +52,16 @@ class Registration:
 
     async def register_again(self) -> None:
         """Register, however often the store refuses: giving up would leave a worker that lives and does nothing."""
-        while True:
-            try:
-                return await self.register()
-            except StepwellError as error:
-                _LOG.error("this worker serves nothing: it cannot register again: %s", error.title)
-                await asyncio.sleep(PAUSE_REFUSED)
+        self._is_taken_anew = True
+        try:
+            while True:
+                try:
+                    return await self.register()
+                except StepwellError as error:
+                    _LOG.error("this worker serves nothing: it cannot register again: %s", error.title)
+                    await asyncio.sleep(PAUSE_REFUSED)
+        finally:
+            self._is_taken_anew = False  # also if the loop that does this ends half-way
 
     async def serve(self) -> None:
         """Renew the lease, three times in its span."""
@@ -67,10 +72,15 @@ class Registration:
             self._is_renewed = await self._rounds.guarded(self.renew_once(), otherwise=False)
 
     async def renew_once(self) -> bool:
-        """Renew the lease; false if there is none to renew yet."""
+        """Renew the lease, or take one if the last is lost; false if somebody else is about to."""
         lease = self._resources.lease
         if not lease.is_granted:
-            return False  # it is being taken anew; asking for it now would look like losing it again
+            if self._is_taken_anew:
+                return False  # asking for it now would look like losing it again
+            # The loop that was taking it has ended.
+            await self.register_again()
+            self._resources.wake.set()
+            return True
         requested = lease.before_request()
         renewed = await self._resources.store.workers.renew(lease.incarnation, self._resources.settings.lease_span)
         lease.granted(requested)
