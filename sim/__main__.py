@@ -8,12 +8,14 @@ import os
 import sys
 from collections.abc import Collection
 
+from sim.cases.sweeps import CASES, sweep_case
 from sim.golden import golden_programs
 from sim.mix import STORES
 from sim.runner import Progress, Totals, describe, places, prepare, run_all
 from sim.sabotage.switches import EVERY, POSTGRES, RARE, USUAL, find_out
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
+from tools.progress import Bar
 
 SEEDS_PER_SWITCH = 1_000
 SEEDS_PER_RARE_SWITCH = 2_000
@@ -34,6 +36,8 @@ def main(argv: list[str] | None = None) -> int:
         return _trace(given)
     if given.sweep:
         return _sweep(given)
+    if given.cases:
+        return _try_cases(given)
     totals = Totals()
     todo = places(given.first_seed, given.seeds, given.store, given.mode)
     progress = Progress(len(todo))
@@ -80,6 +84,22 @@ def _sweep(given: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
+def _try_cases(given: argparse.Namespace) -> int:
+    """What users do, with a crash at every commit of it."""
+    tries = broken = 0
+    bar = Bar(len(CASES), "cases")
+    with multiprocessing.get_context("spawn").Pool(given.jobs, initializer=prepare) as pool:
+        for number, reports in enumerate(pool.imap(sweep_case, CASES), 1):
+            tries += len(reports)
+            for report in reports:
+                broken += len(report.violations)
+                for violation in report.violations:
+                    print(violation.text, flush=True)
+            bar.show(number, f"{tries} tries", f"{broken} broken")
+    print(f"{len(CASES)} cases, {tries} tries, {broken} violations")
+    return 1 if broken else 0
+
+
 def _sabotage_all(given: argparse.Namespace) -> int:
     names, seeds = _GROUPS[given.sabotage]
     missed = 0
@@ -105,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sabotage", choices=(*_GROUPS, *EVERY), help="break the engine on purpose")
     parser.add_argument("--hashes", action="store_true", help="print one hash over all events per seed, and no totals")
     parser.add_argument("--sweep", action="store_true", help="a fault at every store call of every golden program")
+    parser.add_argument("--cases", action="store_true", help="what users do, with a crash at every commit of it")
     parser.add_argument("--pairs", type=int, default=0, help="of faults, per golden program, besides the single ones")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     return parser

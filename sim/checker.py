@@ -29,6 +29,7 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter
 
 if TYPE_CHECKING:
+    from sim.checks.timers import Timers
     from sim.process import Process
 
 Lost = set[tuple[str, int]]
@@ -72,6 +73,7 @@ class Checker:
         self.events = Events(self)
         self.outbox = Outbox(self)
         self.live = Live(self)
+        self.timers: Timers | None = None  # whoever makes the world knows when they must be on time
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
         """Note a broken promise."""

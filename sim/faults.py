@@ -39,6 +39,7 @@ READS = frozenset(
 _NOT_REPEATABLE = frozenset({"claim", "take", "perform"})
 # How much likelier than others a call is to be hit: everything hangs on commits, and most of the talk is about leases.
 _WEIGHTS = {"apply": 2.5, "perform": 2.5, "create": 1.5, "claim": 1.5, "cancel": 2.0, "renew": 0.5, "relinquish": 0.5}
+_LATE = 0.3  # seconds, after which a worker that leaves gets the answer to what it had asked
 _HARMLESS_READ_FAULTS = frozenset({"not_done", "crash_before", "pause_before", "pause_after", "crash_after"})
 
 
@@ -103,10 +104,16 @@ class FaultyWire:
         process, world = self._process, self._world
         is_read = method in READS
         process.requested(method, args)
+        world.leaves.asked(process, method, args)
         fault = self._draw(method, is_read)
         await self._linger()
         if not world.are_faults_on:
             fault = None
+        world.outages.check(process)
+        if world.outages.is_silent(process):
+            if not is_read and self._rng.random() < 0.5:
+                await world.perform(process, noun, method, bound, args, kwargs)
+            await world.outages.wait_in_vain()
         if fault is not None:
             world.note_fault(fault, method, args)
         if fault == "crash_before":
@@ -117,8 +124,12 @@ class FaultyWire:
             raise StoreUnavailableError("simulated: the store did not answer, and did nothing")
         elif fault == "disk_full":
             raise StoreFullError("simulated: the disk is full")
+        elif fault == "leave" and process.is_worker and process.is_ready:
+            world.leave(process, grace=5.0, following=1.0)
         answer = await world.perform(process, noun, method, bound, args, kwargs)
-        if fault == "duplicate":
+        if fault == "leave":
+            await asyncio.sleep(_LATE)
+        elif fault == "duplicate":
             await world.perform(process, noun, method, bound, args, kwargs)
         elif fault == "crash_after":
             await process.crash_here()
@@ -128,6 +139,7 @@ class FaultyWire:
         if fault == "ack_lost":
             raise StoreUnavailableError("simulated: the store did not answer, and had done it")
         process.answered(method, args, answer)
+        world.leaves.answered(process, method, args)
         world.checker.heard(process, method, args, answer)
         return answer
 

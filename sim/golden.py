@@ -68,6 +68,7 @@ def _steps(b: _Builder) -> dict[str, Program]:
     return {
         "one step": b.program(b.step()),
         "three steps": b.program(b.step(), b.step(), b.step()),
+        "busy": b.program(*(b.step(lasts=0.5) for _ in range(4))),
         "flaky": b.program(b.step("flaky"), b.step()),
         "retry after": b.program(b.step("retry_after")),
         "bad": b.program(b.step(), b.step("bad")),
@@ -170,6 +171,9 @@ def _shown(b: _Builder) -> dict[str, Program]:
         "emits and fails": b.program(b.step("fatal", op="try_step", events=1), b.step("flaky", events=2)),
         "emits while undoing": b.program(b.step("undoable", events=1), b.node("emit", event="red"), ending="fail"),
         "emits in a chain": b.program(b.node("emit", event="red"), b.step(), continues=2),
+        "emits and receives": b.program(
+            *(part for _ in range(3) for part in (b.node("emit", event="blue"), b.receive(), b.step(lasts=0.2)))
+        ),
         "streams": b.program(b.node("append"), b.streaming(3), b.node("publish"), b.step(), b.node("append")),
         "a stream that breaks": b.program(b.streaming(3, breaks=2), b.sleep(1.0), b.step()),
         "streams in branches": b.program(

@@ -41,6 +41,10 @@ class Mix:
     cancelled_calls: float = 0.0  # chance that a client's call is cancelled at some await
     freeze_at: int | None = None  # the handle after which each worker that starts is frozen for about its lease
     drains: int = 0
+    rejections: int = 0  # times at which the store rejects everything for a while
+    silences: int = 0  # times at which one process gets no answers for a while
+    loop_ends: int = 0  # loops of workers that end
+    clock_settings: int = 0  # times at which the clock is set by hours, and back
     budget: int = 0  # crashes and pauses in all
     shots: list[tuple[str, int, str]] = field(
         default_factory=list
@@ -50,6 +54,8 @@ class Mix:
     def is_calm(self) -> bool:
         """Whether nothing goes wrong but lost, late and double hints: then every body runs exactly once per attempt."""
         if self.freeze_at is not None:
+            return False
+        if self.rejections or self.silences or self.loop_ends or self.clock_settings:
             return False
         return not (self.rates or self.shots or self.clock_jumps or self.fuses or self.cancelled_calls or self.drains)
 
@@ -116,6 +122,25 @@ def draw_mix(rng: random.Random) -> Mix:
         case _:
             pass
     return mix
+
+
+def add_outages(mix: Mix, rng: random.Random, store: str) -> None:
+    """What goes wrong for longer than a call, in some seeds; on PostgreSQL the server has the clock."""
+    match rng.choices(("none", "rejections", "silences", "loops", "clock", "all"), (76, 5, 5, 5, 5, 4))[0]:
+        case "rejections":
+            mix.rejections = rng.randint(1, 3)
+        case "silences":
+            mix.silences = rng.randint(1, 2)
+        case "loops":
+            mix.loop_ends = rng.randint(1, 2)
+        case "clock":
+            mix.clock_settings = rng.randint(1, 2)
+        case "all":
+            mix.rejections = mix.silences = mix.loop_ends = mix.clock_settings = 1
+        case _:
+            pass
+    if store != "sqlite":
+        mix.clock_settings = 0
 
 
 def draw_code(rng: random.Random, programs: list[dict[str, Any]]) -> Code:

@@ -21,11 +21,11 @@ class Pauses:
         self._clients = clients
         self._world = clients.world
         self._rng = random.Random(f"{self._world.seed}/pauses")
-        self._is_on = self._rng.random() < 0.5
+        self.is_on = self._rng.random() < 0.5
 
     def stories(self) -> list[Any]:
         """Everything that is paused while things go wrong."""
-        if not self._is_on:
+        if not self.is_on:
             return []
         runs = [self._pause_run(self._rng.uniform(0.1, 5)) for _ in range(self._rng.randint(2, 12))]
         workflows = [self._pause_workflow(self._rng.uniform(0.1, 4)) for _ in range(self._rng.choice((0, 0, 1, 2)))]

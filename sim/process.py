@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sim.faults import FaultyWakeups, FaultyWire
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
-from stepwell.errors import StoreUnavailableError
+from stepwell.errors import SchemaMissingError, StoreNotWritableError, StoreUnavailableError
 from stepwell.model.workers import NewWorker
 from stepwell.replay.bodies import Body
 from stepwell.virtual.clock import ManualClock, ProcessClock
@@ -201,7 +201,7 @@ class Interrupted(Exception):
 
 
 # What a caller hears when nobody can say whether it was done.
-UNKNOWN = (ProcessDied, Interrupted, StoreUnavailableError)
+UNKNOWN = (ProcessDied, Interrupted, StoreUnavailableError, StoreNotWritableError, SchemaMissingError)
 
 
 def _incarnation(args: tuple[Any, ...]) -> str:

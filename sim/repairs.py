@@ -30,6 +30,10 @@ class Repairers:
         self._is_on = self._rng.random() < 0.5
         self._counts: dict[str, int] = {}
 
+    def has_repaired(self, run_id: str) -> bool:
+        """Whether somebody has tried to repair this run."""
+        return run_id in self._counts
+
     def may_repair(self, row: Run) -> bool:
         """Whether somebody finds a reason to repair this run now."""
         if not self._is_on or row.parent is not None or self._counts.get(row.run_id, 0) >= REPAIRS_MAX:

@@ -37,6 +37,11 @@ COUNTED = (
     ("hints delayed", "hints delayed"),
     ("hints doubled", "hints doubled"),
     ("clock jumps", "clock jumps"),
+    ("clocks set by hours", "clocks set"),
+    ("calls rejected for a while", "rejected"),
+    ("calls never answered", "unanswered"),
+    ("loops of workers ended", "loops ended"),
+    ("workers that gave up", "workers gave up"),
     ("client calls cancelled", "calls cancelled"),
     ("drains", "drains"),
     ("poisonous steps", "poisonings"),
@@ -93,7 +98,9 @@ class Errors(logging.Handler):
         """Tell the world in which it happened."""
         lane = LANE.get()
         process = lane and lane.process
-        if process is not None and not process.lane.is_dead:
+        if process is None or process.lane.is_dead:
+            return
+        if not process.world.outages.is_expected(process, record.getMessage()):
             process.world.violate(
                 "I47", "", f"{process.name} logs: {record.getMessage()}: {record.exc_info and record.exc_info[1]!r}"
             )

@@ -22,18 +22,25 @@ def sweep(
     """One program: each fault at each of its store calls, then `pairs` pairs of faults; each with what it was."""
     edges = count_edges(name, store, mode)
     for edge, fault in itertools.product(range(1, edges + 1), faults):
-        yield f"{name}: {fault} at call {edge}", _run(name, store, mode, [("*", edge, fault)])
+        yield f"{name}: {fault} at call {edge}", _run((name,), store, mode, [("*", edge, fault)])
     rng = random.Random(name)
     for _ in range(pairs):
         shots = [("*", rng.randint(1, edges + 10), rng.choice(faults)) for _ in range(2)]
         text = " and ".join(f"{fault} at call {edge}" for _, edge, fault in shots)
-        yield f"{name}: {text}", _run(name, store, mode, shots)
+        yield f"{name}: {text}", _run((name,), store, mode, shots)
 
 
 def sweep_freezes(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
     """One program: its workers stand still after each of their first handles in turn; each with what it was."""
     for handle in range(_HANDLES):
-        yield f"{name}: frozen after handle {handle}", _run(name, store, mode, [], freeze_at=handle)
+        yield f"{name}: frozen after handle {handle}", _run((name,), store, mode, [], freeze_at=handle)
+
+
+def sweep_leaves(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
+    """One program, beside one that keeps workers busy: at each store call, the worker that makes it leaves in order."""
+    names = (name, "busy")
+    for edge in range(1, _run(names, store, mode, []).stats["calls while it ran"] + 1):
+        yield f"{name}: leave at call {edge}", _run(names, store, mode, [("*", edge, "leave")])
 
 
 def sweep_all(job: tuple[str, str, str, int]) -> tuple[int, list[str]]:
@@ -50,13 +57,14 @@ def sweep_all(job: tuple[str, str, str, int]) -> tuple[int, list[str]]:
 
 def count_edges(name: str, store: str, mode: str) -> int:
     """How many store calls the program makes when nothing goes wrong."""
-    return _run(name, store, mode, []).stats["calls while it ran"]
+    return _run((name,), store, mode, []).stats["calls while it ran"]
 
 
 def _run(
-    name: str, store: str, mode: str, shots: list[tuple[str, int, str]], *, freeze_at: int | None = None
+    names: tuple[str, ...], store: str, mode: str, shots: list[tuple[str, int, str]], *, freeze_at: int | None = None
 ) -> Report:
     settings = WorkerSettings(mode=mode, lease=1.0, hold_max=0.1, sweep_every=0.5)  # type: ignore[arg-type]
-    shape = Shape(store, settings, workers=2, programs=1, faulty_seconds=_SECONDS)
-    scenario = Scenario(Mix("sweep", shots=shots, budget=0, freeze_at=freeze_at), shape, [golden_programs()[name]])
+    shape = Shape(store, settings, workers=2, programs=len(names), faulty_seconds=_SECONDS)
+    programs = [golden_programs()[name] for name in names]
+    scenario = Scenario(Mix("sweep", shots=shots, budget=0, freeze_at=freeze_at), shape, programs)
     return simulate(1, store, mode, scenario=scenario)

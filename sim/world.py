@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
+from sim.checks.leaves import Leaves
 from sim.checks.progress import LongSteps
+from sim.checks.refusals import check_failed
+from sim.checks.timers import Timers
 from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
 from sim.databases import open_database
 from sim.ledger import Ledger
-from sim.mix import MODES, Mix, Shape, draw_code, draw_mix, draw_shape
+from sim.mix import MODES, Mix, Shape, add_outages, draw_code, draw_mix, draw_shape
+from sim.outages import Outages
 from sim.process import Process, draw_process
 from sim.programs import Maker, longest, walk
 from sim.sinks import Sinks
@@ -71,6 +75,7 @@ class World:
         self.seed = seed
         self.rng = random.Random(f"{seed}/{store}/{mode}")
         self.mix = draw_mix(self.rng)
+        add_outages(self.mix, random.Random(f"{seed}/{store}/{mode}/outages"), store)
         self.shape = draw_shape(self.rng, store, mode)
         self.mode = mode
         if scenario is not None:
@@ -107,6 +112,9 @@ class World:
         self.progress = LongSteps(self)
         self.transactions = Transactions()
         self.clients = Clients(self)
+        self.outages = Outages(self)
+        self.leaves = Leaves(self)
+        self.timers = self.checker.timers = Timers(self)
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
         self._mended: set[str] = set()
@@ -120,7 +128,7 @@ class World:
         for number in range(self.shape.workers):
             self._start(f"worker{number}")
         self._start("client", is_worker=False)
-        await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain())
+        await asyncio.gather(self.clients.run(), self._jump_clock(), self._drain(), *self.outages.stories())
         self.stats["calls while it ran"] = self._calls["*"]
         await self._stop_faults()
         await self.clients.operators.settle(SECONDS_TO_END + 2 * max(map(longest, self.programs)))
@@ -133,6 +141,7 @@ class World:
             await asyncio.sleep(left)
         self.are_faults_on = False
         self.calm_at = self.loop.time()
+        self.timers.stop_faults()
         for process in self.processes.values():
             process.lane.fuse = -1
         self.trace("calm")
@@ -152,12 +161,14 @@ class World:
             if not ready:
                 continue
             process = self.rng.choice(ready)
-            self.stats["drains"] += 1
-            self.trace("drain", process.name)
-            self.loop.create_task(
-                process.leave(self.rng.choice((0.0, 0.2, 5.0))), name="drain", context=process.lane.context()
-            )
-            self.loop.call_later(self.rng.uniform(0.1, 3.0), self._start, process.name, context=self.context)
+            self.leave(process, self.rng.choice((0.0, 0.2, 5.0)), self.rng.uniform(0.1, 3.0))
+
+    def leave(self, process: Process, grace: float, following: float) -> None:
+        """Let a process leave in order; another one starts after so many seconds."""
+        self.stats["drains"] += 1
+        self.trace("drain", process.name)
+        self.loop.create_task(self.leaves.leave(process, grace), name="drain", context=process.lane.context())
+        self.loop.call_later(following, self._start, process.name, context=self.context)
 
     async def _close(self) -> None:
         """A last orderly shutdown leaves nothing behind."""
@@ -214,6 +225,7 @@ class World:
         except Exception as error:
             self.trace("refused", process.name, method, type(error).__name__)
             if isinstance(error, (ValueError, AssertionError, KeyError, TypeError)):
+                check_failed(self.checker, method, args)
                 self.violate("I47", "", f"{method} raised {error!r}")
             raise
         shown = tuple(sorted(arg) if isinstance(arg, (set, frozenset)) else arg for arg in args)
@@ -240,10 +252,12 @@ class World:
     def body_began(self, info: StepContext, after: list[str]) -> None:
         """A body runs."""
         self.ledger.began(info)
+        self.leaves.began(asyncio_process(), info)
 
     def undo_began(self, info: StepContext, node: dict[str, Any], result: Any) -> None:
         """A compensation runs."""
         self.ledger.began(info)
+        self.leaves.began(asyncio_process(), info)
         self.stats["undone"] += 1
         if result != ["did", node["id"], node["value"]]:
             self.violate("I30", info.run_id, f"{info.path} was given {result!r}")

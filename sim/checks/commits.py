@@ -128,6 +128,8 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             is_timeout = entry.status is EntryStatus.FAILED or entry.value.startswith(b"[]")
             if is_timeout and due is not None and now < due:
                 checker.violate("I24", shadow.run_id, f"{path} timed out {due - now} µs early")
+            if is_timeout and due is not None and checker.timers is not None:
+                checker.timers.check(shadow.run_id, path, due, entry.at)
         case _:
             pass
 
@@ -136,6 +138,8 @@ def _check_sleep(checker: Checker, shadow: Shadow, entry: Entry, path: str, now:
     due = unpack(entry.value)[0][0]
     if min(entry.at, now) < due:
         checker.violate("I24", shadow.run_id, f"timer {path} fired {due - min(entry.at, now)} µs early")
+    if checker.timers is not None:
+        checker.timers.check(shadow.run_id, path, Instant(due), entry.at)
     armed = shadow.deadlines.get((entry.location, WaitKind.TIMER), due)
     if armed != due:
         checker.violate("I24", shadow.run_id, f"timer {path} was armed for {armed} and ended for {due}")

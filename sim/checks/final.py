@@ -33,6 +33,7 @@ def check_end(world: World) -> None:
     _check_signals(world)
     checker.events.end()
     _check_bodies(world)
+    world.leaves.check_end()
     checker.outbox.finish()
     world.progress.check_end()
     _check_lost_errors(world)

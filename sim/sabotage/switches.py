@@ -6,15 +6,18 @@ import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from sim.cases.sweeps import sweep_cases
 from sim.runner import prepare
 from sim.sabotage.engine import ENGINE_SWITCHES
 from sim.sabotage.events import EVENT_SWITCHES
 from sim.sabotage.live import LIVE_SWITCHES
 from sim.sabotage.long_steps import LONG_STEP_SWITCHES
 from sim.sabotage.outbox import OUTBOX_SWITCHES
+from sim.sabotage.outside import OUTSIDE_POSTGRES_SWITCHES, OUTSIDE_SWITCHES, SHOWN_BY
 from sim.sabotage.patches import Switches
 from sim.sabotage.pauses import PAUSE_SWITCHES
 from sim.sabotage.postgres import POSTGRES_SWITCHES
@@ -24,7 +27,7 @@ from sim.sabotage.signals import SIGNAL_SWITCHES
 from sim.sabotage.starts import START_SWITCHES
 from sim.sabotage.stores import STORE_SWITCHES
 from sim.sabotage.transactions import RARE_TRANSACTION_SWITCHES, TRANSACTION_SWITCHES
-from sim.sweep import sweep, sweep_freezes
+from sim.sweep import sweep, sweep_freezes, sweep_leaves
 from sim.world import Report, place_of, simulate
 
 Switch = Callable[[], AbstractContextManager[None]]
@@ -43,9 +46,10 @@ USUAL: Switches = {
     **PAUSE_SWITCHES,
     **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
+    **OUTSIDE_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
-POSTGRES: Switches = POSTGRES_SWITCHES
+POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}
 _ALL = {**USUAL, **RARE, **POSTGRES}
 
 
@@ -68,12 +72,17 @@ EVERY: dict[str, Switch] = {name: _switch(name) for name in _ALL}
 
 _CRASHES = ("crash_before", "crash_after")
 # What goes wrong with these needs a fault at one certain moment, which random programs hardly meet: golden programs are
-# swept for it instead, with a crash at every store call, or with workers that stand still after every handle.
+# swept for it instead, with a crash or an orderly leave at every store call, or with workers that stand still after
+# every handle. What users do is not among random programs at all: cases are tried for it.
 _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
     "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
+    "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
+    "late-reclaims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "live"),
+    "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
+    **{name: partial(sweep_cases, cases) for name, cases in SHOWN_BY.items()},
 }
 
 

@@ -1,7 +1,8 @@
 """Parts of the campaigns that every run of the tests takes on, each in a process of its own.
 
 `python -m tests.faults.parts sabotage 0 4` is the first quarter of the switches, `... sweep 0 4` that of the golden
-programs, and `... regressions` the seeds that once failed. `... --write` finds the seeds of the switches anew.
+programs, `... cases 0 4` that of the cases, and `... regressions` the seeds that once failed. `... --write` finds the
+seeds of the switches anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 from sim.__main__ import SEEDS_PER_SWITCH
+from sim.cases.sweeps import CASES, sweep_cases
 from sim.golden import golden_programs
 from sim.runner import describe, prepare
 from sim.sabotage.switches import POSTGRES, USUAL, catch
@@ -62,6 +64,19 @@ def sweep_programs(part: int, parts: int) -> int:
     return broken
 
 
+def try_cases(part: int, parts: int) -> int:
+    """Try the cases of one part in every way; how many promises were broken."""
+    prepare()
+    broken = 0
+    for name in list(CASES)[part::parts]:
+        for what, report in sweep_cases([name]):
+            broken += bool(report.violations)
+            for violation in report.violations:
+                print(f"violated by {what}: {violation.text}")
+        print(f"{name} tried")
+    return broken
+
+
 def repeat_regressions() -> int:
     """Simulate the seeds that once failed; how many do again."""
     prepare()
@@ -101,6 +116,8 @@ def main(words: list[str]) -> int:
             bad = sabotage(int(part), int(parts))
         case ["sweep", part, parts]:
             bad = sweep_programs(int(part), int(parts))
+        case ["cases", part, parts]:
+            bad = try_cases(int(part), int(parts))
         case ["regressions"]:
             bad = repeat_regressions()
         case ["--write"]:

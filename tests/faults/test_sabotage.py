@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sim.sabotage.outside import DEFECTS
+from sim.sabotage.switches import EVERY
 from tests.faults.commands import run_part
 from tests.faults.parts import SWITCHES
 
@@ -11,7 +13,12 @@ PARTS = 4
 
 
 def test_there_are_enough_switches() -> None:
-    assert len(SWITCHES) >= 130
+    assert len(SWITCHES) >= 155
+
+
+def test_every_defect_that_users_found_has_a_switch_that_brings_it_back() -> None:
+    assert [*DEFECTS] == [*(f"K{number}" for number in range(1, 19)), "R1", "R2", "R3"]
+    assert all(names and set(names) <= {*SWITCHES, *EVERY} for names in DEFECTS.values())
 
 
 @pytest.mark.timeout(900)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.cases.sweeps import CASES
 from sim.golden import golden_programs
 from tests.faults.commands import run_part, run_sim
 from tests.faults.parts import count_regressions
@@ -40,3 +41,9 @@ def test_a_fault_at_every_store_call_of_every_golden_program_breaks_no_promise(p
     programs = list(golden_programs())[part::PARTS]
 
     assert run_part("sweep", str(part), str(PARTS)) == [f"{name} swept" for name in programs]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_users_do_comes_to_the_same_after_every_crash(part: int) -> None:
+    assert run_part("cases", str(part), str(PARTS)) == [f"{name} tried" for name in list(CASES)[part::PARTS]]
