@@ -6,6 +6,7 @@ import argparse
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Collection
 
 from sim.cases.sweeps import CASES, sweep_case
@@ -16,6 +17,7 @@ from sim.sabotage.switches import EVERY, POSTGRES, RARE, USUAL, find_out
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
 from tools.progress import Bar
+from tools.results import Result, Trial, keep
 
 SEEDS_PER_SWITCH = 1_000
 SEEDS_PER_RARE_SWITCH = 2_000
@@ -97,12 +99,17 @@ def _try_cases(given: argparse.Namespace) -> int:
                     print(violation.text, flush=True)
             bar.show(number, f"{tries} tries", f"{broken} broken")
     print(f"{len(CASES)} cases, {tries} tries, {broken} violations")
+    if given.record:
+        trial = Trial(
+            "a crash at every commit of what users do", tries, None, lost=broken, doubled=broken, stuck=broken
+        )
+        keep(Result("cases", 'make sim ARGS="--cases --record"', bar.seconds, (trial,), {"cases": str(len(CASES))}))
     return 1 if broken else 0
 
 
 def _sabotage_all(given: argparse.Namespace) -> int:
     names, seeds = _GROUPS[given.sabotage]
-    missed = 0
+    missed, began = 0, time.monotonic()
     for name, found in find_out(names, seeds, given.first_seed, given.jobs):
         if found is None:
             missed += 1
@@ -112,6 +119,12 @@ def _sabotage_all(given: argparse.Namespace) -> int:
             violation = report.violations[0]
             print(f"{name:<32} caught after {count:>3} seeds: {violation.invariant} {violation.text[:90]}", flush=True)
     print(f"{len(names) - missed} of {len(names)} switches caught")
+    if given.record:
+        target = "sabotage" if given.sabotage == "all" else f"sabotage-{given.sabotage}"
+        command = f'make sim ARGS="--sabotage {given.sabotage} --record"'
+        figures = {"switches": str(len(names)), "caught": str(len(names) - missed)}
+        trial = Trial("an engine that is broken on purpose, and not caught", len(names), None, missed, None, None)
+        keep(Result(target, command, time.monotonic() - began, (trial,), figures))
     return 1 if missed and given.sabotage != "rare" else 0
 
 
@@ -127,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sweep", action="store_true", help="a fault at every store call of every golden program")
     parser.add_argument("--cases", action="store_true", help="what users do, with a crash at every commit of it")
     parser.add_argument("--pairs", type=int, default=0, help="of faults, per golden program, besides the single ones")
+    parser.add_argument("--record", action="store_true", help="write what cases or switches came to to scorecard/")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     return parser
 
