@@ -29,7 +29,7 @@ from stepwell.replay.journal import Journal
 from stepwell.replay.primitives import child, join, loop, map, race, reply, step, wait_any
 from stepwell.replay.primitives.receive import fits
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Wanted
+from stepwell.replay.signals import SignalSelection
 from stepwell.replay.step_options import qualified_name
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.turn import Turn
@@ -41,9 +41,9 @@ from stepwell.stores.sqlite import callers
 from stepwell.stores.sqlite.transitions import operators
 from stepwell.worker import invocations
 from stepwell.worker.claimer import Claimer
+from stepwell.worker.code import Code
 from stepwell.worker.execution import Execution
 from stepwell.worker.executions import Executions
-from stepwell.worker.mailbox import Mailbox
 from stepwell.worker.registration import Registration
 from stepwell.worker.supervisor import Supervisor
 
@@ -136,7 +136,14 @@ def looks_use_at_the_end() -> Patches:
 
 def rollback_without_mail() -> Patches:
     """K9. A compensation in the claim that failed sees an empty mailbox."""
-    return [(Mailbox, "take", lambda self: Inbox())]
+    original = Code.begin_rollback
+
+    def begin_rollback(self: Code, run: Run) -> None:
+        self._left = self._came = None
+        self.inbox = Inbox()
+        original(self, run)
+
+    return [(Code, "begin_rollback", begin_rollback)]
 
 
 def trims_what_is_named() -> Patches:
@@ -150,7 +157,7 @@ def misfits_start_anew() -> Patches:
 
     async def _first(scope: Scope, location: Location, awaited: Any, takes: Any) -> Any:
         while True:
-            label, arrival = await first(scope, location, awaited, Wanted())
+            label, arrival = await first(scope, location, awaited, SignalSelection())
             if not isinstance(arrival, Signal) or fits(scope, location, arrival, takes):
                 return label, arrival
 
@@ -186,7 +193,7 @@ def defects_end_the_loop() -> Patches:
 
     return [
         (Execution, "break_off", break_off),
-        (Execution, "_conclude", lambda self, turn: driver.conclude(turn, self.workflow)),
+        (Code, "conclude", lambda self, turn: driver.conclude(turn, self.workflow)),
         (Supervisor, "_ended", lambda self, tended, task: task.cancelled() or task.exception()),
     ]
 
