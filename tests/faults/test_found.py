@@ -102,8 +102,23 @@ def test_bodies_asked_for_while_the_park_was_on_its_way_wait_for_no_number_of_th
     assert execution._bodies.held == [(0, "body")]
 
 
-async def test_a_lease_that_is_being_taken_anew_is_not_asked_for(worker: Worker) -> None:
+async def test_a_lease_that_is_being_taken_anew_is_not_asked_for(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_answered, register = asyncio.Event(), worker._resources.store.workers.register
+
+    async def register_late(new: Any) -> Any:
+        await is_answered.wait()
+        return await register(new)
+
+    monkeypatch.setattr(worker._resources.store.workers, "register", register_late)
+    taking = asyncio.create_task(worker._registration.register_again())
+    await asyncio.sleep(0)
     assert await worker._registration.renew_once() is False
+
+    is_answered.set()
+    await taking
+    assert await worker._registration.renew_once() is True
 
 
 async def test_a_worker_whose_lease_ran_out_unheard_takes_another(
