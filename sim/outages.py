@@ -14,6 +14,8 @@ from stepwell.errors import SchemaMissingError, StoreError, StoreNotWritableErro
 if TYPE_CHECKING:
     from sim.process import Process
     from sim.world import World
+    from stepwell.worker.supervisor import SupervisedLoop
+    from stepwell.worker.worker import Worker
 
 _REJECTIONS: tuple[type[StoreError], ...] = (StoreNotWritableError, SchemaMissingError)
 _HOUR = 3600.0
@@ -108,26 +110,29 @@ class Outages:
         process = self._some_worker()
         if process is None:
             return
-        worker: Any = process.engine._worker
-        name = self._rng.choice(sorted(worker._supervisor._tended))
+        worker = process.engine._worker
+        if worker is None:
+            return
+        loops = worker._supervisor._loops
+        name = self._rng.choice(sorted(loops))
         self._maimed.add(process)
         self.world.stats["loops ended"] += 1
         self.world.trace("loop ends", process.name, name)
         for _ in range(self._rng.choice((1, 1, _ENDS_MAX))):
-            await self._end_once(process, worker._supervisor._tended[name])
+            await self._end_once(process, loops[name])
         if worker.failure is not None and not process.lane.is_dead:
             await self._check_given_up(process, worker)
 
-    async def _end_once(self, process: Process, tended: Any) -> None:
+    async def _end_once(self, process: Process, ended: SupervisedLoop) -> None:
         until = self.world.loop.time() + _GIVE_UP_SECONDS
-        while tended.task is None or tended.task.done():
+        while ended.task is None or ended.task.done():
             if self.world.loop.time() > until or process.lane.is_dead or process.is_leaving:
                 return
             await asyncio.sleep(0.02)
-        tended.task.cancel()
+        ended.task.cancel()
         await asyncio.sleep(0.01)
 
-    async def _check_given_up(self, process: Process, worker: Any) -> None:
+    async def _check_given_up(self, process: Process, worker: Worker) -> None:
         """A worker that gives up gives everything back; whoever started it starts another one."""
         world = self.world
         lease = world.shape.settings.lease_span / 1e6
