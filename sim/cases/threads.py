@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from sim.cases.case import Tried
 from sim.cases.stage import Stage
-from sim.environment import SimExecutor
 from stepwell import Context, Retry, RunFailed, step, workflow
+from stepwell.virtual.loop import VirtualLoop
 
 T = TypeVar("T")
 
@@ -17,20 +17,21 @@ LASTS = 0.4  # seconds, of each call
 ITEMS = 10
 
 
-class OneThread(SimExecutor):
-    """An executor with one thread: blocking calls stand in line."""
+class OneThread:
+    """One thread for blocking calls: they stand in line, and each takes its time."""
 
-    _is_free_at = 0.0
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._is_free_at = 0.0
 
-    def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
+    def begin(self, call: Callable[[], T], began: Callable[[], None] | None) -> asyncio.Future[T]:
         """Begin the call when all that were asked for before have ended."""
-        loop = self._loop
-        future: asyncio.Future[T] = loop.create_future()
-        begins_at = max(loop.time(), self._is_free_at)
+        future: asyncio.Future[T] = self._loop.create_future()
+        begins_at = max(self._loop.time(), self._is_free_at)
         self._is_free_at = begins_at + LASTS
         if began is not None:
-            loop.call_at(begins_at, began)
-        loop.call_at(begins_at + LASTS, self._run, call, None, future)
+            self._loop.call_at(begins_at, began)
+        self._loop.call_at(begins_at + LASTS, lambda: future.done() or future.set_result(call()))
         return future
 
 
