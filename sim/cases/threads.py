@@ -31,8 +31,12 @@ class OneThread:
         self._is_free_at = begins_at + LASTS
         if began is not None:
             self._loop.call_at(begins_at, began)
-        self._loop.call_at(begins_at + LASTS, lambda: future.done() or future.set_result(call()))
+        self._loop.call_at(begins_at + LASTS, self._end, call, future)
         return future
+
+    def _end(self, call: Callable[[], T], future: asyncio.Future[T]) -> None:
+        if not future.done():
+            future.set_result(call())
 
 
 @step(timeout="1s")

@@ -224,7 +224,7 @@ async def test_a_loop_that_returns_is_not_taken_for_one_that_works(harness: Harn
 
 
 def _tasks(served: Any) -> list[asyncio.Task[None]]:
-    return [tended.task for tended in served._supervisor._tended.values() if tended.task is not None]
+    return [tended.task for tended in served._supervisor._loops.values() if tended.task is not None]
 
 
 async def test_one_loop_that_is_cancelled_from_outside_is_started_again(harness: Harness):
