@@ -47,13 +47,13 @@ async def _go_on(url: str, proxy: Any, way: str) -> str:
 def falling_silent() -> Iterator[Tried]:
     """Every wait for the server ends within the lease, and work goes on over new connections."""
     from tests.servers.cleared import cleared_url
-    from tests.servers.proxy import SilentProxy
+    from tests.servers.proxy import Proxy
 
     for way in ("cut_silently", "drop_answers"):
         url = cleared_url()
         port = urlsplit(url).port
         assert port is not None
-        with SilentProxy(port) as proxy:
+        with Proxy(port) as proxy:
             yield Tried(f"every connection dies by {way}", "live", asyncio.run(_go_on(url, proxy, way)))
 
 
