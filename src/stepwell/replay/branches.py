@@ -124,6 +124,7 @@ class Branches:
                 self.scopes[name].is_closed = True
                 self.scopes[name].abandoned()
                 task.cancel()
+                self._turn.give_up(self.scopes[name].location)
 
 
 def is_failure(error: BaseException, inner: Scope) -> bool:

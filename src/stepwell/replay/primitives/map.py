@@ -199,6 +199,8 @@ def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
         inner.abandoned()
     for lane in lanes:
         lane.cancel()
+    for inner in running.values():
+        inner.turn.give_up(inner.location)
 
 
 async def _forget(scope: Scope, lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
