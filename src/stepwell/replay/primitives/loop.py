@@ -92,6 +92,7 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         match outcome:
             case Break(value):
                 stored = _encode(scope, location, value, _break_hint(body), "value")
+                await turn.order.reach_end()
                 _trim(scope, location, trimmed, number - options.keep)
                 journal.end_cursor(location)
                 took = turn.now - started_at

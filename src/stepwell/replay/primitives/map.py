@@ -56,6 +56,7 @@ async def run_map(
     if entry is None:
         started_at = scope.time
         failed = await _guard_items(scope, location, function, items, limit, on_error, is_kept=is_kept)
+        await turn.order.reach_end()
         took = turn.now - started_at
         if failed:
             errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
