@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.bodies import ATTEMPTS_MAX
 from sim.checks import progress, receipts, transactions
 from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
-from sim.interpreter import ATTEMPTS_MAX
+from sim.reach import REACH
 from stepwell.clock import Instant
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Attempt, Entry
@@ -35,6 +36,7 @@ def check_apply(
             checker.violate("I4", commit.run_id, "a commit for a run that does not exist")
             continue
         shadow = checker.shadow(commit.run_id)
+        REACH.committed(commit.run_id)
         if applied.verdict is Verdict.APPLIED:
             _applied(checker, shadow, commit, row, following, now)
         else:
@@ -120,7 +122,7 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             _check_sleep(checker, shadow, entry, path, now)
         case EntryKind.UNDO:
             _check_undo(checker, shadow, entry, path)
-        case EntryKind.STEP if "~undo" not in path:
+        case EntryKind.STEP if "~undo" not in path or path.rpartition("/")[2] in checker.nodes:
             _check_step(checker, shadow, entry, path)
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.TOPIC:
             kind = WaitKind.TOPIC if entry.kind is EntryKind.TOPIC else WaitKind.SIGNAL
@@ -152,6 +154,10 @@ def _check_step(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> No
     if entry.attempts > ATTEMPTS_MAX * (1 + shadow.retries):
         checker.violate("I10", shadow.run_id, f"{path} was attempted {entry.attempts} times")
     fails = {"flaky": node["fails"], "retry_after": 1}.get(node["kind"], 0)
+    if node["kind"] == "sync_timed" and entry.status is EntryStatus.FAILED:
+        failure = decode_failure(entry.value)
+        if failure.message.startswith("it ran longer"):
+            checker.violate("I10", shadow.run_id, f"{path} takes no time, and timed out: {failure.message}")
     if entry.status is EntryStatus.DONE and fails and entry.attempts <= fails:
         checker.violate("I10", shadow.run_id, f"{path} succeeded at attempt {entry.attempts}, its count was reset")
 

@@ -10,6 +10,7 @@ from sim.coroutines import at_once
 from sim.starts import MAX_WAIT, QUIET
 from stepwell.clock import Instant
 from stepwell.model.failures import decode_failure
+from stepwell.model.locations import is_undoing
 from stepwell.model.runs import Claimed, Run
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
@@ -47,8 +48,10 @@ def check_start_row(checker: Checker, row: Run, now: Instant) -> None:
     is_parked = row.owner is None and row.status in FORWARD
     if deadline is not None and is_parked and (row.wake_at is None or row.wake_at > max(now, deadline)):
         checker.violate("I15", row.run_id, f"nothing makes it due at its deadline ({row.wake_at} for {deadline})")
-    is_undoing = row.status is RunStatus.PAUSED and row.cause is not None
-    if row.replaced_by is not None and row.status not in _STOPPED and not is_undoing:
+    is_in_rollback = row.status is RunStatus.PAUSED and row.cause is not None
+    if deadline is not None and row.parent is not None and is_undoing(row.parent.location):
+        checker.violate("I24", row.run_id, "a child of a compensation has a deadline, and a rollback has none")
+    if row.replaced_by is not None and row.status not in _STOPPED and not is_in_rollback:
         checker.violate("I14", row.run_id, f"{row.status}, although it was replaced by {row.replaced_by}")
 
 
