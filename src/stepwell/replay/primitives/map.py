@@ -189,7 +189,9 @@ async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[
     except BaseException as error:
         if not is_failure(error, inner):
             raise
-        return encode_failure(record_failure(error)), EntryStatus.FAILED
+        # Its path says which item it was: a retry takes that one out of the record, too.
+        failure = record_failure(error, path=turn.journal.names.text(inner.location))
+        return encode_failure(failure), EntryStatus.FAILED
     return stored, EntryStatus.DONE
 
 
