@@ -204,15 +204,19 @@ class Clerk:
 
     async def work(self, info: StepContext, node: Node, after: list[str]) -> Any:
         """As a bound method."""
-        self.check(node)
+        self._check(node)
         return await _work(info, node, after)
 
     async def __call__(self, info: StepContext, node: Node, after: list[str]) -> Any:
         """As a callable object."""
         return await self.work(info, node, after)
 
-    def check(self, node: Node) -> None:
-        """Notice the work of another step."""
+    def work_bare(self, node: Node, after: list[str]) -> Any:
+        """For a lambda, which has no annotations and so no context."""
+        self._check(node)
+        return _work_bare(node, after)
+
+    def _check(self, node: Node) -> None:
         if node["id"] != self._node_id:
             world_here().violate("I53", "", f"{node['id']} was done by the body of {self._node_id}")
 
@@ -226,7 +230,7 @@ def body_by(form: str, node_id: str) -> Callable[..., Any]:
 
     match form:
         case "lambda":
-            return lambda node, after: clerk.check(node) or _work_bare(node, after)
+            return lambda node, after: clerk.work_bare(node, after)
         case "partial":
             return functools.partial(_work_with, clerk)
         case "bound":

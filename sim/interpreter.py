@@ -13,7 +13,7 @@ from sim.checks.streams import STREAM
 from sim.ledger import draw_here
 from sim.model import refuse
 from sim.odd import EXCEPTIONS
-from sim.plain import PlainTwin, finish, twin_of
+from sim.plain import PlainTwin, finish, path_of, twin_of
 from sim.programs import Node
 from sim.reach import REACH
 from sim.tasks import run_in_turn, run_tasks
@@ -81,8 +81,9 @@ class Interpreter:
                 return list(await asyncio.gather(*(self.run(ctx, item, at) for item in node["items"])))
             case "tasks":
                 work = [(item["id"], self.run(ctx, item, at)) for item in node["items"]]
-                run = run_in_turn if isinstance(ctx, PlainTwin) else run_tasks
-                return ["tasks", node["form"], await run(node["form"], work)]
+                if isinstance(ctx, PlainTwin):
+                    return ["tasks", node["form"], await run_in_turn(node["form"], work)]
+                return ["tasks", node["form"], await run_tasks(node["form"], work)]
             case "handle":
                 return await self._handle(ctx, node, at)
             case "fail":
@@ -369,8 +370,7 @@ async def _undo_by_context(ctx: Context, node: Node, after: list[str], result: A
 
 
 async def _undo_by_program(ctx: Context, node: Node, result: Any, path: str | None = None) -> None:
-    inner = ctx._ctx._inner if isinstance(ctx, PlainTwin) else ctx
-    at = inner._scope.turn.journal.names.text(inner._scope.location)
+    at = path_of(ctx)
     WITNESSES.check_undone(ctx.run_id, at, node, result)
     if path is not None and at != f"{path}~undo":
         WITNESSES.violate("I30", ctx.run_id, f"{at} is the compensation of {path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sim.plain import PlainTwin
+from sim.plain import PlainTwin, scope_of
 
 if TYPE_CHECKING:
     from sim.world import World
@@ -80,8 +80,7 @@ class Witnesses:
 
     def of(self, ctx: Context | PlainTwin) -> Witness:
         """The witness of the claim that runs this code."""
-        inner = ctx._ctx._inner if isinstance(ctx, PlainTwin) else ctx
-        return self.of_journal(inner._scope.turn.journal)
+        return self.of_journal(scope_of(ctx).turn.journal)
 
     def of_journal(self, journal: Any) -> Witness:
         """The witness of the claim that has this journal."""

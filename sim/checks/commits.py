@@ -10,6 +10,7 @@ from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
 from sim.reach import REACH
 from stepwell.clock import Instant
+from stepwell.errors import CheckpointMissingError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
@@ -212,9 +213,12 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
     match commit.move:
         case Park() if following.hold is None:
             _check_park(checker, commit, following, now)
-        case BeginRollback(undo_floor=floor):
+        case BeginRollback(failure=failure, undo_floor=floor):
             shadow.floor = floor
+            _check_line(checker, shadow, failure)
         case End(status=status, output=output):
+            if status is RunStatus.FAILED:
+                _check_line(checker, shadow, commit.move.failure)
             if status is RunStatus.COMPLETED and following.output != output:
                 checker.violate("I11", shadow.run_id, "the stored output is not the returned value")
             if status is RunStatus.COMPENSATED and shadow.left_to_undo():
@@ -224,6 +228,17 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
                 _check_carried(checker, shadow, commit.move)
         case _:
             pass
+
+
+def _check_line(checker: Checker, shadow: Shadow, failure: bytes | None) -> None:
+    """A rollback to a line that the run has passed finds it, also if it passed it in an iteration that was trimmed."""
+    missing = decode_failure(failure) if failure is not None else None
+    if missing is None or missing.type != CheckpointMissingError.__name__:
+        return
+    passed = (shadow.path(at) for at, entry in shadow.ever.items() if entry.kind is EntryKind.CHECKPOINT)
+    known = [path for path in passed if repr(path.rpartition("/")[2]) in missing.message]
+    if known:
+        checker.violate("I30", shadow.run_id, f"a rollback does not find the line {known[0]}, which the run has passed")
 
 
 def _check_park(checker: Checker, commit: Commit, following: Run, now: Instant) -> None:

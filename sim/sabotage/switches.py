@@ -18,6 +18,7 @@ from sim.sabotage.outbox import OUTBOX_SWITCHES
 from sim.sabotage.patches import Switches
 from sim.sabotage.pauses import PAUSE_SWITCHES
 from sim.sabotage.postgres import POSTGRES_SWITCHES
+from sim.sabotage.programs import PROGRAM_SWITCHES
 from sim.sabotage.regressions import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage.repairs import REPAIR_SWITCHES
 from sim.sabotage.signals import SIGNAL_SWITCHES
@@ -43,6 +44,7 @@ USUAL: Switches = {
     **PAUSE_SWITCHES,
     **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
+    **PROGRAM_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = POSTGRES_SWITCHES
@@ -73,6 +75,10 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
     "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
+    "rollback-keeps-its-failures": lambda: sweep("an undo that stops", "sqlite", "live", _CRASHES),
+    "recorded-before-what-is-ready": lambda: sweep("cancelled tasks", "sqlite", "live", _CRASHES),
+    "lost-tasks-go-on": lambda: sweep("tasks of a lost branch", "sqlite", "live", _CRASHES),
+    "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
 }
 
