@@ -81,7 +81,6 @@ class Habits:
         self._is_async = rng.random() < 0.5  # then also what only `async def` can do
         self._many = rng.choice((0.1, 0.3))  # chance of a further node, for each sequence
         self._often = rng.choice((0.2, 0.5))  # chance of anything else
-        self._wide = rng.random() < 0.8  # whether one program has all places
         self._leaks = rng.random() < 0.2
         self._is_even = False  # whether all kinds of nodes are equally likely
         self._count = 0
@@ -92,26 +91,34 @@ class Habits:
             if self._is_async:
                 program["code"] = "async"
             self._program(program)
-            if self._wide:
-                self._wide = False
-                self._widen(program)
 
-    def _widen(self, program: dict[str, Any]) -> None:
-        """Put nodes into places where they are seldom: into a message's handler, a compensation, branches and items."""
-        rng, inside = self._rng, Where(is_steady=False, continues=program["continues"] > 0, depth=2)
+    def further(self) -> list[dict[str, Any]]:
+        """Short programs: what is seldom is done while things go wrong, in compensations, handlers and branches."""
+        if not self._is_on:
+            return []
         self._is_even = True
-        branching = rng.sample(("join", "map", "loop"), 2)
-        places = [
-            self._handler(self._sequence(inside, 3, 3), rng.choice((None, 2.0))),
-            *(self._branching(op, inside) for op in branching),
-        ]
-        if program["ending"] is None and rng.random() < 0.7:
-            undo = self._sequence(Where(is_undo=True), 3, 5)
-            places.append(self._work("step", "undoable_ctx") | {"undo": undo})
-            program["ending"] = {"op": "rollback"}
-        self._is_even = False
-        for place in places:
-            program["body"]["items"].insert(rng.randint(0, len(program["body"]["items"])), place)
+        makers = [make for make in (self._undone, self._handled, self._branched) if self._rng.random() < 0.5]
+        return [make() for make in makers]
+
+    def _undone(self) -> dict[str, Any]:
+        undo = self._sequence(Where(is_undo=True), 3, 5)
+        return self._short([self._work("step", "undoable_ctx") | {"undo": undo}], ending="rollback")
+
+    def _handled(self) -> dict[str, Any]:
+        continues = self._rng.choice((0, 1))
+        body = self._sequence(Where(is_steady=False, continues=continues > 0), 2, 4)
+        return self._short([self._handler(body, self._rng.choice((None, 2.0)))], continues=continues)
+
+    def _branched(self) -> dict[str, Any]:
+        continues = self._rng.choice((0, 1))
+        where = Where(is_steady=False, continues=continues > 0)
+        items = [self._branching(op, where) for op in self._rng.sample(("join", "map", "loop"), 2)]
+        return self._short([*items, self._any(where)], continues=continues)
+
+    def _short(self, items: list[Node], *, ending: str | None = None, continues: int = 0) -> dict[str, Any]:
+        end = None if ending is None else {"op": ending}
+        program = {"body": self._node("seq", items=items), "ending": end, "continues": continues}
+        return program | ({"code": "async"} if self._is_async else {})
 
     def _program(self, program: dict[str, Any]) -> None:
         where = Where(continues=program["continues"] > 0)

@@ -78,6 +78,10 @@ class Maker:
         self._habits.add(program)
         return program
 
+    def further(self) -> list[Node]:
+        """Short programs besides those."""
+        return self._habits.further()
+
     def _ending(self) -> Node | None:
         rng = self._rng
         kind = rng.choices((None, "rollback", "rollback_to", "fail", "bug"), (10, 1, 1, 1, 0.5))[0]

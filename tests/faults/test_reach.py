@@ -28,7 +28,8 @@ def test_every_public_name_of_a_context_is_in_the_table() -> None:
 def test_random_programs_have_every_primitive_in_every_place() -> None:
     drawn: Counter[Cell] = Counter()
     for seed in range(WORLDS):
-        programs = [Maker(random.Random(f"{seed}/{number}")).program() for number in range(2)]
+        maker = Maker(random.Random(seed))
+        programs = [maker.program(), *maker.further()]
         places = places_of(programs)
         for node in walk(programs):
             drawn.update((primitive, places[node["id"]]) for primitive in PRIMITIVES.get(node["op"], ()))
