@@ -10,10 +10,11 @@ from collections.abc import Collection
 
 from sim.golden import golden_programs
 from sim.mix import STORES
-from sim.runner import Progress, Totals, describe, places, prepare, run_all
+from sim.runner import Progress, Totals, describe, places, prepare, result_of, run_all
 from sim.sabotage.switches import EVERY, POSTGRES, RARE, USUAL, find_out
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
+from tools.results import keep
 
 SEEDS_PER_SWITCH = 1_000
 SEEDS_PER_RARE_SWITCH = 2_000
@@ -53,6 +54,8 @@ def main(argv: list[str] | None = None) -> int:
         run_all(todo, min(given.jobs, len(todo)), each)
     if not given.hashes:
         print("\n".join(totals.lines()))
+    if given.record:
+        keep(result_of(totals, f"make sim SEEDS={given.seeds} FIRST_SEED={given.first_seed}"))
     return 1 if totals.failed or totals.unfinished else 0
 
 
@@ -106,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hashes", action="store_true", help="print one hash over all events per seed, and no totals")
     parser.add_argument("--sweep", action="store_true", help="a fault at every store call of every golden program")
     parser.add_argument("--pairs", type=int, default=0, help="of faults, per golden program, besides the single ones")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     return parser
 

@@ -16,6 +16,7 @@ from sim.reach import Cell
 from sim.world import Report, place_of, simulate
 from stepwell.virtual.lanes import LANE
 from tools.progress import Bar
+from tools.results import Result, Trial
 
 Place = tuple[int, str, str]  # seed, store, mode
 
@@ -93,6 +94,27 @@ class Totals:
         yield f"{'violations':<24}{sum(len(report.violations) for report in self.failed):>10,}"
         yield f"{'unfinished runs':<24}{self.unfinished:>10,}"
         yield f"{'seeds per second':<24}{self.seeds / max(self.seconds, 1e-9):>10.1f}"
+
+
+_DOUBLED = ("I1", "I2", "I5")  # promises that nothing is done or committed twice
+
+
+def result_of(totals: Totals, command: str) -> Result:
+    """What a campaign came to, as it is kept."""
+    broken = Counter(violation.invariant for report in totals.failed for violation in report.violations)
+    doubled = sum(broken[invariant] for invariant in _DOUBLED)
+    stats, holes = totals.stats, reach.holes(totals.reached, totals.reached_by_faults)
+    trial = Trial(
+        "random programs under random faults, simulated",
+        trials=totals.seeds,
+        acknowledged=stats["commits"] + stats["runs"],
+        lost=sum(broken.values()) - doubled,
+        doubled=doubled,
+        stuck=totals.unfinished,
+    )
+    figures = {words: f"{stats[name]:,}" for words, name in COUNTED if stats[name]}
+    figures["primitives × places"] = f"{len(reach.cells()):,}, of which {len(holes)} were not reached or not faulted"
+    return Result("sim", command, totals.seconds, (trial,), figures)
 
 
 class Errors(logging.Handler):
