@@ -172,7 +172,8 @@ class Signals:
         if left:
             checker.violate("I16", commit.run_id, f"{len(left)} signals stayed behind")
         moved = {signal.number for signal in checker.pending(following.successor)}
-        expected = checker.pending_before.get(commit.run_id, set()) - set(commit.consumed)
+        refused = {refusal.number for refusal in commit.refused}
+        expected = checker.pending_before.get(commit.run_id, set()) - set(commit.consumed) - refused
         if expected - moved:
             checker.violate("I16", commit.run_id, f"{len(expected - moved)} signals were lost on the way")
 
