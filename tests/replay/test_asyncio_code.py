@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from stepwell import Context, FailureRecord, RunPaused, Workflow, workflow
+from stepwell import Break, Context, FailureRecord, RunPaused, Workflow, timer, workflow
 from stepwell.errors import RunError
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
@@ -602,3 +603,40 @@ async def test_what_tasks_of_a_lost_branch_have_asked_for_is_given_up_with_it(
 async def _wait(ctx: Context) -> None:
     await ctx.sleep("before", "2s")
     await ctx.receive("late")
+
+
+async def _gathered(ctx: Context, _: Any = None) -> Break[None]:
+    await asyncio.gather(*[ctx.step(f"g{n}", lambda: None) for n in range(3)])
+    return Break(None)
+
+
+BEFORE: dict[str, Callable[[Context], Awaitable[Any]]] = {
+    "wait_any": lambda ctx: ctx.wait_any(late=timer("1s")),
+    "race": lambda ctx: ctx.race("race", {"one": _gathered, "two": _gathered}),
+    "loop": lambda ctx: ctx.loop("loop", _gathered, 0),
+    "fail_fast": lambda ctx: ctx.join("join", {"one": _gathered, "two": _gathered}, on_error="fail_fast"),
+    "map": lambda ctx: ctx.map("map", _gathered, [1, 2], on_error="fail_fast"),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("way", ["wait", "as_completed"])
+async def test_sets_have_the_same_order_behind_what_a_replay_passes_over(harness: Harness, before: str, way: str):
+    @workflow
+    async def flow(ctx: Context) -> list[list[int]]:
+        await BEFORE[before](ctx)
+        order: list[int] = []
+        for first in range(0, 40, 5):  # small sets, each of which begins elsewhere in its table
+            work = [ctx.step(f"s{n}", lambda n=n: n) for n in range(first, first + 4)]
+            await asyncio.create_task(asyncio.sleep(0))
+            if way == "wait":
+                done, _ = await asyncio.wait([asyncio.create_task(each) for each in work])
+                order += [task.result() for task in done]
+            else:
+                order += [await each for each in asyncio.as_completed(work)]
+        seen = await ctx.step("see", lambda: list(order))
+        await ctx.sleep("pause", "1h")
+        return [seen, order]
+
+    seen, order = await outcome(harness, flow)
+    assert seen == order
