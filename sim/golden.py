@@ -271,6 +271,14 @@ def _asyncio(b: _Builder) -> dict[str, Program]:
             b.tasks("cancelled", b.node("once"), b.step()),
             b.step(),
         ),
+        "tasks behind what is passed over": b.program(
+            b.loop(b.node("gather", items=[b.step(), b.node("once")]), times=2),
+            b.node("wait_any", names=["a"], timeout=0.1),
+            b.tasks("wait", *(b.step() for _ in range(4))),
+            b.tasks("wait", *(b.step() for _ in range(4))),
+            b.sleep(1.0),
+            b.step(),
+        ),
         "tasks of a lost branch": b.program(
             b.branches("race", b.tasks("wait", b.step(lasts=0.5), b.sleep(0.6)), b.sleep(), first="success"),
             b.sleep(1.0),

@@ -7,6 +7,7 @@ from typing import Any
 from sim.sabotage.patches import Patches, nothing, switches
 from stepwell.codec import json_codec
 from stepwell.codec.refusals import Refusal, find_refusal
+from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.order import ReplayOrder
 from stepwell.replay.turn import Turn
 from stepwell.stores.sqlite.transitions import operators
@@ -33,6 +34,14 @@ def recorded_before_what_is_ready() -> Patches:
     return [(ReplayOrder, "reach_end", reach_end)]
 
 
+def tasks_numbered_in_the_turn() -> Patches:
+    """Tasks and operations are counted over the whole turn, with those that a replay does not make."""
+    return [
+        (TurnLoop, "next_number", lambda self: self._numbers.next()),
+        (TurnLoop, "own_task", lambda self, coro: self.create_task(coro)),
+    ]
+
+
 def lost_tasks_go_on() -> Patches:
     """The tasks of a branch that has lost go on with what they had asked for."""
     return [(Turn, "give_up", nothing)]
@@ -49,5 +58,9 @@ def odd_values_escape() -> Patches:
 
 
 PROGRAM_SWITCHES = switches(
-    rollback_keeps_its_failures, recorded_before_what_is_ready, lost_tasks_go_on, odd_values_escape
+    rollback_keeps_its_failures,
+    recorded_before_what_is_ready,
+    tasks_numbered_in_the_turn,
+    lost_tasks_go_on,
+    odd_values_escape,
 )

@@ -77,6 +77,7 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
     "rollback-keeps-its-failures": lambda: sweep("an undo that stops", "sqlite", "live", _CRASHES),
     "recorded-before-what-is-ready": lambda: sweep("cancelled tasks", "sqlite", "live", _CRASHES),
+    "tasks-numbered-in-the-turn": lambda: sweep("tasks behind what is passed over", "sqlite", "live", _CRASHES),
     "lost-tasks-go-on": lambda: sweep("tasks of a lost branch", "sqlite", "live", _CRASHES),
     "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
