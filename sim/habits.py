@@ -97,8 +97,8 @@ class Habits:
         if not self._is_on:
             return []
         self._is_even = True
-        makers = [make for make in (self._undone, self._handled, self._branched) if self._rng.random() < 0.5]
-        return [make() for make in makers]
+        chances = {self._undone: 0.5, self._handled: 0.65, self._branched: 0.6}
+        return [make() for make, chance in chances.items() if self._rng.random() < chance]
 
     def _undone(self) -> dict[str, Any]:
         undo = self._sequence(Where(is_undo=True), 3, 5)
