@@ -610,6 +610,10 @@ async def _gathered(ctx: Context, _: Any = None) -> Break[None]:
     return Break(None)
 
 
+def _same(number: int) -> int:
+    return number
+
+
 BEFORE: dict[str, Callable[[Context], Awaitable[Any]]] = {
     "wait_any": lambda ctx: ctx.wait_any(late=timer("1s")),
     "race": lambda ctx: ctx.race("race", {"one": _gathered, "two": _gathered}),
@@ -627,7 +631,7 @@ async def test_sets_have_the_same_order_behind_what_a_replay_passes_over(harness
         await BEFORE[before](ctx)
         order: list[int] = []
         for first in range(0, 40, 5):  # small sets, each of which begins elsewhere in its table
-            work = [ctx.step(f"s{n}", lambda n=n: n) for n in range(first, first + 4)]
+            work = [ctx.step(f"s{n}", _same, n) for n in range(first, first + 4)]
             await asyncio.create_task(asyncio.sleep(0))
             if way == "wait":
                 done, _ = await asyncio.wait([asyncio.create_task(each) for each in work])

@@ -183,12 +183,13 @@ class Turn:
 
     def give_up(self, scope: Location) -> None:
         """Code of a scope has lost: nobody waits any more for what it has asked for, nor do the tasks that it made."""
-        bodies = (*self.bodies.open, *(body for body, _ in self.bodies.settled))
-        for future in [
-            *(body.settled for body in bodies if is_below(body.location, scope)),
-            *(armed.future for at, armed in self.waits.armed.items() if is_below(at, scope)),
-        ]:
-            future.cancel()
+        asked = (*self.bodies.open, *(body for body, _ in self.bodies.settled))
+        bodies = [body for body in asked if is_below(body.location, scope)]
+        waits = [armed for at, armed in self.waits.armed.items() if is_below(at, scope)]
+        for body in bodies:
+            body.settled.cancel()
+        for armed in waits:
+            armed.future.cancel()
 
     def _awaited(self) -> Iterator[asyncio.Future[Any]]:
         for armed in self.waits.armed.values():
