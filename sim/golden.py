@@ -215,7 +215,9 @@ def _passed(b: _Builder) -> dict[str, Program]:
     return {
         "spoilt arguments": b.program(b.step("flaky", spoils=True), b.step("undoable", spoils=True), ending="rollback"),
         "steps of every form": b.program(*(b.step(form=form) for form in FORMS)),
-        "undone in every form": b.program(*(b.step("undoable", undo_form=form) for form in UNDO_FORMS), ending="fail"),
+        "undone in every form": b.program(
+            *(b.step("undoable", undo_form=form) for form in (*UNDO_FORMS, *UNDO_FORMS)), ending="fail"
+        ),
         "odd exceptions": b.program(
             *(b.step("odd", op="try_step", odd=name) for name in ("stop", "generator_exit", "cancelled", "nobody")),
             b.step("odd_sync", op="try_step", odd="mute"),

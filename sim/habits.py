@@ -102,7 +102,9 @@ class Habits:
 
     def _undone(self) -> dict[str, Any]:
         undo = self._sequence(Where(is_undo=True), 3, 5)
-        return self._short([self._work("step", "undoable_ctx") | {"undo": undo}], ending="rollback")
+        form = {"undo_form": self._rng.choice(UNDO_FORMS)}
+        alike = [self._work("step", "undoable") | form for _ in range(self._rng.choice((0, 2)))]
+        return self._short([self._work("step", "undoable_ctx") | {"undo": undo}, *alike], ending="rollback")
 
     def _handled(self) -> dict[str, Any]:
         continues = self._rng.choice((0, 1))
