@@ -90,6 +90,8 @@ def _check_time(checker: Checker, was: Run, row: Run, now: Instant) -> None:
 def _check_tied(checker: Checker, row: Run, after: Rows) -> None:
     for child in after.values():
         parent = child.parent
+        if parent is not None and row.status is RunStatus.COMPENSATING and is_undoing(parent.location):
+            continue  # a rollback that goes on keeps what its compensations have begun
         if parent is not None and parent.tied and parent.run_id == row.run_id and child.status not in _STOPPED:
             checker.violate("I32", child.run_id, f"{child.status}, although it ends with its parent {row.run_id}")
 
