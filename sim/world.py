@@ -97,8 +97,8 @@ class World:
         self.closed: set[Process] = set()  # left in order, at the end
         # In every other seed: where code stands still for a transaction, less happens side by side.
         maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=seed % 2 == 1)
-        drawn = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
-        self.programs = drawn if scenario else [*drawn, *maker.further()]
+        programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        self.programs = programs if scenario else [*programs, *maker.further()]
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
         inspecting = draw_process(self.loop, Lane("inspector"), self.host, random.Random(0))
