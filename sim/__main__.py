@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sim.cases.sweeps import CASES, sweep_case
 from sim.golden import golden_programs
 from sim.mix import STORES
-from sim.runner import Progress, Totals, describe, places, prepare, run_all
+from sim.runner import Progress, Totals, describe, places, prepare, result_of, run_all
 from sim.sabotage.switches import EVERY, POSTGRES, RARE, USUAL, find_out
 from sim.sweep import sweep_all
 from sim.world import Report, simulate
@@ -59,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         run_all(todo, min(given.jobs, len(todo)), each)
     if not given.hashes:
         print("\n".join(totals.lines()))
+    if given.record:
+        keep(result_of(totals, f"make sim SEEDS={given.seeds} FIRST_SEED={given.first_seed}"))
     return 1 if totals.failed or totals.unfinished else 0
 
 
@@ -140,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sweep", action="store_true", help="a fault at every store call of every golden program")
     parser.add_argument("--cases", action="store_true", help="what users do, with a crash at every commit of it")
     parser.add_argument("--pairs", type=int, default=0, help="of faults, per golden program, besides the single ones")
-    parser.add_argument("--record", action="store_true", help="write what cases or switches came to to scorecard/")
+    parser.add_argument("--record", action="store_true", help="write the result to scorecard/")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     return parser
 

@@ -147,7 +147,8 @@ class Checker:
                 self._check_retries(before, after, amended=args[0].run_id)
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
-                self.shadow(args[0]).forgive(now)
+                self._check_retries(before, after, amended=args[0])
+                self._retried(args[0])
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
                 self.shadow(args[0]).stalls = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sim.interpreter import PROGRAM
+from sim.interpreter import PROGRAM, TYPED
 from sim.operators import Operators
 from sim.pauses import Pauses
 from sim.process import UNKNOWN, Process
@@ -59,6 +59,7 @@ class Clients:
         self.side = random.Random(f"{world.seed}/starts")
         self.starters = Starters(self, self.side)
         self.pauses = Pauses(self)
+        self._misfits = random.Random(f"misfits {world.seed}")
         self._marks = 0
         self._events = 0
 
@@ -204,13 +205,11 @@ class Clients:
             return
         mark = self.new_mark(target)
         name = self.rng.choice(_names(order.program))
-        if_missing = "hold" if target == order.key else "drop"
+        if_missing, payload = "hold" if target == order.key else "drop", self._payload(name, mark)
         for _ in range(1 if dedup is None else self.rng.randint(1, 3)):
             try:
                 answer = await self.ask(
-                    lambda engine: engine.signal(
-                        target, name, {"mark": mark}, dedup_key=dedup and mark, if_missing=if_missing
-                    )
+                    lambda engine: engine.signal(target, name, payload, dedup_key=dedup and mark, if_missing=if_missing)
                 )
             except UNKNOWN:
                 await asyncio.sleep(0.05)
@@ -226,13 +225,11 @@ class Clients:
         if target is None:
             return
         mark, name = self.new_mark(target), self._side.choice(_names(order.program))
-        timeout = self._side.choice((0.5, 5.0))
+        timeout, payload = self._side.choice((0.5, 5.0)), self._payload(name, mark)
         try:
-            answer = await self.ask(
-                lambda engine: engine.ask(target, name, {"mark": mark}, timeout=timeout, dedup_key=mark)
-            )
+            answer = await self.ask(lambda engine: engine.ask(target, name, payload, timeout=timeout, dedup_key=mark))
         except AskRefused as refused:
-            answer = refused.title
+            answer = f"refused {mark}" if "size" in payload else refused.title
         except (*UNKNOWN, NotFoundError, AlreadyExistsError, RunError):
             return
         if answer not in ({"answer": mark}, f"refused {mark}") and "before it replied" not in answer:
@@ -284,6 +281,11 @@ class Clients:
                 await self.ask(lambda engine: engine.cancel(target, "has an event", compensate=news.random() < 0.5))
             except (*UNKNOWN, NotFoundError):
                 pass
+
+    def _payload(self, name: str, mark: str) -> dict[str, Any]:
+        """What is sent under a name. If that has a type, it fits as often as not."""
+        fits = name != TYPED.name or self._misfits.random() < 0.5
+        return {"mark": mark} if fits else {"mark": mark, "size": "large"}
 
     def new_mark(self, target: str) -> str:
         """A mark that no other signal carries."""

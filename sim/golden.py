@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.habits import FORMS, PROGRAM_FORMS, UNDO_FORMS
 from sim.programs import Node
 
 Program = dict[str, Any]
@@ -53,14 +54,38 @@ class _Builder:
     def seq(self, *items: Node) -> Node:
         return self.node("seq", items=list(items))
 
-    def program(self, *items: Node, ending: str | None = None, continues: int = 0) -> Program:
-        return {"body": self.seq(*items), "ending": {"op": ending} if ending else None, "continues": continues}
+    def undoable(self, *items: Node, **parts: Any) -> Node:
+        return self.step("undoable_ctx", undo=self.seq(*items), **parts)
+
+    def handler(self, body: Node, answers: str = "last") -> Node:
+        return self.node("handle", names=["a"], timeout=None, body=body, answers=answers)
+
+    def tasks(self, form: str, *items: Node) -> Node:
+        return self.node("tasks", form=form, items=list(items))
+
+    def attempt(self, body: Node) -> Node:
+        return self.node("try", body=body)
+
+    def program(self, *items: Node, ending: str | None = None, continues: int = 0, **parts: Any) -> Program:
+        end = {"op": ending} if ending else None
+        return {"body": self.seq(*items), "ending": end, "continues": continues, **parts}
 
 
 def golden_programs() -> dict[str, Program]:
     """Every program by its name."""
     b = _Builder()
-    return {**_steps(b), **_waits(b), **_branches(b), **_families(b), **_undoing(b), **_shown(b)}
+    return {
+        **_steps(b),
+        **_waits(b),
+        **_branches(b),
+        **_families(b),
+        **_undoing(b),
+        **_shown(b),
+        **_passed(b),
+        **_undone_by_programs(b),
+        **_asyncio(b),
+        **_named(b),
+    }
 
 
 def _steps(b: _Builder) -> dict[str, Program]:
@@ -186,4 +211,116 @@ def _shown(b: _Builder) -> dict[str, Program]:
             b.node("publish"), b.branches("join", b.seq(b.step(), b.node("publish")), b.step(), **join), b.sleep(2.0)
         ),
         "version": b.program(b.step(), b.node("version"), b.step()),
+    }
+
+
+def _passed(b: _Builder) -> dict[str, Program]:
+    """What code passes to steps, and what bodies do to it."""
+    return {
+        "spoilt arguments": b.program(b.step("flaky", spoils=True), b.step("undoable", spoils=True), ending="rollback"),
+        "steps of every form": b.program(*(b.step(form=form) for form in FORMS)),
+        "undone in every form": b.program(
+            *(b.step("undoable", undo_form=form) for form in (*UNDO_FORMS, *UNDO_FORMS)), ending="fail"
+        ),
+        "odd exceptions": b.program(
+            *(b.step("odd", op="try_step", odd=name) for name in ("stop", "generator_exit", "cancelled", "nobody")),
+            b.step("odd_sync", op="try_step", odd="mute"),
+            b.step("odd", op="try_step", odd="thing"),
+        ),
+        "odd exceptions of branches": b.program(
+            b.attempt(b.branches("join", b.node("odd", odd="halt"), b.step("undoable"), on_error="wait_all")),
+            b.attempt(b.branches("race", b.node("odd", odd="cancelled"), b.node("odd", odd="stop"), first="success")),
+            ending="fail",
+        ),
+        "a plain body with a short timeout": b.program(b.step("sync_timed"), b.step()),
+    }
+
+
+def _undone_by_programs(b: _Builder) -> dict[str, Program]:
+    race = {"first": "success"}
+    return {
+        "undone by waits": b.program(
+            b.undoable(b.node("clock"), b.sleep(0.3), b.step(), b.receive(), b.node("clock"), b.step()),
+            ending="rollback",
+        ),
+        "undone by children": b.program(
+            b.undoable(b.attempt(b.child(b.step(), b.sleep(0.3))), b.look("all"), b.step("flaky")), ending="rollback"
+        ),
+        "undone by branches": b.program(
+            b.undoable(
+                b.branches("join", b.step(), b.sleep(), on_error="wait_all"),
+                b.branches("race", b.step(), b.sleep(1.0), **race),
+                b.loop(b.step(), times=2),
+            ),
+            ending="rollback",
+        ),
+        "an undo that stops": b.program(
+            b.undoable(b.step(), b.step("stuck"), b.node("fail")), b.undoable(b.step()), ending="rollback"
+        ),
+        "programs of every form": b.program(
+            *(b.undoable(b.node("clock"), b.sleep(0.05), b.step(), undo_form=form) for form in PROGRAM_FORMS),
+            ending="fail",
+        ),
+    }
+
+
+def _asyncio(b: _Builder) -> dict[str, Program]:
+    join = {"on_error": "wait_all"}
+    return {
+        "tasks": b.program(
+            b.tasks("wait", b.step(), b.sleep(), b.node("once")),
+            b.tasks("first", b.node("once"), b.step(lasts=0.3)),
+            b.tasks("completed", b.step("flaky"), b.step(), b.sleep()),
+        ),
+        "cancelled tasks": b.program(
+            b.tasks("group", b.step("fatal"), b.step(lasts=0.3), b.sleep(1.0)),
+            b.tasks("cancelled", b.node("once"), b.step()),
+            b.step(),
+        ),
+        "tasks behind what is passed over": b.program(
+            b.loop(b.node("gather", items=[b.step(), b.node("once")]), times=2),
+            b.node("wait_any", names=["a"], timeout=0.1),
+            b.tasks("wait", *(b.step() for _ in range(4))),
+            b.tasks("wait", *(b.step() for _ in range(4))),
+            b.sleep(1.0),
+            b.step(),
+        ),
+        "tasks of a lost branch": b.program(
+            b.branches("race", b.tasks("wait", b.step(lasts=0.5), b.sleep(0.6)), b.sleep(), first="success"),
+            b.sleep(1.0),
+            b.step(),
+        ),
+        "captured variables": b.program(
+            b.branches("join", b.step("undoable"), b.sleep(), tally=True, **join),
+            b.node("map", items=[b.step(), b.sleep()], limit=2, tally=True, **join),
+            b.sleep(2.0),
+            b.step(),
+            code="async",
+        ),
+        "captured variables that would be lost": b.program(
+            b.step("undoable"), b.branches("race", b.step(), b.sleep(1.0), first="success", leaks=True), b.step()
+        ),
+        "all about it": b.program(
+            b.node("about"), b.node("gates"), b.node("sleep_until", seconds=0.4), b.node("about"), b.step()
+        ),
+    }
+
+
+def _named(b: _Builder) -> dict[str, Program]:
+    """What is looked at last, and what is named behind a loop that is trimmed."""
+    spawn = b.node("spawn", program=b.program(b.step()))
+    mark = b.node("checkpoint")
+    back = {"op": "rollback_to", "to": mark["id"]}
+    return {
+        "a handler": b.program(
+            b.branches("join", b.handler(b.seq(b.step(), b.sleep())), b.step(), on_error="wait_all"),
+            b.handler(b.receive(op="receive_many"), "first"),
+        ),
+        "a look before the end": b.program(b.step(), look=b.look(), continues=1),
+        "spawned in a loop": b.program(b.loop(b.seq(b.step(), spawn), times=3) | {"awaits": 0}, b.step()),
+        "back into a loop": b.program(b.loop(b.seq(b.step("undoable"), mark, b.step("undoable")))) | {"ending": back},
+        "children": b.program(b.node("children", programs=[b.program(b.step()), b.program(b.sleep())]), b.step()),
+        "continue from a branch": b.program(
+            b.branches("join", b.seq(b.step(), b.node("continue")), b.sleep(1.0), on_error="wait_all"), continues=1
+        ),
     }

@@ -1,165 +1,72 @@
-"""The workflow that runs random programs, and the steps that they are made of."""
+"""The workflow that runs random programs, and the compensations that are programs themselves."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
-from typing import Any
+from datetime import timedelta
+from typing import Any, NotRequired, TypedDict
 
+from sim.bodies import PART, RETRY, STEPS, step_by
 from sim.checks.streams import STREAM
-from sim.ledger import draw_here, world_here
-from sim.long_steps import LONG_STEPS
-from sim.plain import PlainTwin, twin_of
+from sim.ledger import draw_here
+from sim.model import refuse
+from sim.odd import EXCEPTIONS
+from sim.plain import PlainTwin, finish, path_of, twin_of
 from sim.programs import Node
-from sim.transactional_steps import TRANSACTIONAL_STEPS
-from stepwell.errors import Fatal, RetryAfter, Rollback, RunError
+from sim.reach import REACH
+from sim.tasks import run_in_turn, run_tasks
+from sim.witness import WITNESSES
+from stepwell.errors import Failure, Rollback, RunError
+from stepwell.ids import RunId
 from stepwell.model.locations import gate_name
-from stepwell.model.retries import Retry
 from stepwell.replay.context import Context
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.receive import Message
 from stepwell.replay.primitives.topic import topic
 from stepwell.replay.primitives.wait_any import done, signal, timer
-from stepwell.replay.step_context import StepContext
+from stepwell.replay.signals import Signal
 from stepwell.replay.steps import Step, step
+from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.workflows import Workflow, workflow
 
-ATTEMPTS_MAX = 3
-RETRY = Retry(max_attempts=ATTEMPTS_MAX, initial="50ms", max_delay="1s")
+
+class Marked(TypedDict):
+    """What is sent under the typed signal."""
+
+    mark: str
+    size: NotRequired[int]
 
 
-class Flaky(Exception):
-    """Goes away when tried again."""
-
-
-class Broken(Exception):
-    """Does not go away."""
-
-
-# --- bodies --------------------------------------------------------------------------------
-
-
-async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
-    world = world_here()
-    world.body_began(info, after)
-    _emit(info, node)
-    if node["lasts"]:
-        await asyncio.sleep(node["lasts"])
-    if node["kind"] == "streaming":
-        await _stream(info, node)
-    return _outcome(info, node)
-
-
-def _emit(info: StepContext, node: Node) -> None:
-    for number in range(node.get("events", 0)):
-        info.emit("blue" if number else "red", {"number": number, "attempt": info.attempt})
-
-
-async def _stream(info: StepContext, node: Node) -> None:
-    """Append some chunks; each execution of the body has a tag of its own, as a model never says the same twice."""
-    world = world_here()
-    tag, stream = world.next_tag(), info.stream(STREAM)
-    for number in range(node["chunks"]):
-        await stream.append([tag, number])
-        world.checker.live.acknowledged[tag] = number + 1
-        if info.attempt == 1 and number + 1 == node["breaks"]:
-            raise Flaky("in the middle of a stream")
-
-
-def _outcome(info: StepContext, node: Node) -> Any:
-    world = world_here()
-    match node["kind"]:
-        case "flaky" if info.attempt <= node["fails"]:
-            raise Flaky(f"attempt {info.attempt}")
-        case "retry_after" if info.attempt == 1:
-            raise RetryAfter(0.4)
-        case "bad":
-            raise Broken("always")
-        case "fatal":
-            raise Fatal("final")
-        case "stuck" if world.are_faults_on:
-            raise Fatal("until mended")
-        case "poison" if world.are_faults_on and not world.is_mended(info.run_id):
-            world.poisoned(info.run_id)
-        case _:
-            pass
-    return ["did", node["id"], node["value"]]
-
-
-def _work_sync(info: StepContext, node: Node, after: list[str]) -> Any:
-    world_here().body_began(info, after)
-    _emit(info, node)
-    return _outcome(info, node)
-
-
-async def _undo(info: StepContext, node: Node, after: list[str], result: Any) -> None:
-    world = world_here()
-    world.undo_began(info, node, result)
-    if node.get("events"):
-        info.emit("red", "undone")
-    if node["undo_lasts"]:
-        await asyncio.sleep(node["undo_lasts"])
-    if node["undo_fails"] == "flaky" and info.attempt == 1:
-        raise Flaky("undo")
-    if node["undo_fails"] == "stuck" and world.are_faults_on:
-        raise Fatal("cannot be undone yet")
-
-
-async def _undo_part(info: StepContext) -> str:
-    world_here().body_began(info, [])
-    return "part"
-
-
-async def _undo_by_context(ctx: Context, node: Node, after: list[str], result: Any) -> None:
-    await ctx.step("part", PART)
-    await ctx.sleep("rest", 0.3)
-    await ctx.step("last", PART)
-
-
-def _sync_undo(info: StepContext, node: Node, after: list[str], result: Any) -> None:
-    world_here().undo_began(info, node, result)
-
-
-PART: Step[..., Any] = step(_undo_part, name="part")
-STEPS: dict[str, Step[..., Any]] = {
-    "ok": step(_work, retry=RETRY),
-    "undoable": step(_work, retry=RETRY, compensate=step(_undo, retry=RETRY)),
-    "undoable_ctx": step(_work, retry=RETRY, compensate=_undo_by_context),
-    "sync": step(_work_sync, retry=RETRY),
-    "deferred": step(_work, retry=RETRY, durability="deferred"),
-    "once_only": step(_work, retry=RETRY, at_most_once=True),
-    "timed": step(_work, retry=RETRY, timeout="20ms"),
-    "slow_timed": step(_work, retry=RETRY, timeout="10s"),
-    **LONG_STEPS,
-    **TRANSACTIONAL_STEPS,
-}
-
-
-def _step_of(node: Node) -> Step[..., Any]:
-    step = STEPS.get(node["kind"], STEPS["ok"])
-    return step.options(emits=node["emits"]) if node.get("emits") else step
-
-
-# --- the workflow --------------------------------------------------------------------------
+TYPED = Signal[Marked]("t")
 
 
 class Interpreter:
     """Runs one program in one run. `seen` are the paths that must be durable before the next body starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: dict[str, Any] | None = None) -> None:
         self.seen: list[str] = []
+        self._program = program  # of a compensation there is none
 
     async def run(self, ctx: Context, node: Node, at: str) -> Any:
         """Run a node in a scope whose path is `at`."""
+        if node["op"] == "seq":
+            return await self._sequence(ctx, node, at)
+        if node["op"] == "try":
+            try:
+                return ["ok", await self.run(ctx, node["body"], at)]
+            except (RunError, Failure) as error:
+                return ["caught", type(error).__name__]
         path = f"{at}/{node['id']}" if at else node["id"]
+        REACH.note(ctx, node)
+        value = await self._run(ctx, node, at, path)
+        if node.get("kind") != "deferred":  # a crash may repeat it, and how often it was tried differs then
+            WITNESSES.saw(ctx, path, value)
+        return value
+
+    async def _run(self, ctx: Context, node: Node, at: str, path: str) -> Any:
         match node["op"]:
-            case "seq":
-                return await self._sequence(ctx, node, at)
-            case "try":
-                try:
-                    return ["ok", await self.run(ctx, node["body"], at)]
-                except RunError as error:
-                    return ["caught", type(error).__name__]
             case "join":
                 return await self._join(ctx, node, path)
             case "map":
@@ -169,9 +76,24 @@ class Interpreter:
             case "loop":
                 return await self._loop(ctx, node, path)
             case "gather" if isinstance(ctx, PlainTwin):
-                return [await self.operation(ctx, item, at) for item in node["items"]]
+                return [await self.run(ctx, item, at) for item in node["items"]]
             case "gather":
-                return list(await asyncio.gather(*(self.operation(ctx, item, at) for item in node["items"])))
+                return list(await asyncio.gather(*(self.run(ctx, item, at) for item in node["items"])))
+            case "tasks":
+                work = [(item["id"], self.run(ctx, item, at)) for item in node["items"]]
+                if isinstance(ctx, PlainTwin):
+                    return ["tasks", node["form"], await run_in_turn(node["form"], work)]
+                return ["tasks", node["form"], await run_tasks(node["form"], work)]
+            case "handle":
+                return await self._handle(ctx, node, at)
+            case "fail":
+                return self._fail(ctx, node)
+            case "odd":
+                if self._program is not None or WITNESSES.are_faults_on:
+                    raise EXCEPTIONS[node["odd"]]()
+                return ["mended"]
+            case "continue":
+                return self._continue(ctx)
             case _:
                 return await self.operation(ctx, node, at)
 
@@ -199,11 +121,20 @@ class Interpreter:
             case "clock":
                 value = ["clock", ctx.now().isoformat(), ctx.random(), str(ctx.uuid())]
                 return value
+            case "about":
+                return self._about(ctx)
+            case "gates":
+                ctx.deprecated(f"{name} old")
+                ctx.removed(f"{name} gone", "step")
+                return ["gates"]
+            case "sleep_until":
+                slept = await ctx.sleep_until(name, ctx.now() + timedelta(seconds=node["seconds"]))
+                value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "sleep":
                 slept = await ctx.sleep(name, node["seconds"])
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "receive":
-                message = await ctx.receive(*node["names"], timeout=node["timeout"], name=name)
+                message = await ctx.receive(*_signals(node), timeout=node["timeout"], name=name)
                 await self._answer(ctx, message)
                 value = ["got", message.name, message.payload]
             case "wait_any":
@@ -215,7 +146,7 @@ class Interpreter:
                 value = ["event", node["topic"], event]
             case "receive_many":
                 messages = await ctx.receive_many(
-                    *node["names"], count=node["count"], timeout=node["timeout"], name=name
+                    *_signals(node), count=node["count"], timeout=node["timeout"], name=name
                 )
                 for message in messages:
                     await self._answer(ctx, message)
@@ -242,6 +173,8 @@ class Interpreter:
                 if "within" in node:
                     await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
                 value = ["child", await child]
+            case "children":
+                value = ["children", await ctx.children(HELPER, node["programs"], name=name)]
             case "emit":
                 value = ["emitted", await ctx.emit(node["event"], {"at": path}, name=name)]
             case "checkpoint":
@@ -252,17 +185,54 @@ class Interpreter:
         self.seen.append(path)
         return value
 
-    async def _answer(self, ctx: Context | PlainTwin, message: Message[Any]) -> None:
+    async def _answer(self, ctx: Context | PlainTwin, message: Message[Any], *, is_refused: bool = False) -> None:
         """Reply to who asked; every third question is refused."""
         if not message.wants_reply:
             return
         mark = message.payload["mark"]
-        if int(mark[1:]) % 3:
+        if int(mark[1:]) % 3 and not is_refused:
             answer = {"answer": mark}
             await (ctx.reply(message, answer) if isinstance(ctx, PlainTwin) else message.reply(answer))
         else:
             reason = f"refused {mark}"
             await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
+
+    async def _handle(self, ctx: Context, node: Node, at: str) -> Any:
+        """Take a message, do what it asks for, and answer before that or after it."""
+        late = {} if node["timeout"] is None else {"timeout": node["timeout"], "default": None}
+        message: Message[Any] | None = await ctx.receive(*_signals(node), name=node["id"], **late)
+        if message is None:
+            return ["unhandled"]
+        if node["answers"] == "first":
+            await self._answer(ctx, message)
+        try:
+            value = await self.run(ctx, node["body"], at)
+        except (RunError, Failure):
+            if node["answers"] == "last":
+                await self._answer(ctx, message, is_refused=True)
+            raise
+        if node["answers"] == "last":
+            await self._answer(ctx, message)
+        return ["handled", message.name, message.payload, value]
+
+    def _about(self, ctx: Context) -> Any:
+        """All that a context says about its run; whether it is replayed is told to the log only."""
+        ctx.log.debug("replaying: %s", ctx.is_replaying)
+        who = [ctx.run_id, ctx.key, ctx.workflow, ctx.workflow_version, ctx.generation]
+        return ["about", who, ctx.previous and ctx.previous.run_id, ctx.started_at.isoformat()]
+
+    def _fail(self, ctx: Context, node: Node) -> Any:
+        """Fail as planned; in a compensation until somebody mends it, or it would never end."""
+        if self._program is not None or WITNESSES.are_faults_on:
+            ctx.fail("planned", {"n": 1})
+        return ["mended"]
+
+    def _continue(self, ctx: Context) -> Any:
+        """Continue as new from the middle of the program."""
+        assert self._program is not None
+        if self._program["continues"] > 0:
+            ctx.continue_as_new({**self._program, "continues": self._program["continues"] - 1})
+        return ["stays"]
 
     def _observe(self, ctx: Context, node: Node) -> Any:
         name = node["names"][0]
@@ -276,7 +246,7 @@ class Interpreter:
                 return ctx.signals.has(name)
 
     async def _wait_any(self, ctx: Context, node: Node) -> Any:
-        awaited: dict[str, Any] = {"got": signal(*node["names"]), "late": timer(node["timeout"])}
+        awaited: dict[str, Any] = {"got": signal(*_signals(node)), "late": timer(node["timeout"])}
         if "topic" in node:
             awaited["event"] = topic(node["topic"], where=node["where"], since=node["since"])
         arrived = await ctx.wait_any(node["id"], **awaited)
@@ -288,22 +258,31 @@ class Interpreter:
         return ["any", arrived.label, came and came.name, came and came.payload]
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:
-        value = await ctx.step(node["id"], _step_of(node), node, self.seen[-4:])
+        WITNESSES.of(ctx).asks(path)
+        made, passed = _step_at(node, path), (node["kind"], node["value"])
+        # Of one that never fails, nothing has to be said about attempts: its function is passed as it is.
+        is_plain = "form" in node and node["kind"] == "ok" and not node.get("emits")
+        value = await ctx.step(node["id"], made.fn if is_plain else made, node, self.seen[-4:])
+        if passed != (node["kind"], node["value"]):
+            WITNESSES.violate("I53", ctx.run_id, f"{path} has changed what the code passed to it")
         if node["kind"] != "deferred":
             self.seen.append(path)
         return value
 
     async def _try_step(self, ctx: Context, node: Node, path: str) -> Any:
-        tried = await ctx.try_step(node["id"], _step_of(node), node, self.seen[-4:])
+        WITNESSES.of(ctx).asks(path)
+        tried = await ctx.try_step(node["id"], _step_at(node, path), node, self.seen[-4:])
         if node["kind"] != "deferred":
             self.seen.append(path)
         return ["tried", tried.ok, tried.value, tried.error.type if tried.error else None, tried.attempts]
 
-    def _branches(self, node: Node, path: str) -> dict[str, Callable[[Context], Awaitable[Any]]]:
+    def _branches(self, node: Node, path: str, tally: Tally) -> dict[str, Callable[[Context], Awaitable[Any]]]:
         def branch(name: str, inner: Node) -> Callable[[Context], Awaitable[Any]]:
             async def run(ctx: Context) -> Any:
                 ctx.state["branch"] = f"{path}/{name}"  # a replay that passes over the branches comes to the older one
-                return await self.run(ctx, inner, f"{path}/{name}")
+                value = await self.run(ctx, inner, f"{path}/{name}")
+                _count(tally, node, ctx, name)
+                return value
 
             return run
 
@@ -311,43 +290,159 @@ class Interpreter:
 
     async def _join(self, ctx: Context, node: Node, path: str) -> Any:
         ctx.state["branch"] = path
-        value = ["joined", await ctx.join(node["id"], self._branches(node, path), on_error=node["on_error"])]
+        tally: Tally = []
+        branches = self._branches(node, path, tally)
+        value = ["joined", await ctx.join(node["id"], branches, on_error=node["on_error"])]
         self.seen.append(path)
-        return value
+        return _told(value, node, tally)
 
     async def _map(self, ctx: Context, node: Node, path: str) -> Any:
+        tally: Tally = []
+
         async def item(inner: Context, number: int) -> Any:
-            return await self.run(inner, node["items"][number], f"{path}/~{number}")
+            value = await self.run(inner, node["items"][number], f"{path}/~{number}")
+            _count(tally, node, inner, number)
+            return value
 
         numbers = range(len(node["items"]))
         values = await ctx.map(node["id"], item, numbers, limit=node["limit"], on_error=node["on_error"])
         self.seen.append(path)
-        return ["mapped", values]
+        return _told(["mapped", values], node, tally)
 
     async def _race(self, ctx: Context, node: Node, path: str) -> Any:
-        winner = await ctx.race(node["id"], self._branches(node, path), first=node["first"])
+        tally: Tally = []
+        winner = await ctx.race(node["id"], self._branches(node, path, tally), first=node["first"])
         self.seen.append(path)
-        return ["won", winner.branch, winner.value]
+        return _told(["won", winner.branch, winner.value], node, tally)
 
     async def _loop(self, ctx: Context, node: Node, path: str) -> Any:
+        tally: Tally = []
+
         async def body(inner: Context, state: dict[str, Any]) -> Any:
             number = state["number"]
             self.seen.clear()
             value = await self.run(inner, node["body"], f"{path}/~{number}")
+            _count(tally, node, inner, number)
+            spawned = [*state["spawned"], value[-1][1]] if "awaits" in node else []
             if number + 1 >= node["times"]:
-                return Break(["looped", number + 1, value])
-            return Continue({"number": number + 1, "last": value})
+                return Break([["looped", number + 1, value], spawned])
+            return Continue({"number": number + 1, "last": value, "spawned": spawned})
 
         options = {key: node[key] for key in ("commit_every", "trim_every", "keep")}
         self.seen.clear()
-        value = await ctx.loop(node["id"], body, {"number": 0, "last": None}, **options)
+        value, spawned = await ctx.loop(node["id"], body, {"number": 0, "last": None, "spawned": []}, **options)
         self.seen[:] = [path]
-        return value
+        if "awaits" in node:
+            # What was begun in an iteration that may be trimmed is named behind the loop.
+            named, late = RunId(spawned[node["awaits"] % len(spawned)]), timer(3.0)
+            value.append((await ctx.wait_any(f"{node['id']} ended", ended=done(named), late=late)).label)
+        return _told(value, node, tally)
+
+
+Tally = list[Any]  # what branches, items and iterations write outside of themselves
+
+
+def _count(tally: Tally, node: Node, ctx: Context, what: Any) -> None:
+    """Write to what is outside. Where a replay would not do so again it is a mistake, until somebody mends the code."""
+    if "tally" in node or ("leaks" in node and not WITNESSES.is_mended(ctx.run_id)):
+        tally.append(what)
+
+
+def _told(value: list[Any], node: Node, tally: Tally) -> list[Any]:
+    return [*value, tally] if "tally" in node or "leaks" in node else value
+
+
+def _signals(node: Node) -> list[Any]:
+    """The names that a node waits for; one of them has a type."""
+    return [TYPED if name == TYPED.name else name for name in node["names"]]
+
+
+# --- compensations that are programs -------------------------------------------------------
+
+
+async def _undo_by_context(ctx: Context, node: Node, after: list[str], result: Any) -> None:
+    if "undo" in node:
+        await _undo_by_program(ctx, node, result)
+        return
+    await ctx.step("part", PART)
+    await ctx.sleep("rest", 0.3)
+    await ctx.step("last", PART)
+
+
+async def _undo_by_program(ctx: Context, node: Node, result: Any, path: str | None = None) -> None:
+    at = path_of(ctx)
+    WITNESSES.check_undone(ctx.run_id, at, node, result)
+    if path is not None and at != f"{path}~undo":
+        WITNESSES.violate("I30", ctx.run_id, f"{at} is the compensation of {path}")
+    value = await Interpreter().run(ctx, node["undo"], at)
+    problem = refuse(node["undo"], value, are_cancels=True)
+    if problem is not None:
+        WITNESSES.violate("T7", ctx.run_id, f"{at} came to what it cannot: {problem}")
+
+
+class ContextUndoer:
+    """Undoes one step by a program, and knows which one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def undo(self, ctx: Context, node: Node, after: list[str], result: Any) -> None:
+        """As a bound method."""
+        await _undo_by_program(ctx, node, result, self._path)
+
+    async def __call__(self, ctx: Context, node: Node, after: list[str], result: Any) -> None:
+        """As a callable object."""
+        await self.undo(ctx, node, after, result)
+
+    def undo_plainly(self, ctx: SyncContext, node: Node, after: list[str], result: Any) -> None:
+        """As a plain function."""
+        twin: Any = PlainTwin(ctx)
+        finish(_undo_by_program(twin, node, result, self._path))
+
+
+async def _undo_with(undoer: ContextUndoer, ctx: Context, node: Node, after: list[str], result: Any) -> None:
+    await undoer.undo(ctx, node, after, result)
+
+
+def undo_program_by(form: str, path: str) -> Callable[..., Any]:
+    """What undoes the step at a path by a program, as code passes it there."""
+    undoer = ContextUndoer(path)
+
+    async def closure(ctx: Context, node: Node, after: list[str], result: Any) -> None:
+        await undoer.undo(ctx, node, after, result)
+
+    match form:
+        case "partial":
+            return functools.partial(_undo_with, undoer)
+        case "bound":
+            return undoer.undo
+        case "object":
+            return undoer
+        case "plain":
+            return undoer.undo_plainly
+        case _:
+            return closure
+
+
+def _step_at(node: Node, path: str) -> Step[..., Any]:
+    """The step of a node that stands at a path, as the code there makes it."""
+    made = step_by(node, path)
+    if "undo_form" in node and node["kind"] == "undoable_ctx":
+        return made.options(compensate=undo_program_by(node["undo_form"], path))
+    return made
+
+
+STEPS["undoable_ctx"] = step(STEPS["ok"].fn, retry=RETRY, compensate=_undo_by_context)
+
+
+# --- the workflow --------------------------------------------------------------------------
 
 
 async def _program(ctx: Context, program: dict[str, Any]) -> Any:
-    interpreter = Interpreter()
+    interpreter = Interpreter(program)
     value = await interpreter.run(ctx, program["body"], "")
+    if program.get("look"):
+        await interpreter.run(ctx, program["look"], "")
     ending = program["ending"]
     if ending is not None:
         _end(ending["op"], program, ctx)
@@ -359,6 +454,10 @@ async def _program(ctx: Context, program: dict[str, Any]) -> Any:
 def _end(kind: str, program: dict[str, Any], ctx: Context) -> None:
     if kind == "rollback":
         raise Rollback("asked for")
+    if kind == "rollback_to" and "to" in program["ending"]:
+        raise Rollback("asked for", to=program["ending"]["to"])
+    if kind == "odd":
+        raise EXCEPTIONS[program["ending"]["odd"]]()
     if kind == "rollback_to":
         marks = [item["id"] for item in program["body"]["items"] if item["op"] == "checkpoint"]
         raise Rollback("asked for", to=marks[-1] if marks else None)

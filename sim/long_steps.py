@@ -20,7 +20,7 @@ class Torn(Exception):
 
 async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
     world = world_here()
-    world.body_began(info, after)
+    world.body_began(info, node)
     page = info.state or 0
     while page < node["pages"]:
         if node["lasts"]:
@@ -33,7 +33,7 @@ async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
 
 
 def _work_sync(info: StepContext, node: Node, after: list[str]) -> Any:
-    world_here().body_began(info, after)
+    world_here().body_began(info, node)
     page = info.state or 0
     while page < node["pages"]:
         page += 1

@@ -146,9 +146,11 @@ def add_outages(mix: Mix, rng: random.Random, store: str) -> None:
 def draw_code(rng: random.Random, programs: list[dict[str, Any]]) -> Code:
     """Whether workflows are `async def`, `def`, or this in one process and that in the next."""
     code: Code = rng.choices(("async", "plain", "mixed"), (6, 2, 2))[0]
+    if any(program.get("code") == "async" for program in programs):
+        return "async"  # what branches of plain functions write outside is a mistake
     if any("within" in node for program in programs for node in walk(program)):
         return "async"  # a plain function has a child's result, or waits: it cannot wait for a child among others
-    if code == "mixed" and any(node["op"] == "gather" for program in programs for node in walk(program)):
+    if code == "mixed" and any(node["op"] in ("gather", "tasks") for program in programs for node in walk(program)):
         return "plain"  # what a plain function does one after the other cannot be taken over by one that gathers
     return code
 

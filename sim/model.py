@@ -28,6 +28,13 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
             return _step(node)
         case "receive" | "topic":
             return _ONLY_OK if node["timeout"] is None else BOTH
+        case "fail" | "odd":
+            return _ONLY_FAIL
+        case "handle":
+            return _set(True, FAIL in outcomes(node["body"], are_cancels))
+        case "children":
+            parts = [outcomes_of_program(program, are_cancels=are_cancels) for program in node["programs"]]
+            return BOTH if are_cancels else _all(parts)
         case "child":
             inner = outcomes_of_program(node["program"], are_cancels=are_cancels)
             return BOTH if are_cancels else inner
@@ -47,11 +54,13 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
 
 def _step(node: Node) -> Outcomes:
     match node["kind"]:
-        case "bad" | "fatal":
+        case "bad" | "fatal" | "odd" | "odd_sync":
             return _ONLY_FAIL
         case "timed":
             return _ONLY_FAIL if node["lasts"] > _TIMEOUT else BOTH
-        case "stuck" | "once_only" | "slow_timed":  # workers may be lost with it until its attempts are used up
+        case (
+            "stuck" | "once_only" | "slow_timed" | "sync_timed"
+        ):  # workers may be lost with it until its attempts are used up
             return BOTH
         case _:
             return _ONLY_OK
@@ -81,6 +90,14 @@ def refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
 
 def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
     wrong = f"got {value!r}"
+    if ("tally" in node or "leaks" in node) and isinstance(value, list):
+        *value, written = value
+        if not _may_be_written(node, written):
+            return f"{written!r} was written outside"
+    if "awaits" in node and isinstance(value, list):
+        *value, label = value
+        if label not in ("ended", "late"):
+            return wrong
     match node["op"], value:
         case "step", _:
             return None if value == ["did", node["id"], node["value"]] and OK in _step(node) else wrong
@@ -105,6 +122,21 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return refuse(node["branches"][name], part, are_cancels)
         case "loop", ["looped", times, part] if times == node["times"]:
             return refuse(node["body"], part, are_cancels)
+        case "handle", ["unhandled"]:
+            return None
+        case "handle", ["handled", str(name), {"mark": str()}, part] if _is_named(node, name):
+            return refuse(node["body"], part, are_cancels)
+        case "tasks", ["tasks", form, part] if form == node["form"]:
+            return _refuse_tasks(node, part, are_cancels)
+        case "children", ["children", list(parts)] if len(parts) == len(node["programs"]):
+            return _first(
+                refuse_program(program, part, are_cancels=are_cancels)
+                for program, part in zip(node["programs"], parts, strict=True)
+            )
+        case ("fail" | "odd", ["mended"]) | ("continue", ["stays"]) | ("gates", ["gates"]):
+            return None  # only a compensation is mended
+        case "about", ["about", [str(), _, "program" | "helper", 1, int()], _, str()]:
+            return None
         case "child", ["child", part]:
             return refuse_program(node["program"], part, are_cancels=are_cancels)
         case "spawn", ["spawned", str()]:
@@ -115,14 +147,14 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "clock", ["clock", str(), float(chance), str()]:
             return None if 0 <= chance < 1 else wrong
-        case "sleep", ["slept", str(due), str(woke)]:
+        case "sleep" | "sleep_until", ["slept", str(due), str(woke)]:
             return None if due <= woke else wrong
         case "receive", ["got", str(name), {"mark": str()}]:
-            return None if not node["names"] or name in node["names"] else wrong
+            return None if _is_named(node, name) else wrong
         case "wait_any", ["any", "late", None, None]:
             return None
         case "wait_any", ["any", "got", str(name), {"mark": str()}]:
-            return None if not node["names"] or name in node["names"] else wrong
+            return None if _is_named(node, name) else wrong
         case "observe", ["seen", seen]:
             return None if _may_be_seen(node, seen) else wrong
         case "topic", ["event", topic, dict(payload)]:
@@ -139,6 +171,30 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case _:
             return wrong
+
+
+def _is_named(node: Node, name: str) -> bool:
+    return not node["names"] or name in node["names"]
+
+
+def _may_be_written(node: Node, written: Any) -> bool:
+    """Everybody who came to an end has written once; where that would be lost, nobody has."""
+    if "leaks" in node:
+        return bool(written == [])
+    writers: list[Any] = list(node["branches"]) if "branches" in node else list(range(len(node["items"])))
+    return isinstance(written, list) and sorted(written) == writers
+
+
+def _refuse_tasks(node: Node, part: Any, are_cancels: bool) -> str | None:
+    items = {item["id"]: item for item in node["items"]}
+    if part == "failed":
+        can_fail = any(FAIL in outcomes(item, are_cancels) for item in node["items"])
+        return None if node["form"] == "group" and can_fail else "the tasks failed"
+    names = [name for name, _ in part]
+    is_whole = node["form"] in ("first", "cancelled") or len(names) == len(items)
+    if len(set(names)) != len(names) or not is_whole or (node["form"] == "first" and not names):
+        return f"got {names}"
+    return _first(refuse(items[name], value, are_cancels) for name, value in part)
 
 
 def _may_be_seen(node: Node, seen: Any) -> bool:

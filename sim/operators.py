@@ -6,12 +6,15 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sim.checks.starts import check_late_rows
 from sim.coroutines import at_once
 from sim.process import UNKNOWN
+from sim.programs import walk
 from sim.repairs import Repairers
 from stepwell.clock import span
-from stepwell.errors import NotFoundError
+from stepwell.errors import LostChangeError, NotFoundError
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
@@ -121,12 +124,20 @@ class Operators:
         if row.hold is not None and row.failure is None:
             return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
         failure = decode_failure(row.failure) if row.failure else None
+        if failure is not None and failure.code == LostChangeError.code and self._leaks(row):
+            self.world.mend(row.run_id)
+            self.world.stats["captures mended"] += 1
+            return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
         if failure is None or failure.code != "SW202":
             self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
             return False
         self.world.mend(row.run_id)
         self.world.stats["set aside"] += 1
         return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
+
+    def _leaks(self, row: Run) -> bool:
+        """Whether its code writes, until it is mended, to what a replay would not write to again."""
+        return any("leaks" in node for node in walk(msgspec.json.decode(row.input[1:])))
 
     async def attempt(self, question: Any) -> Any:
         """Ask somebody; false if nobody knows what became of it."""
@@ -138,7 +149,8 @@ class Operators:
     async def feed(self, left: list[Run]) -> None:
         """Send what runs wait for without a deadline."""
         for row in left:
-            if row.status is not RunStatus.WAITING or row.wake_at is not None:
+            is_parked = row.status is RunStatus.WAITING or (row.status is RunStatus.COMPENSATING and row.owner is None)
+            if not is_parked or row.wake_at is not None:
                 continue
             detail = at_once(self.world.checker.inspector.views.detail(row.run_id))
             waits = detail.history.waits if detail is not None else ()

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
+from stepwell.replay.context import Context
+from stepwell.replay.scopes import Scope
 from stepwell.replay.sync_context import SyncContext, SyncStream
 from stepwell.replay.workflows import Workflow
 
@@ -100,6 +102,17 @@ class PlainTwin:
             return Done(lambda: found(*given, **kwargs), outcome)
 
         return operation
+
+
+def scope_of(ctx: Context | PlainTwin) -> Scope:
+    """The scope that a context stands for."""
+    return ctx._ctx._inner._scope if isinstance(ctx, PlainTwin) else ctx._scope
+
+
+def path_of(ctx: Context | PlainTwin) -> str:
+    """The path of that scope."""
+    scope = scope_of(ctx)
+    return scope.turn.journal.names.text(scope.location)
 
 
 class PlainStream:

@@ -110,6 +110,7 @@ class Process:
         lease = world.shape.settings.lease_span / 1e6
         self._process.pause()
         world.stats["pauses"] += 1
+        world.process_hit(self)
         world.trace("pause", self.name)
         world.loop.call_later(lease * self.rng.uniform(0.5, 2.5), self._resume, context=world.context)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from sim.habits import Habits
+
 Node = dict[str, Any]
 
 LEAVES = {
@@ -58,6 +60,7 @@ class Maker:
         self._news = random.Random(f"news {rng.getstate()[1][1]}")  # the first word of a state is the same for all
         self._has_news = self._news.random() < 0.5
         self._shown = random.Random(rng.getstate()[1][1])  # likewise, for what runs show
+        self._habits = Habits(str(rng.getstate()[1][1]))
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -67,11 +70,17 @@ class Maker:
         """One program: the input of a run."""
         rng = self._rng
         continues = rng.choice((0, 0, 0, 0, 0, 1, 2))
-        return {
+        program = {
             "body": self._sequence(depth=rng.choice((1, 2, 3, 4)), budget=rng.randint(2, 24)),
             "ending": self._ending(),
             "continues": continues,
         }
+        self._habits.add(program)
+        return program
+
+    def further(self) -> list[Node]:
+        """Short programs besides those."""
+        return self._habits.further()
 
     def _ending(self) -> Node | None:
         rng = self._rng
@@ -265,19 +274,23 @@ def longest(part: Any) -> float:
     if "body" in part and "continues" in part:
         return longest(part["body"]) * (part["continues"] + 1)
     match part["op"]:
-        case "sleep":
+        case "sleep" | "sleep_until":
             return float(part["seconds"])
         case "receive" | "receive_many" | "wait_any" | "topic":
             return 2.0 + (part["timeout"] or 0.0)
+        case "handle":
+            return 4.0 + longest(part["body"])
         case "step" | "try_step":
-            return 4.0 + 3 * float(part["lasts"])
+            return 4.0 + 3 * float(part["lasts"]) + (longest(part["undo"]) if "undo" in part else 0.0)
         case "loop":
-            return part["times"] * longest(part["body"])
+            return 3.0 + part["times"] * longest(part["body"])
+        case "children":
+            return 2.0 + sum(longest(program) for program in part["programs"])
         case "child" | "spawn":
             return 2.0 + longest(part["program"])
         case "try":
             return longest(part["body"])
-        case "seq" | "gather" | "map":
+        case "seq" | "gather" | "tasks" | "map":
             return sum(longest(item) for item in part["items"])
         case "join" | "race":
             return sum(longest(item) for item in part["branches"].values())

@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from sim import reach
+from sim.reach import Cell
 from sim.world import Report, place_of, simulate
 from stepwell.virtual.lanes import LANE
 from tools.progress import Bar
+from tools.results import Result, Trial
 
 Place = tuple[int, str, str]  # seed, store, mode
 
@@ -64,6 +67,8 @@ class Totals:
     stats: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     faulted: Counter[str] = field(default_factory=Counter)
+    reached: Counter[Cell] = field(default_factory=Counter)
+    reached_by_faults: Counter[Cell] = field(default_factory=Counter)
     mixes: Counter[str] = field(default_factory=Counter)
     failed: list[Report] = field(default_factory=list)
 
@@ -74,6 +79,8 @@ class Totals:
         self.stats.update(report.stats)
         self.executed.update(report.executed)
         self.faulted.update(report.faulted)
+        self.reached.update(report.reached)
+        self.reached_by_faults.update(report.reached_by_faults)
         self.mixes[report.mix] += 1
         if report.violations:
             self.failed.append(report)
@@ -83,12 +90,36 @@ class Totals:
         yield f"{'seeds':<24}{self.seeds:>10,}"
         for words, name in COUNTED:
             yield f"{words:<24}{self.stats[name]:>10,}"
-        yield f"{'primitive':<24}{'executed':>10}{'faulted':>10}"
+        yield from reach.lines(self.reached, self.reached_by_faults)
+        yield f"{'entries and calls':<24}{'executed':>10}{'faulted':>10}"
         for kind in sorted({*self.executed, *self.faulted}):
             yield f"  {kind:<22}{self.executed[kind]:>10,}{self.faulted[kind]:>10,}"
+        yield f"{'primitives × places':<24}{len(reach.cells()):>10,}"
+        yield f"{'  of which unreached':<24}{len(reach.holes(self.reached, self.reached_by_faults)):>10,}"
         yield f"{'violations':<24}{sum(len(report.violations) for report in self.failed):>10,}"
         yield f"{'unfinished runs':<24}{self.unfinished:>10,}"
         yield f"{'seeds per second':<24}{self.seeds / max(self.seconds, 1e-9):>10.1f}"
+
+
+_DOUBLED = ("I1", "I2", "I5")  # promises that nothing is done or committed twice
+
+
+def result_of(totals: Totals, command: str) -> Result:
+    """What a campaign came to, as it is kept."""
+    broken = Counter(violation.invariant for report in totals.failed for violation in report.violations)
+    doubled = sum(broken[invariant] for invariant in _DOUBLED)
+    stats, holes = totals.stats, reach.holes(totals.reached, totals.reached_by_faults)
+    trial = Trial(
+        "random programs under random faults, simulated",
+        trials=totals.seeds,
+        acknowledged=stats["commits"] + stats["runs"],
+        lost=sum(broken.values()) - doubled,
+        doubled=doubled,
+        stuck=totals.unfinished,
+    )
+    figures = {words: f"{stats[name]:,}" for words, name in COUNTED if stats[name]}
+    figures["primitives × places"] = f"{len(reach.cells()):,}, of which {len(holes)} were not reached or not faulted"
+    return Result("sim", command, totals.seconds, (trial,), figures)
 
 
 class Errors(logging.Handler):

@@ -26,7 +26,9 @@ from sim.mix import MODES, Mix, Shape, add_outages, draw_code, draw_mix, draw_sh
 from sim.outages import Outages
 from sim.process import Process, draw_process
 from sim.programs import Maker, longest, walk
+from sim.reach import REACH, Cell
 from sim.sinks import Sinks
+from sim.witness import WITNESSES
 from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 from stepwell.virtual.clock import ContinuousClock
@@ -50,6 +52,8 @@ class Report:
     stats: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     faulted: Counter[str] = field(default_factory=Counter)
+    reached: Counter[Cell] = field(default_factory=Counter)
+    reached_by_faults: Counter[Cell] = field(default_factory=Counter)
     digest: str = ""
 
 
@@ -98,7 +102,8 @@ class World:
         self.closed: set[Process] = set()  # left in order, at the end
         # In every other seed: where code stands still for a transaction, less happens side by side.
         maker = Maker(random.Random(self.rng.getrandbits(64)), has_transactions=seed % 2 == 1)
-        self.programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        programs = scenario.programs if scenario else [maker.program() for _ in range(self.shape.programs)]
+        self.programs = programs if scenario else [*programs, *maker.further()]
         self.code = draw_code(random.Random(f"{seed}/{store}/{mode}/code"), self.programs)
         self.is_quiet = scenario is not None  # clients only place their orders
         inspecting = draw_process(self.loop, Lane("inspector"), self.host, random.Random(0))
@@ -106,6 +111,8 @@ class World:
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
         self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
+        WITNESSES.begin(self)
+        REACH.begin(self.programs)
         self.sinks = Sinks(self)
         self.checker.outbox.is_on = self.sinks.is_on
         self.ledger = Ledger(self)
@@ -191,10 +198,17 @@ class World:
 
     def process_died(self, process: Process) -> None:
         """Somebody starts it again, after a while."""
+        self.process_hit(process)
         if self.processes.get(process.name) is process and not process.is_leaving:
             self.loop.call_later(
                 self.rng.uniform(0.01, 3.0), self._start, process.name, process.is_worker, context=self.context
             )
+
+    def process_hit(self, process: Process) -> None:
+        """A fault hits a process, and so what its runs were doing."""
+        for row in self.checker.rows_now.values():
+            if row.owner is not None and self.checker.incarnations.get(row.owner) is process:
+                REACH.hit(row.run_id)
 
     def shot(self, method: str) -> str | None:
         """The single fault that is meant for this very call, if any."""
@@ -239,6 +253,7 @@ class World:
         self.trace("fault", fault, method)
         if method == "apply":
             for commit in args[0]:
+                REACH.hit(commit.run_id)
                 self.faulted.update(entry.kind.word for entry in commit.entries)
                 self.faulted["progress"] += len(commit.progress)
                 self.faulted.update(f"wait for {wait.kind.value}" for wait in commit.waits or ())
@@ -249,18 +264,31 @@ class World:
         """A worker starts a body."""
         self.checker.body(process, body, execution)
 
-    def body_began(self, info: StepContext, after: list[str]) -> None:
+    def body_began(self, info: StepContext, node: dict[str, Any] | None = None) -> None:
         """A body runs."""
         self.ledger.began(info)
         self.leaves.began(asyncio_process(), info)
+        if node is not None:
+            self.check_given(info.run_id, node)
 
     def undo_began(self, info: StepContext, node: dict[str, Any], result: Any) -> None:
         """A compensation runs."""
         self.ledger.began(info)
         self.leaves.began(asyncio_process(), info)
+        self.check_undone(info.run_id, info.path, node, result)
+
+    def check_undone(self, run_id: str, path: str, node: dict[str, Any], result: Any) -> None:
+        """A compensation is given what the code passed to its step, and what came of it."""
         self.stats["undone"] += 1
+        self.check_given(run_id, node)
         if result != ["did", node["id"], node["value"]]:
-            self.violate("I30", info.run_id, f"{info.path} was given {result!r}")
+            self.violate("I30", run_id, f"{path} was given {result!r}")
+
+    def check_given(self, run_id: str, node: dict[str, Any]) -> None:
+        """A body is given what the code passed, whatever others have done to theirs."""
+        passed = self.checker.nodes.get(node.get("id", ""))
+        if passed is not None and any(node.get(key) != part for key, part in passed.items()):
+            self.violate("I53", run_id, f"{passed['id']} was given {node!r}")
 
     def next_tag(self) -> str:
         """A name for one execution of a body."""
@@ -316,6 +344,7 @@ class World:
         report.stats["events"] = self.loop.handles
         report.executed = self.checker.kinds
         report.faulted = self.faulted
+        report.reached, report.reached_by_faults = REACH.executed, REACH.faulted
         report.digest = self._hash.hexdigest()
         return report
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sim.checks.pauses import check_begins
 from sim.checks.progress import check_state
 from sim.checks.receipts import check_told, is_promised
+from sim.checks.shadow import Shadow
+from sim.witness import WITNESSES
 from stepwell.clock import Instant
 from stepwell.replay.bodies import Body
 
@@ -36,12 +38,22 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     check_told(checker, shadow, body)
     missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
     missing = [at for at in missing if not is_promised(checker, shadow, execution, at)]
-    if missing and "~undo" not in path and body.record is None:  # a transaction takes along what is before it
+    if missing and not path.endswith("~undo") and body.record is None:  # a transaction takes along what is before it
         checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
+    if body.record is None:
+        _check_seen(checker, shadow, path, execution)
     check_state(checker, body)
     if path.endswith("~undo"):
         _check_undo(checker, body, run_id, path)
     _check_attempt(checker, body, execution, now)
+
+
+def _check_seen(checker: Checker, shadow: Shadow, path: str, execution: Any) -> None:
+    """What the code has seen before it asked for this body is what it had seen when others began."""
+    for at, words in WITNESSES.of_journal(execution._journal).begins(path):
+        before = shadow.witnessed.setdefault(at, words)
+        if before != words:
+            checker.violate("I9", shadow.run_id, f"{at} was {before}, and after a replay it is {words}")
 
 
 def _check_undo(checker: Checker, body: Body, run_id: str, path: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sim.bodies import ATTEMPTS_MAX
 from sim.checks import progress, receipts, transactions
 from sim.checks.shadow import Shadow
 from sim.coroutines import at_once
-from sim.interpreter import ATTEMPTS_MAX
+from sim.reach import REACH
 from stepwell.clock import Instant
+from stepwell.errors import CheckpointMissingError
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Verdict
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
@@ -35,6 +37,7 @@ def check_apply(
             checker.violate("I4", commit.run_id, "a commit for a run that does not exist")
             continue
         shadow = checker.shadow(commit.run_id)
+        REACH.committed(commit.run_id)
         if applied.verdict is Verdict.APPLIED:
             _applied(checker, shadow, commit, row, following, now)
         else:
@@ -120,7 +123,7 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             _check_sleep(checker, shadow, entry, path, now)
         case EntryKind.UNDO:
             _check_undo(checker, shadow, entry, path)
-        case EntryKind.STEP if "~undo" not in path:
+        case EntryKind.STEP if "~undo" not in path or path.rpartition("/")[2] in checker.nodes:
             _check_step(checker, shadow, entry, path)
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.TOPIC:
             kind = WaitKind.TOPIC if entry.kind is EntryKind.TOPIC else WaitKind.SIGNAL
@@ -156,6 +159,10 @@ def _check_step(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> No
     if entry.attempts > ATTEMPTS_MAX * (1 + shadow.retries):
         checker.violate("I10", shadow.run_id, f"{path} was attempted {entry.attempts} times")
     fails = {"flaky": node["fails"], "retry_after": 1}.get(node["kind"], 0)
+    if node["kind"] == "sync_timed" and entry.status is EntryStatus.FAILED:
+        failure = decode_failure(entry.value)
+        if failure.message.startswith("it ran longer"):
+            checker.violate("I10", shadow.run_id, f"{path} takes no time, and timed out: {failure.message}")
     if entry.status is EntryStatus.DONE and fails and entry.attempts <= fails:
         checker.violate("I10", shadow.run_id, f"{path} succeeded at attempt {entry.attempts}, its count was reset")
 
@@ -210,9 +217,12 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
     match commit.move:
         case Park() if following.hold is None:
             _check_park(checker, commit, following, now)
-        case BeginRollback(undo_floor=floor):
+        case BeginRollback(failure=failure, undo_floor=floor):
             shadow.floor = floor
+            _check_line(checker, shadow, failure)
         case End(status=status, output=output):
+            if status is RunStatus.FAILED:
+                _check_line(checker, shadow, commit.move.failure)
             if status is RunStatus.COMPLETED and following.output != output:
                 checker.violate("I11", shadow.run_id, "the stored output is not the returned value")
             if status is RunStatus.COMPENSATED and shadow.left_to_undo():
@@ -222,6 +232,17 @@ def _check_move(checker: Checker, shadow: Shadow, commit: Commit, following: Run
                 _check_carried(checker, shadow, commit.move)
         case _:
             pass
+
+
+def _check_line(checker: Checker, shadow: Shadow, failure: bytes | None) -> None:
+    """A rollback to a line that the run has passed finds it, also if it passed it in an iteration that was trimmed."""
+    missing = decode_failure(failure) if failure is not None else None
+    if missing is None or missing.type != CheckpointMissingError.__name__:
+        return
+    passed = (shadow.path(at) for at, entry in shadow.ever.items() if entry.kind is EntryKind.CHECKPOINT)
+    known = [path for path in passed if repr(path.rpartition("/")[2]) in missing.message]
+    if known:
+        checker.violate("I30", shadow.run_id, f"a rollback does not find the line {known[0]}, which the run has passed")
 
 
 def _check_park(checker: Checker, commit: Commit, following: Run, now: Instant) -> None:

@@ -76,6 +76,14 @@ def _check_signals(world: World) -> None:
     for held in at_once(checker.inspector.views.list_held(limit=1000)):
         checker.signals.seen((held.signal,))
         kept[checker.signals.numbers[held.signal.number]] += 1
+    letters = at_once(checker.inspector.views.list_unread(limit=10_000))
+    refused = {letter.signal.number for letter in letters if letter.reason}
+    for number, run_id in checker.signals.refused.items():
+        kept[checker.signals.numbers[number]] += 1
+        if number not in refused:
+            checker.violate(
+                "I21", run_id, f"signal {checker.signals.numbers[number]} did not fit, and nobody can see it"
+            )
     for mark, answer in world.clients.signals_told.items():
         if answer in (Delivery.DELIVERED, Delivery.HELD):
             # With a dedup key it is one per run: sent again after the run has ended, it is another one.

@@ -72,7 +72,9 @@ class Outbox:
             case EntryKind.STEP:
                 return int(node.get("events", 0)) + bool(node.get("emits"))
             case EntryKind.UNDO:
-                return int(bool(node.get("events")) and node["kind"] == "undoable")
+                return int(
+                    bool(node.get("events")) and node["kind"] == "undoable" and node.get("undo_form") != "lambda"
+                )
             case _:
                 return 0
 

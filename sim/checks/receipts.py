@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from stepwell.model.entries import Entry
@@ -38,7 +39,7 @@ def check_told(checker: Checker, shadow: Shadow, body: Body) -> None:
     """A body that starts again is told what it was told before."""
     node = body.args[0] if body.args else None
     told = node.get("told") if isinstance(node, dict) else None
-    if told is not None and shadow.told.setdefault(body.location, told) != told:
+    if told is not None and shadow.told.setdefault(body.location, copy.deepcopy(told)) != told:
         before = shadow.told[body.location]
         checker.violate("I9", shadow.run_id, f"{body.info.path} was told {before}, and then {told}")
 
@@ -47,3 +48,4 @@ def begin_anew(shadow: Shadow) -> None:
     """A person has changed where the run stands."""
     shadow.promised.clear()
     shadow.told.clear()
+    shadow.witnessed.clear()

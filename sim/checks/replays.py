@@ -9,7 +9,10 @@ import msgspec
 from sim.checks.starts import why_late
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
 from sim.model import FAIL, OK, outcomes_of_program, refuse_program
+from sim.programs import walk
+from sim.witness import WITNESSES
 from stepwell.codec.json_codec import JsonCodec
+from stepwell.errors import LostChangeError
 from stepwell.errors.records import FailureRecord
 from stepwell.model.amendments import REWOUND
 from stepwell.model.cancels import PARENT_CLOSED
@@ -40,17 +43,25 @@ def check_replay(world: World, detail: Detail) -> None:
     turn = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), journal, Inbox(), _CODEC)
     turn.advance(checker.inspector.now())
     try:
+        if isinstance(turn.problem, LostChangeError) and _is_cut_short(run):
+            return  # its code was yet to be stopped for that
         if turn.problem is not None:
             checker.violate("I9", run.run_id, f"{run.status}, and its replay diverges: {turn.problem.title}")
-        elif run.status is not RunStatus.CANCELLED and why_late(run) is None:
+        elif not _is_cut_short(run):
             if turn.bodies.asked:
                 checker.violate("I9", run.run_id, f"{run.status}, and its replay runs {turn.bodies.asked[0].info.path}")
             elif not turn.is_ended:
                 checker.violate("I9", run.run_id, f"{run.status}, and its replay waits")
             else:
                 _compare(world, run, conclude(turn, workflow))
+                _check_seen(world, run, journal)
     finally:
         turn.close()
+
+
+def _is_cut_short(run: Run) -> bool:
+    """Whether somebody or a deadline ended a run before its code did."""
+    return run.status is RunStatus.CANCELLED or why_late(run) is not None
 
 
 def _compare(world: World, run: Run, move: Any) -> None:
@@ -72,6 +83,15 @@ def _compare(world: World, run: Run, move: Any) -> None:
             checker.violate("I11", run.run_id, f"{run.status}, and its replay comes to {type(move).__name__}")
 
 
+def _check_seen(world: World, run: Run, journal: Journal) -> None:
+    """What the code has seen is what effects have relied on."""
+    witnessed = world.checker.shadow(run.run_id).witnessed
+    for path, words in WITNESSES.of_journal(journal).seen.items():
+        before = witnessed.get(path, words)
+        if before != words:
+            world.checker.violate("I9", run.run_id, f"{path} was {before}, and its replay says {words}")
+
+
 def _words(failure: FailureRecord) -> tuple[str, str, str]:
     return failure.type, failure.message, failure.path
 
@@ -90,7 +110,8 @@ def check_model(world: World, run: Run) -> None:
             if OK not in possible or program["continues"] or problem is not None:
                 checker.violate("T7", run.run_id, f"completed, which it cannot: {problem or program['ending']}")
         case RunStatus.CONTINUED:
-            if OK not in possible or not program["continues"]:
+            may_continue = OK in possible or any(node["op"] == "continue" for node in walk(program["body"]))
+            if not may_continue or not program["continues"]:
                 checker.violate("T7", run.run_id, "continued, which it cannot")
         case RunStatus.FAILED | RunStatus.COMPENSATED:
             failure = decode_failure(run.failure).summary if run.failure else ""

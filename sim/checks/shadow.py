@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.clock import Instant
 from stepwell.model.entries import Attempt, Entry, Progress
-from stepwell.model.locations import Location, format_path, undo
+from stepwell.model.locations import Location, format_path, is_undoing, undo
 from stepwell.model.states import EntryKind, WaitKind
 
 
@@ -31,6 +31,7 @@ class Shadow:
     progress: dict[Location, Progress] = field(default_factory=dict)  # of long steps
     promised: dict[int, Entry] = field(default_factory=dict)  # receipts that a body relied on before they were durable
     told: dict[Location, Any] = field(default_factory=dict)  # what a body was told when it first started
+    witnessed: dict[str, str] = field(default_factory=dict)  # what code had seen when a body began after it
     last_seq: int = 0
     floor: int = 0
     stalls: int = 0
@@ -46,7 +47,7 @@ class Shadow:
         self.entries[entry.location] = self.ever[entry.location] = entry
         self.paths[self.path(entry.location)] = entry
         self.last_seq = entry.seq
-        if entry.undo is not None:
+        if entry.undo is not None and not is_undoing(entry.location):  # what undoes is not undone in its turn
             self.undoable[undo(entry.location)] = entry
         if entry.kind in (EntryKind.JOIN, EntryKind.RACE, EntryKind.LOOP, EntryKind.MAP, EntryKind.ITEM):
             self.closed.append(entry.location)

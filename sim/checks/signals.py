@@ -38,6 +38,7 @@ class Signals:
         self._looked: defaultdict[str, set[str]] = defaultdict(set)  # run -> names that it has seen something of
         self._seen_at_root: defaultdict[str, set[int]] = defaultdict(set)  # run -> numbers seen outside of any branch
         self._replied: set[int] = set()
+        self.refused: dict[int, str] = {}  # number -> run; of such as did not fit
         self._asks: dict[int, SignalId] = {}
 
     def seen(self, signals: tuple[Signal, ...]) -> None:
@@ -49,7 +50,7 @@ class Signals:
             mark = self.numbers.setdefault(signal.number, _mark(signal.payload))
             if mark != _mark(signal.payload):
                 self._checker.violate("I3", "", f"signal {signal.number} changed from {mark}")
-            if signal.number in self._consumed:
+            if signal.number in self._consumed or signal.number in self.refused:
                 self._checker.violate("I22", "", f"signal {mark} is pending again after it was consumed")
 
     def delivered(self, signals: list[NewSignal], answers: list[Delivered]) -> None:
@@ -68,6 +69,12 @@ class Signals:
         """A commit consumes signals: those that its entries carry, and such as the run has looked at."""
         carried = [mark for entry in commit.entries for mark in _marks(entry)]
         self._looks(shadow, commit)
+        for refusal in commit.refused:
+            if refusal.number in self._consumed or refusal.number in self.refused:
+                self._checker.violate(
+                    "I21", shadow.run_id, f"signal {self.numbers.get(refusal.number)} was refused late"
+                )
+            self.refused[refusal.number] = shadow.run_id
         for number in commit.consumed:
             if number in self._consumed:
                 self._checker.violate("I21", shadow.run_id, f"signal {self.numbers.get(number)} was consumed twice")
@@ -146,7 +153,8 @@ class Signals:
         if not is_even or not all(self._is_given(reply.number) for reply in commit.replies):
             self._checker.violate("I21", shadow.run_id, f"{recorded} answers were recorded, and not all were given")
         for reply in commit.replies:
-            if reply.number in self._replied or reply.number not in self._consumed:
+            is_read = reply.number in self._consumed or reply.number in self.refused
+            if reply.number in self._replied or not is_read:
                 self._checker.violate("I21", shadow.run_id, f"question {reply.number} was answered out of turn")
             self._replied.add(reply.number)
 
@@ -164,7 +172,8 @@ class Signals:
         if left:
             checker.violate("I16", commit.run_id, f"{len(left)} signals stayed behind")
         moved = {signal.number for signal in checker.pending(following.successor)}
-        expected = checker.pending_before.get(commit.run_id, set()) - set(commit.consumed)
+        refused = {refusal.number for refusal in commit.refused}
+        expected = checker.pending_before.get(commit.run_id, set()) - set(commit.consumed) - refused
         if expected - moved:
             checker.violate("I16", commit.run_id, f"{len(expected - moved)} signals were lost on the way")
 

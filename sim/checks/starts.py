@@ -10,6 +10,7 @@ from sim.coroutines import at_once
 from sim.starts import MAX_WAIT, QUIET
 from stepwell.clock import Instant
 from stepwell.model.failures import decode_failure
+from stepwell.model.locations import is_undoing
 from stepwell.model.runs import Claimed, Run
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus
 from stepwell.model.workers import Claimant
@@ -47,8 +48,10 @@ def check_start_row(checker: Checker, row: Run, now: Instant) -> None:
     is_parked = row.owner is None and row.status in FORWARD
     if deadline is not None and is_parked and (row.wake_at is None or row.wake_at > max(now, deadline)):
         checker.violate("I15", row.run_id, f"nothing makes it due at its deadline ({row.wake_at} for {deadline})")
-    is_undoing = row.status is RunStatus.PAUSED and row.cause is not None
-    if row.replaced_by is not None and row.status not in _STOPPED and not is_undoing:
+    is_in_rollback = row.status is RunStatus.PAUSED and row.cause is not None
+    if deadline is not None and row.parent is not None and is_undoing(row.parent.location):
+        checker.violate("I24", row.run_id, "a child of a compensation has a deadline, and a rollback has none")
+    if row.replaced_by is not None and row.status not in _STOPPED and not is_in_rollback:
         checker.violate("I14", row.run_id, f"{row.status}, although it was replaced by {row.replaced_by}")
 
 
@@ -87,6 +90,8 @@ def _check_time(checker: Checker, was: Run, row: Run, now: Instant) -> None:
 def _check_tied(checker: Checker, row: Run, after: Rows) -> None:
     for child in after.values():
         parent = child.parent
+        if parent is not None and row.status is RunStatus.COMPENSATING and is_undoing(parent.location):
+            continue  # a rollback that goes on keeps what its compensations have begun
         if parent is not None and parent.tied and parent.run_id == row.run_id and child.status not in _STOPPED:
             checker.violate("I32", child.run_id, f"{child.status}, although it ends with its parent {row.run_id}")
 

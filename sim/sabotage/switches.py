@@ -21,6 +21,7 @@ from sim.sabotage.outside import OUTSIDE_POSTGRES_SWITCHES, OUTSIDE_SWITCHES, SH
 from sim.sabotage.patches import Switches
 from sim.sabotage.pauses import PAUSE_SWITCHES
 from sim.sabotage.postgres import POSTGRES_SWITCHES
+from sim.sabotage.programs import PROGRAM_SWITCHES
 from sim.sabotage.regressions import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage.repairs import REPAIR_SWITCHES
 from sim.sabotage.signals import SIGNAL_SWITCHES
@@ -47,6 +48,7 @@ USUAL: Switches = {
     **REPAIR_SWITCHES,
     **TRANSACTION_SWITCHES,
     **OUTSIDE_SWITCHES,
+    **PROGRAM_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}
@@ -78,6 +80,11 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
     "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
+    "rollback-keeps-its-failures": lambda: sweep("an undo that stops", "sqlite", "live", _CRASHES),
+    "recorded-before-what-is-ready": lambda: sweep("cancelled tasks", "sqlite", "live", _CRASHES),
+    "tasks-numbered-in-the-turn": lambda: sweep("tasks behind what is passed over", "sqlite", "live", _CRASHES),
+    "lost-tasks-go-on": lambda: sweep("tasks of a lost branch", "sqlite", "live", _CRASHES),
+    "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
     "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
     "late-reclaims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "live"),

@@ -133,3 +133,30 @@ async def test_a_clock_that_is_set_back_does_not_repeat_what_may_run_once(harnes
     assert ledger.lines == ["charged"] * 2
     with pytest.raises(RunFailed, match="is unknown"):
         await harness.result(run)
+
+
+@pytest.mark.parametrize("on_error", ["wait_all", "fail_fast"])
+async def test_a_retry_does_an_item_again_that_failed_by_its_own_code(harness: Harness, ledger: Ledger, on_error: Any):
+    mistakes = [ValueError("a mistake in the code")]
+
+    async def item(ctx: Context, number: int) -> int:
+        await ctx.step("work", lambda: ledger.note(f"work {number}"))
+        if number == 1 and mistakes:
+            raise mistakes[0]
+        return number
+
+    @workflow
+    async def mapped(ctx: Context) -> list[int]:
+        return await ctx.map("all", item, range(2), limit=1, on_error=on_error)
+
+    worker = await harness.worker(mapped)
+    run = await worker.start(mapped)
+    await harness.advance("1m")
+    assert (await harness.status(run)).status == "failed"
+
+    mistakes.clear()
+    assert await worker.do(worker.engine.repairs.retry(run.run_id))
+    await harness.advance("1m")
+
+    assert await harness.result(run) == [0, 1]
+    assert ledger.lines == ["work 0", "work 1"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from stepwell import Context, FailureRecord, RunPaused, Workflow, workflow
+from stepwell import Break, Context, FailureRecord, RunPaused, Workflow, timer, workflow
+from stepwell.errors import RunError
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -481,3 +483,164 @@ async def test_an_aborted_task_group_cancels_in_the_same_order(harness: Harness,
 
     assert await outcome(harness, flow) == list(range(12))
     assert sorted(handled) == list(range(12))
+
+
+async def test_what_is_recorded_at_once_and_plain_asyncio_go_on_in_the_same_order_after_a_recovery(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> list[str]:
+        order: list[str] = []
+
+        async def record() -> None:
+            await ctx.once("once", lambda: 1)
+            order.append("recorded")
+
+        async def pass_on() -> None:
+            await asyncio.sleep(0)
+            order.append("passed on")
+
+        await asyncio.gather(record(), pass_on())
+        seen = await ctx.step("see", lambda: list(order))
+        await ctx.sleep("pause", "1h")
+        return [*seen, *order]
+
+    seen_before, passed_before, seen_after, passed_after = await outcome(harness, flow)
+    assert [seen_before, passed_before] == [seen_after, passed_after]
+
+
+async def test_a_task_that_is_cancelled_before_its_result_came_is_cancelled_after_a_recovery(harness: Harness):
+    @workflow
+    async def flow(ctx: Context) -> list[bool]:
+        task = asyncio.create_task(_recorded(ctx))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        was_cancelled = await ctx.step("see", lambda: task.cancelled())
+        await ctx.sleep("pause", "1h")
+        return [was_cancelled, task.cancelled()]
+
+    before, after = await outcome(harness, flow)
+    assert before == after
+
+
+async def _recorded(ctx: Context) -> int:
+    return await ctx.once("once", lambda: 1)
+
+
+@pytest.mark.parametrize("kind", ["join", "map"])
+async def test_the_end_of_branches_and_plain_asyncio_go_on_in_the_same_order_after_a_recovery(
+    harness: Harness, kind: str
+):
+    @workflow
+    async def flow(ctx: Context) -> list[str]:
+        order: list[str] = []
+        has_worked = asyncio.Event()
+
+        async def work(inner: Context, _: int = 0) -> None:
+            await inner.step("work", lambda: None)
+            has_worked.set()
+
+        async def branches() -> None:
+            await (ctx.join("both", {"one": work}) if kind == "join" else ctx.map("both", work, [1]))
+            order.append("branches")
+
+        async def pass_on() -> None:
+            await has_worked.wait()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            order.append("passed on")
+
+        await asyncio.gather(branches(), pass_on())
+        seen = await ctx.step("see", lambda: list(order))
+        await ctx.sleep("pause", "1h")
+        return [*seen, *order]
+
+    found = await outcome(harness, flow)
+    assert found[:2] == found[2:]
+
+
+@pytest.mark.parametrize("kind", ["race", "join", "map"])
+async def test_what_tasks_of_a_lost_branch_have_asked_for_is_given_up_with_it(
+    harness: Harness, ledger: Ledger, kind: str
+):
+    async def work() -> None:
+        await asyncio.sleep(60)
+        ledger.note("worked")
+
+    async def lose(inner: Context) -> None:
+        await asyncio.wait([asyncio.create_task(inner.step("work", work)), asyncio.create_task(_wait(inner))])
+
+    async def decide(inner: Context) -> None:
+        await inner.sleep("short", "1s")
+        if kind != "race":
+            inner.fail("the others are not needed")
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        branches = [lose, decide]
+        try:
+            if kind == "race":
+                await ctx.race("first", {"lose": lose, "decide": decide})
+            elif kind == "join":
+                await ctx.join("all", {"lose": lose, "decide": decide}, on_error="fail_fast")
+            else:
+                await ctx.map("all", lambda inner, number: branches[number](inner), [0, 1], on_error="fail_fast")
+        except RunError:
+            pass
+        await ctx.sleep("pause", "1h")
+        return "ended"
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await worker.signal(run.run_id, "late")
+    await harness.advance("2h")
+
+    assert await harness.result(run) == "ended"
+    assert ledger.lines == []
+    paths = [entry.path for entry in await harness.history(run)]
+    assert not [path for path in paths if path.endswith(("/work", "/late"))]
+
+
+async def _wait(ctx: Context) -> None:
+    await ctx.sleep("before", "2s")
+    await ctx.receive("late")
+
+
+async def _gathered(ctx: Context, _: Any = None) -> Break[None]:
+    await asyncio.gather(*[ctx.step(f"g{n}", lambda: None) for n in range(3)])
+    return Break(None)
+
+
+def _same(number: int) -> int:
+    return number
+
+
+BEFORE: dict[str, Callable[[Context], Awaitable[Any]]] = {
+    "wait_any": lambda ctx: ctx.wait_any(late=timer("1s")),
+    "race": lambda ctx: ctx.race("race", {"one": _gathered, "two": _gathered}),
+    "loop": lambda ctx: ctx.loop("loop", _gathered, 0),
+    "fail_fast": lambda ctx: ctx.join("join", {"one": _gathered, "two": _gathered}, on_error="fail_fast"),
+    "map": lambda ctx: ctx.map("map", _gathered, [1, 2], on_error="fail_fast"),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("way", ["wait", "as_completed"])
+async def test_sets_have_the_same_order_behind_what_a_replay_passes_over(harness: Harness, before: str, way: str):
+    @workflow
+    async def flow(ctx: Context) -> list[list[int]]:
+        await BEFORE[before](ctx)
+        order: list[int] = []
+        for first in range(0, 40, 5):  # small sets, each of which begins elsewhere in its table
+            work = [ctx.step(f"s{n}", _same, n) for n in range(first, first + 4)]
+            await asyncio.create_task(asyncio.sleep(0))
+            if way == "wait":
+                done, _ = await asyncio.wait([asyncio.create_task(each) for each in work])
+                order += [task.result() for task in done]
+            else:
+                order += [await each for each in asyncio.as_completed(work)]
+        seen = await ctx.step("see", lambda: list(order))
+        await ctx.sleep("pause", "1h")
+        return [seen, order]
+
+    seen, order = await outcome(harness, flow)
+    assert seen == order

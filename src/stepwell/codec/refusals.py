@@ -62,6 +62,10 @@ def find_refusal(value: Any, root: str, *, secrets: bool = False) -> Refusal | N
         _visit(value, 0, rules=_Rules(secrets=secrets))
     except _Refused as refused:
         return Refusal(show_path(root, refused.segments[::-1]), refused.why)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the code of a value raises, a `__class__` that is a property, say
+        return Refusal(root, f"its own code raises {type(error).__name__}")
     return None
 
 

@@ -15,6 +15,7 @@ from stepwell.model.failures import is_closing, record_failure
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.model.states import EntryStatus
 from stepwell.replay.captured_variables import WATCHED, BodyKind, VariableWatch, watch_of
+from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.recorded_values import decode_value, settle_value
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew, Suspend
@@ -68,10 +69,11 @@ class Branches:
         for name, branch in branches.items():
             number = self._turn.journal.names.number(check_name(name, what="branch name"))
             inner = self.scopes[name] = scope.below(named(location, number))
-            self.tasks[name] = self._turn.loop.create_task(self._settle(name, branch, inner))
+            self.tasks[name] = self._turn.loop.own_task(self._settle(name, branch, inner))
 
     async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
         """Run one branch to its end; its failure is its result. The end of the turn or of the join passes through."""
+        NUMBERS.set(Numbers())
         if self._guard is not None:
             self._guard.enter()
         try:
@@ -124,6 +126,7 @@ class Branches:
                 self.scopes[name].is_closed = True
                 self.scopes[name].abandoned()
                 task.cancel()
+                self._turn.give_up(self.scopes[name].location)
 
 
 def is_failure(error: BaseException, inner: Scope) -> bool:

@@ -13,7 +13,7 @@ import sys
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from types import CoroutineType
 from typing import Any, NoReturn
 
@@ -42,8 +42,26 @@ class _Call:
         return self.is_cancelled
 
 
+class Numbers:
+    """Counts what the code of one scope makes: tasks, futures and operations."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """The number of what is made now."""
+        self._last += 1
+        return self._last
+
+
+# Code that a replay may pass over counts for itself, or what comes after it would have other numbers in a replay.
+NUMBERS: ContextVar[Numbers | None] = ContextVar("stepwell_numbers", default=None)
+
+
 class TurnFuture(asyncio.Future[Any]):
-    """A future whose hash is its number in the turn: a set of futures has the same order on every replay."""
+    """A future whose hash is its number in its scope: a set of futures has the same order on every replay."""
 
     __slots__ = ("number",)
     number: int
@@ -53,7 +71,7 @@ class TurnFuture(asyncio.Future[Any]):
 
 
 class TurnTask(asyncio.Task[Any]):
-    """A task whose hash is its number in the turn, so `asyncio.wait` and task groups go through it in the same order
+    """A task whose hash is its number in its scope, so `asyncio.wait` and task groups go through it in the same order
     on every replay.
     """
 
@@ -95,7 +113,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self.ready: deque[_Call] = deque()
         self.watches = 0  # bodies under way whose captured variables are compared
-        self._numbers = 0
+        self._numbers = Numbers()  # of the workflow itself
         self.problem: BaseException | None = None
         self.is_recording = False  # what is called now is called once, and its result is recorded
         # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
@@ -140,7 +158,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         future = TurnFuture(loop=self)
-        self._numbers = future.number = self._numbers + 1
+        future.number = self.next_number()
         return future
 
     def own_future(self) -> asyncio.Future[Any]:
@@ -159,8 +177,18 @@ class TurnLoop(asyncio.AbstractEventLoop):
             coro.close()
             raise self.problem
         task = TurnTask(coro, loop=self, name=name, context=context)
-        self._numbers = task.number = self._numbers + 1
+        task.number = self.next_number()
         return task
+
+    def own_task(self, coro: Any) -> asyncio.Task[Any]:
+        """A task of a primitive. It has no number: a replay that has the primitive's result does not make it."""
+        task = TurnTask(coro, loop=self)
+        task.number = 0
+        return task
+
+    def next_number(self) -> int:
+        """The number of what the code makes now: the same on every replay."""
+        return (NUMBERS.get() or self._numbers).next()
 
     def get_debug(self) -> bool:
         return False

@@ -35,19 +35,19 @@ class Operation(Coroutine[Any, Any, T]):
     It is a coroutine to asyncio, so `gather`, `create_task` and task groups take it as it is.
     """
 
-    __slots__ = ("_begin", "_inner", "_turn", "location", "number")
+    __slots__ = ("_begin", "_hash", "_inner", "_turn", "location", "number")
 
     def __init__(self, turn: Turn, location: Location, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.location = location
         self._turn = turn
         self._begin = begin
         self._inner: Coroutine[Any, Any, T] | None = None
-        # Also its hash: a set of operations has the same order on every replay.
         turn.operations = self.number = turn.operations + 1
+        self._hash = turn.loop.next_number()  # a set of operations has the same order on every replay
         turn.unawaited[self.number] = self
 
     def __hash__(self) -> int:
-        return self.number
+        return self._hash
 
     def _coroutine(self) -> Coroutine[Any, Any, T]:
         if self._inner is None:

@@ -40,9 +40,11 @@ class ReplayOrder:
                 journal.pass_replies(entry.seq)
 
     async def reach_end(self) -> None:
-        """Wait until all recorded results have reached the code: what is recorded now comes after them in a replay."""
+        """Wait until all recorded results have reached the code, and until nothing else in it is ready: what is
+        recorded now comes after all that in a replay.
+        """
         journal = self._journal
-        if self.queue or journal.unvisited > 0:
+        if self.queue or journal.unvisited > 0 or self._loop.ready:
             future: asyncio.Future[None] = self._loop.own_future()
             self._tokens += 1
             heapq.heappush(self.queue, (journal.last_seq + 1, self._tokens, future))

@@ -21,7 +21,7 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import LockstepThreads
 from stepwell.errors import ReplayError
 from stepwell.model.failures import sound
-from stepwell.model.locations import Location
+from stepwell.model.locations import Location, is_below
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
@@ -180,6 +180,16 @@ class Turn:
         self._root = None
         for interrupt in interrupts:
             interrupt.__traceback__ = None
+
+    def give_up(self, scope: Location) -> None:
+        """Code of a scope has lost: nobody waits any more for what it has asked for, nor do the tasks that it made."""
+        asked = (*self.bodies.open, *(body for body, _ in self.bodies.settled))
+        bodies = [body for body in asked if is_below(body.location, scope)]
+        waits = [armed for at, armed in self.waits.armed.items() if is_below(at, scope)]
+        for body in bodies:
+            body.settled.cancel()
+        for armed in waits:
+            armed.future.cancel()
 
     def _awaited(self) -> Iterator[asyncio.Future[Any]]:
         for armed in self.waits.armed.values():

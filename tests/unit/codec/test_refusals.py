@@ -168,3 +168,14 @@ def test_annotations_that_cannot_be_read_back_are_refused_by_name(hint: Any) -> 
 
     assert caught.value.title.startswith("the result of `payment/charge` is annotated with a type that cannot be read")
     assert caught.value.why
+
+
+class Nobody:
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: [one], lambda one: {"who": one}, Box])
+def test_a_value_whose_own_code_raises_is_refused_as_any_other(wrap: Any) -> None:
+    assert refusal_of(wrap(Nobody())) == "`result`: its own code raises RuntimeError"

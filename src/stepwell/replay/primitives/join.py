@@ -42,6 +42,7 @@ async def run_join(
     if entry is None:
         started_at = scope.time
         values, failures = await _gather(scope, location, branches, on_error, is_kept=is_kept)
+        await turn.order.reach_end()
         took = turn.now - started_at
         if failures:
             errors: dict[str, Exception] = {name: revive(failure) for name, failure in failures.items()}

@@ -12,6 +12,7 @@ from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, iteration, iterations
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, guard_of
+from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.recorded_values import decode_recorded, decode_value, settle_value
 from stepwell.replay.scopes import Scope
@@ -78,12 +79,15 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         scope.time = max(scope.time, time)
     state = decode_value(turn, location, stored, hint, "the loop's state", field="state")
     guard = guard_of(scope, location, "loop", "loop", (body,))
+    numbers = NUMBERS.get()
     while True:
         inner = scope.below(iteration(location, number))
+        NUMBERS.set(Numbers())
         if guard is None:
             outcome = await body(turn.context(inner), state)
         else:
             outcome = await _run_guarded(guard, body(turn.context(inner), state))
+        NUMBERS.set(numbers)
         scope.time = max(scope.time, inner.time)
         inner.ended()
         number += 1
@@ -92,6 +96,7 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         match outcome:
             case Break(value):
                 stored = _encode(scope, location, value, _break_hint(body), "value")
+                await turn.order.reach_end()
                 _trim(scope, location, trimmed, number - options.keep)
                 journal.end_cursor(location)
                 took = turn.now - started_at

@@ -15,6 +15,7 @@ from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, check_repeated, guard_of, is_failure, is_plain
 from stepwell.replay.captured_variables import BodyKind
+from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.recorded_values import decode_recorded, settle_value
@@ -56,6 +57,7 @@ async def run_map(
     if entry is None:
         started_at = scope.time
         failed = await _guard_items(scope, location, function, items, limit, on_error, is_kept=is_kept)
+        await turn.order.reach_end()
         took = turn.now - started_at
         if failed:
             errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
@@ -116,6 +118,7 @@ async def _run_items(
             runner.guard.enter()
         for number in numbers:
             inner = running[number] = scope.below(iteration(location, number))
+            NUMBERS.set(Numbers())
             try:
                 entry = await _run_item(inner, runner, runner.items[number])
             except ContinueAsNew as request:
@@ -131,7 +134,7 @@ async def _run_items(
         if not over.done() and (left == 0 or (failed and on_error == "fail_fast")):
             over.set_result(None)
 
-    lanes = [scope.turn.loop.create_task(lane()) for _ in range(left)]
+    lanes = [scope.turn.loop.own_task(lane()) for _ in range(left)]
     try:
         if lanes:
             await over
@@ -188,7 +191,9 @@ async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[
     except BaseException as error:
         if not is_failure(error, inner):
             raise
-        return encode_failure(record_failure(error)), EntryStatus.FAILED
+        # Its path says which item it was: a retry takes that one out of the record, too.
+        failure = record_failure(error, path=turn.journal.names.text(inner.location))
+        return encode_failure(failure), EntryStatus.FAILED
     return stored, EntryStatus.DONE
 
 
@@ -199,6 +204,8 @@ def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
         inner.abandoned()
     for lane in lanes:
         lane.cancel()
+    for inner in running.values():
+        inner.turn.give_up(inner.location)
 
 
 async def _forget(scope: Scope, lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:

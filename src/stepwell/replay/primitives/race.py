@@ -40,6 +40,7 @@ async def run_race(
             outcome = await _compete(scope, location, branches, first, guard)
             if guard is not None:
                 guard.check()
+        await turn.order.reach_end()
         took = turn.now - started_at
         if isinstance(outcome, Finished):
             value = pack([outcome.name], outcome.value)

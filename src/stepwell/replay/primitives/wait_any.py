@@ -147,7 +147,7 @@ async def _first(
         if not arrived.done():
             arrived.set_result((label, arrival))
 
-    waiting = [turn.loop.create_task(wait(label, each)) for label, each in _worth_waiting_for(awaited).items()]
+    waiting = [turn.loop.own_task(wait(label, each)) for label, each in _worth_waiting_for(awaited).items()]
     try:
         return await arrived
     finally:

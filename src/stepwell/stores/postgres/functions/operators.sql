@@ -63,29 +63,6 @@ begin
     return {f}.answer(v_now, 'true');
 end $$;
 
-create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
-language plpgsql volatile as $$
-declare
-    v_now bigint;
-    v_run bigint;
-begin
-    if {f}.has_acted(p_run_id, p_act) then
-        return {f}.answer({f}.begin_at(p_now, p_seen), 'true');
-    end if;
-    select id into v_run from {t}.runs where run_id = p_run_id and status = 'compensation_failed' for no key update;
-    v_now := {f}.begin_at(p_now, p_seen);
-    if v_run is null then
-        return {f}.answer(v_now, 'false');
-    end if;
-    update {t}.runs
-    set status = 'compensating', wake_at = v_now,
-        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
-    where id = v_run;
-    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '', p_act);
-    perform {f}.hint('ready', p_run_id);
-    return {f}.answer(v_now, 'true');
-end $$;
-
 -- Whether a failure, or one that caused it, happened at a path or somewhere below it. A child's own failure (SW454) speaks of the
 -- child's paths.
 create function {f}.concerns(p_failure json, p_path text) returns boolean language plpgsql immutable as $$
@@ -98,17 +75,41 @@ begin
         );
 end $$;
 
+-- Delete the failed entries that made a run fail, or its rollback stop; where they stood. See model.amendments.loosened.
+create function {f}.forget_failed(p_run bigint, p_is_rollback boolean) returns bytea[] language plpgsql volatile as $$
+declare
+    v_failure json;
+    v_names text[];
+    v_failed_at bytea[];
+    v_first bigint;
+    v_last bigint;
+begin
+    select convert_from(failure, 'utf8')::json into v_failure from {t}.payloads where run = p_run;
+    if v_failure is null then
+        return '{}';
+    end if;
+    v_names := {f}.names_of(p_run);
+    with forgotten as (
+        delete from {t}.entries
+        where run = p_run and status = 'f' and {f}.is_undoing(location) = p_is_rollback
+            and {f}.concerns(v_failure, {f}.spell(location, v_names))
+        returning location, seq
+    )
+    select coalesce(array_agg(location), '{}'), min(seq) into v_failed_at, v_first from forgotten;
+    select max(seq) into v_last from {t}.entries where run = p_run and seq > v_first;
+    if v_last is not null then
+        update {t}.runs set loose = (loose::jsonb || jsonb_build_array(jsonb_build_array(v_first, v_last)))::json
+        where id = p_run;
+    end if;
+    return v_failed_at;
+end $$;
+
 -- Let a failed run try again what failed, and a failed child that stood there likewise.
 create function {f}.retry_one(p_now bigint, p_run_id text, p_by text, p_act text default '') returns boolean
 language plpgsql volatile as $$
 declare
     r record;
-    v_failure json;
-    v_names text[];
-    v_failed_at bytea[] := '{}';
-    v_first bigint;
-    v_last bigint;
-    v_child text;
+    v_failed_at bytea[];
 begin
     select id, key into r from {t}.runs where run_id = p_run_id and status = 'failed' for no key update;
     if not found then
@@ -120,26 +121,11 @@ begin
             return false;
         end if;
     end if;
-    select convert_from(failure, 'utf8')::json into v_failure from {t}.payloads where run = r.id;
-    if v_failure is not null then
-        v_names := {f}.names_of(r.id);
-        with forgotten as (
-            delete from {t}.entries
-            where run = r.id and status = 'f' and {f}.concerns(v_failure, {f}.spell(location, v_names))
-            returning location, seq
-        )
-        select coalesce(array_agg(location), '{}'), min(seq) into v_failed_at, v_first from forgotten;
-        -- See model.amendments.loosened.
-        select max(seq) into v_last from {t}.entries where run = r.id and seq > v_first;
-    end if;
+    v_failed_at := {f}.forget_failed(r.id, false);
     update {t}.runs
     set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = p_now,
         retried_at = greatest(p_now, (select max(at) from {t}.attempts where run = r.id)),
-        deadline_at = case when deadline_at > p_now then deadline_at end,
-        loose = case
-            when v_last is null then loose
-            else (loose::jsonb || jsonb_build_array(jsonb_build_array(v_first, v_last)))::json
-        end
+        deadline_at = case when deadline_at > p_now then deadline_at end
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
     update {t}.payloads set failure = null where run = r.id;
@@ -148,14 +134,50 @@ begin
     end if;
     perform {f}.note(p_now, r.id, 'retry', p_by, 'failed', '', p_act);
     perform {f}.hint('ready', p_run_id);
+    perform {f}.retry_children(p_now, p_run_id, v_failed_at, p_by);
+    return true;
+end $$;
+
+-- Retry the failed children of these places.
+create function {f}.retry_children(p_now bigint, p_run_id text, p_failed_at bytea[], p_by text) returns void
+language plpgsql volatile as $$
+declare
+    v_child text;
+begin
     for v_child in
         select run_id from {t}.runs
-        where parent = p_run_id and status = 'failed' and parent_location = any (v_failed_at)
+        where parent = p_run_id and status = 'failed' and parent_location = any (p_failed_at)
         order by id
     loop
         perform {f}.retry_one(p_now, v_child, p_by);
     end loop;
-    return true;
+end $$;
+
+-- Let a rollback that got stuck go on, and the compensation in which it did try again what failed.
+create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_run bigint;
+    v_failed_at bytea[];
+begin
+    if {f}.has_acted(p_run_id, p_act) then
+        return {f}.answer({f}.begin_at(p_now, p_seen), 'true');
+    end if;
+    select id into v_run from {t}.runs where run_id = p_run_id and status = 'compensation_failed' for no key update;
+    v_now := {f}.begin_at(p_now, p_seen);
+    if v_run is null then
+        return {f}.answer(v_now, 'false');
+    end if;
+    v_failed_at := {f}.forget_failed(v_run, true);
+    update {t}.runs
+    set status = 'compensating', wake_at = v_now,
+        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
+    where id = v_run;
+    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '', p_act);
+    perform {f}.hint('ready', p_run_id);
+    perform {f}.retry_children(v_now, p_run_id, v_failed_at, p_by);
+    return {f}.answer(v_now, 'true');
 end $$;
 
 create function {f}.retry(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text

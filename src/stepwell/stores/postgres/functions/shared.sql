@@ -164,6 +164,20 @@ begin
     return v_id;
 end $$;
 
+-- Whether a location is an undo, or stands somewhere below one; see model.locations.is_undoing.
+create function {f}.is_undoing(p_location bytea) returns boolean language plpgsql immutable as $$
+declare
+    v_at int := 0;
+begin
+    while v_at < length(p_location) loop
+        if get_byte(p_location, v_at) & 240 = 64 then
+            return true;
+        end if;
+        v_at := v_at + 1 + (get_byte(p_location, v_at) & 15);
+    end loop;
+    return false;
+end $$;
+
 -- A packed location as people read it; see model/locations.py.
 create function {f}.spell(p_location bytea, p_names text[]) returns text language plpgsql immutable as $$
 declare

@@ -7,7 +7,7 @@ from stepwell.ids import RunId
 from stepwell.model.amendments import loosened
 from stepwell.model.cancels import Cancelled
 from stepwell.model.failures import decode_failure
-from stepwell.model.locations import Location, format_path
+from stepwell.model.locations import Location, format_path, is_undoing
 from stepwell.model.outbox import Announce
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.wakeups import HintKind
@@ -57,15 +57,17 @@ def resume(tx: Transaction, run_id: RunId, actor: Actor, *, even_if_held: bool) 
 
 
 def resume_rollback(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
-    """Let a rollback that got stuck go on."""
+    """Let a rollback that got stuck go on, and the compensation in which it did try again what failed."""
     if actor.has_acted(tx):
         return True
     found = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
     if found is None:
         return False
+    failed_at = _forget_failed_entries(tx, found[0], is_rollback=True)
     tx.run("runs.resume_rollback", id=found[0], now=tx.now)
     note(tx, found[0], "resume_rollback", actor, RunStatus.COMPENSATION_FAILED)
     tx.hint(HintKind.READY, run_id)
+    _retry_children(tx, run_id, failed_at, actor)
     return True
 
 
@@ -87,10 +89,15 @@ def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
         tx.run("signals.take_over_held", run=run, key=key)
     note(tx, run, "retry", actor, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
+    _retry_children(tx, run_id, failed_at, actor)
+    return True
+
+
+def _retry_children(tx: Transaction, run_id: RunId, failed_at: list[Location], actor: Actor) -> None:
+    """Retry the failed children of these places."""
     for child, location in tx.rows("runs.list_failed_children", run_id=run_id) if failed_at else ():
         if location in failed_at:
             retry(tx, child, Actor(actor.by))
-    return True
 
 
 def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> Row | None:
@@ -98,14 +105,18 @@ def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> Row | None:
     return row if row is not None and row[1] == status.value else None
 
 
-def _forget_failed_entries(tx: Transaction, run: int) -> list[Location]:
-    """Delete the failed entries that made the run fail; where they stood."""
+def _forget_failed_entries(tx: Transaction, run: int, *, is_rollback: bool = False) -> list[Location]:
+    """Delete the failed entries that made the run fail, or its rollback stop; where they stood."""
     row = tx.find("payloads.read_failure", run=run)
     if row is None or row[0] is None:
         return []
     failure, names = decode_failure(row[0]), read_names(tx.connection, run)
     failed = [Location(location) for (location,) in tx.rows("entries.list_failed", run=run)]
-    concerned = [location for location in failed if failure.concerns(format_path(location, names))]
+    concerned = [
+        location
+        for location in failed
+        if is_undoing(location) == is_rollback and failure.concerns(format_path(location, names))
+    ]
     seqs: dict[Location, int] = dict(tx.rows("entries.list_seqs", run=run))
     for location in concerned:
         tx.run("entries.forget", run=run, location=location)
