@@ -9,6 +9,7 @@ from typing import Any
 
 from sim.cases import repairs
 from sim.sabotage.patches import Patches, nothing, switches
+from sim.sabotage.programs import odd_values_escape
 from stepwell.clock import Instant
 from stepwell.engine import repair_drafts
 from stepwell.engine.changes import ChangeFlag
@@ -195,6 +196,7 @@ def defects_end_the_loop() -> Patches:
         (Execution, "break_off", break_off),
         (Code, "conclude", lambda self, turn: driver.conclude(turn, self.workflow)),
         (Supervisor, "_ended", lambda self, tended, task: task.cancelled() or task.exception()),
+        *odd_values_escape(),  # one of the things that a run can raise
     ]
 
 
