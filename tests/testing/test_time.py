@@ -7,6 +7,7 @@ import gc
 import socketserver
 import threading
 import time
+from asyncio import events
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -220,3 +221,15 @@ def test_time_stands_still_while_a_thread_is_busy_also_when_it_has_talked_to_the
     with kit() as stepwell:
         assert stepwell.start(flow).result() == "done"
         assert stepwell.clock.now() == BEGINNING
+
+
+def test_code_that_is_torn_down_leaves_no_loop_behind() -> None:
+    @workflow
+    async def waits(ctx: Context) -> None:
+        await ctx.sleep("long", "1d")
+
+    with kit(always_replay=False) as stepwell:
+        run = stepwell.start(waits)
+        run.until_waiting()
+        assert stepwell.wait(stepwell.engine.holds.pause(run.run_id, by="ann"))
+        assert events._get_running_loop() is None

@@ -119,6 +119,10 @@ class TurnLoop(asyncio.AbstractEventLoop):
         # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
         self._around = events._get_running_loop()
 
+    def move(self) -> None:
+        """From now on it is driven in the loop that runs now, or in none."""
+        self._around = events._get_running_loop()
+
     def run_until_idle(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is."""
         ready, around, outer = self.ready, self._around, None

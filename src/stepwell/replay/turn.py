@@ -162,6 +162,7 @@ class Turn:
         if self.is_closed:
             return
         self.is_closed = True
+        self.loop.move()  # a test tears code down when its own loop has stopped
         self.unawaited.clear()
         bodies, order = self.bodies, self.order
         is_waiting = self.waits.armed or bodies.asked or bodies.in_flight or bodies.yielded or order.queue or order.held
