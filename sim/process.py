@@ -38,6 +38,7 @@ class Process:
         self.world = world
         self.name = name
         self.is_worker = is_worker
+        self.was_frozen = False  # for longer than its lease
         self.is_ready = False
         self.is_leaving = False
         self.lane = world.loop.add_lane(name)
@@ -109,6 +110,7 @@ class Process:
         world = self.world
         lease = world.shape.settings.lease_span / 1e6
         self._process.pause()
+        self.was_frozen = True
         world.stats["pauses"] += 1
         world.process_hit(self)
         world.trace("pause", self.name)

@@ -80,7 +80,7 @@ class Leaves:
 
     def _is_sound(self, process: Process) -> bool:
         """Whether it never lost its lease: then nobody else could have its runs."""
-        return len(process.deadlines) == 1 and not self._world.checker.lost[process]
+        return len(process.deadlines) == 1 and not process.was_frozen and not self._world.checker.lost[process]
 
     def _may_run_again(self, began: _Began) -> bool:
         """Long steps go on elsewhere; after a repair, what is taken out is done again."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,11 +41,22 @@ def test_random_programs_have_every_primitive_in_every_place() -> None:
     assert len(cells()) > 200
 
 
+@pytest.fixture
+def _quiet() -> Iterator[None]:
+    """Let this process be quiet and even, as one of the simulation, and as it was afterwards."""
+    logger = logging.getLogger("stepwell")
+    kept = (logger.level, logger.propagate, logger.handlers, sys.unraisablehook)
+    prepare()
+    yield
+    logger.level, logger.propagate, logger.handlers, sys.unraisablehook = kept
+    logger.manager._clear_cache()  # type: ignore[attr-defined]  # which levels are on is remembered
+
+
+@pytest.mark.usefixtures("_quiet")
 def test_golden_programs_call_every_public_name_of_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()
     for name in PUBLIC:
         monkeypatch.setattr(Context, name, _noted(name, vars(Context)[name], called))
-    prepare()
 
     for program in golden_programs():
         if PUBLIC - called:
