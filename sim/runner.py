@@ -104,8 +104,8 @@ class Totals:
 _DOUBLED = ("I1", "I2", "I5")  # promises that nothing is done or committed twice
 
 
-def result_of(totals: Totals, command: str) -> Result:
-    """What a campaign came to, as it is kept."""
+def result_of(totals: Totals, first_seed: int) -> Result:
+    """The result of a campaign, for the scorecard. Campaigns that begin at different seeds are kept apart."""
     broken = Counter(violation.invariant for report in totals.failed for violation in report.violations)
     doubled = sum(broken[invariant] for invariant in _DOUBLED)
     stats, holes = totals.stats, reach.holes(totals.reached, totals.reached_by_faults)
@@ -119,7 +119,8 @@ def result_of(totals: Totals, command: str) -> Result:
     )
     figures = {words: f"{stats[name]:,}" for words, name in COUNTED if stats[name]}
     figures["primitives × places"] = f"{len(reach.cells()):,}, of which {len(holes)} were not reached or not faulted"
-    return Result("sim", command, totals.seconds, (trial,), figures)
+    command = f"make sim SEEDS={totals.seeds} FIRST_SEED={first_seed}"
+    return Result(f"sim-{first_seed}", command, totals.seconds, (trial,), figures)
 
 
 class Errors(logging.Handler):
