@@ -184,3 +184,40 @@ async def test_continuing_is_refused_while_something_could_not_be_undone_any_mor
     assert "would lose what undoes special" in view.failure.message
     assert 'compensations="drop"' in view.failure.fix
     assert ledger.lines == ["charge 1", "special refund month 1"]
+
+
+async def give_notice(ctx: Context, month: int) -> None:
+    await ctx.step(charge, -month)
+    await ctx.sleep("notice", "1d")
+    await ctx.step("tell", tell, month)
+
+
+@step(compensate=give_notice)
+async def sign(month: int) -> None:
+    LEDGERS[-1].note(f"sign {month}")
+
+
+@workflow
+async def lease(ctx: Context, month: int) -> None:
+    await ctx.step(sign, month)
+    if month < 2:
+        ctx.continue_as_new(month + 1)
+    await ctx.receive("burnt")
+    raise Rollback("the flat burnt down")
+
+
+async def test_a_compensation_of_a_predecessor_may_have_undoable_steps_of_its_own(harness: Harness, ledger: Ledger):
+    worker = await harness.worker(lease)
+    run = await worker.start(lease, 1, key="k")
+    await harness.drain()
+    await worker.signal("k", "burnt")
+    for _ in range(4):
+        await harness.drain()
+        worker = await harness.takeover(worker, lease)
+        await harness.advance("1d")
+    await harness.drain()
+
+    assert (await last(harness, run)).status == "compensated"
+    assert ledger.lines == ["sign 1", "sign 2", "charge -2", "called off 2", "charge -1", "called off 1"]
+    shown = {entry.path: entry.is_undone for entry in await worker.engine.runs.history("k")}
+    assert {path: undone for path, undone in shown.items() if path == "sign"} == {"sign": True}

@@ -325,7 +325,7 @@ def chain_views(details: Iterable[Detail]) -> list[EntryView]:
         carried = {one.location: one for one in detail.history.entries if carried_from(one.location)}
         kept = {format_path(at, names.texts) for at in carried if not is_undoing(at)}
         for at, entry in carried.items():
-            if entry.undo is not None and undo(at) in undos:
+            if entry.undo is not None and undo(at) in undos and not is_undoing(at):
                 origin, path = unpack(entry.undo)[0][2], format_path(at, names.texts).partition("/")[2]
                 undone.add((origin, path))
         found += [(detail.run.run_id, view) for view in entry_views(detail) if view.path not in kept]

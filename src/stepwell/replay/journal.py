@@ -114,7 +114,7 @@ class Journal:
             self.visited[location] = None
             self.unvisited -= 1
             described = self.entries[location].undo
-            if described is not None:
+            if described is not None and not is_undoing(location):
                 self.names.origins[number] = unpack(described)[0][2]
 
     # --- reading ---
