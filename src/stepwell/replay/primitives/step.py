@@ -158,12 +158,14 @@ async def perform(
             raise stopped(turn, turn.journal.names.text(location), error) from error
         except StepwellError as error:
             # It could not be undone, so it is not done.
+            await turn.order.reach_end()
             return _give_up(turn, location, kind, record_failure(error), turn.now - first_at, len(past or ()) + 1), None
     if past:
         number = len(past)
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
         last = past[-1]
         if counted and last.is_unknown:
+            await turn.order.reach_end()
             return _unknown(turn, location, number), None
         if last.is_beginning:
             if not counted or last.at == last.next_at or turn.now < (last.next_at or 0):
@@ -171,6 +173,7 @@ async def perform(
             else:
                 lost = _lost(turn, location, last, step, counted)
                 if isinstance(lost, GiveUp):
+                    await turn.order.reach_end()
                     return _give_up(turn, location, kind, lost.failure, turn.now - first_at, number), None
                 await _wait_for_next(turn, location, number, lost)
         elif counted and last.next_at is not None:
