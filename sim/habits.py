@@ -201,6 +201,9 @@ class Habits:
                 node["undo_form"] = self._rng.choice(UNDO_FORMS)
             elif "undo" in node:
                 node["undo_form"] = self._rng.choice(PROGRAM_FORMS)
+                if node["undo_form"] == "plain":  # plain code may not write outside of a join either
+                    for part in _all(node["undo"]):
+                        part.pop("tally", None)
 
     # --- what is new ---
 
