@@ -9,13 +9,13 @@ import pytest
 from stepwell.clock import Instant
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
-from stepwell.conformance.scene import Scene, place, step, wait_child, wait_signal, wait_timer, wait_topic
+from stepwell.conformance.scene import Scene, new_run, place, step, wait_child, wait_signal, wait_timer, wait_topic
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import AlreadyExistsError, NotFoundError
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.amendments import AMENDABLE, Amended, Amendment, Dropped, Fork
-from stepwell.model.commits import Verdict
+from stepwell.model.commits import End, Verdict
 from stepwell.model.entries import Attempt, Cursor, Progress
 from stepwell.model.failures import encode_failure
 from stepwell.model.locations import former, iteration, named
@@ -258,6 +258,21 @@ class AmendedChildSuite(StoreCase):
         parent = await scene.claim_only("r1")
         await scene.begin_child(parent, "c2", place(0), key="k")
         assert await scene.status("c2") is _S.RUNNING
+
+    async def test_a_plan_is_stale_once_a_dropped_child_has_continued_as_new(self, scene: Scene) -> None:
+        parent = await scene.begin("r1")
+        child = await scene.begin_child(parent, "c1", place(0), key="k")
+        await parent.park(wait_child(place(0)))
+        expected = await scene.run("r1")
+        await child.commit(move=End(_S.CONTINUED, successor=new_run("c2")))
+
+        dropped = Dropped(RunId("c1"), former(place(0), 1), RunId("c3"))
+        assert await _amend(scene, children=(dropped,)) is Amended.STALE
+        assert await scene.run("r1") == expected
+        assert await scene.status("c2") is _S.PENDING
+
+        assert await _amend(scene, children=(dropped, dropped._replace(run_id=RunId("c2")))) is Amended.APPLIED
+        assert await scene.status("c2") is _S.CANCELLED
 
     async def test_detached_and_ended_children_are_only_moved(self, scene: Scene) -> None:
         parent = await scene.begin("r1")

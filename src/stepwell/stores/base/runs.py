@@ -202,8 +202,9 @@ class RunStore(Protocol):
         """Repair a run as planned. Raises `NotFoundError` for an unknown run.
 
         Asking for the run's last applied amendment again answers APPLIED and changes nothing. STALE unless
-        status, epoch and revision are the expected ones, and the status is one of `AMENDABLE`. KEY_TAKEN if the
-        run has ended, and another active run has its key.
+        status, epoch and revision are the expected ones, the status is one of `AMENDABLE`, and no dropped child has
+        continued as a run that is not dropped with it. KEY_TAKEN if the run has ended, and another active run has its
+        key.
         Order of effects: names are appended; entries at `forgotten`, `ended_cursors` and `ended_progress` are
         deleted; attempts and entries are added (entries continue the run's seq without a gap, and stand where
         none is, else `ValueError`); signals are consumed (pending ones, else `ValueError`); each dropped child

@@ -84,6 +84,24 @@ begin
     if v_revives and {f}.find_active(v_key) is not null then
         return {f}.answer(v_now, '"key_taken"');
     end if;
+    -- A dropped child that has continued as a run that the plan does not know: that run would keep the child's place in the
+    -- parent, and its key. The lock keeps the children as they are until they are dropped.
+    perform 1
+    from {t}.runs
+    where run_id in (select one->>{Dropped.run_id} from jsonb_array_elements(a->{Amendment.children}) as one)
+    order by id for no key update;
+    if exists (
+        select 1
+        from jsonb_array_elements(a->{Amendment.children}) as one
+        join {t}.runs as c on c.run_id = one->>{Dropped.run_id}
+        where c.successor is not null
+            and not exists (
+                select 1 from jsonb_array_elements(a->{Amendment.children}) as other
+                where other->>{Dropped.run_id} = c.successor
+            )
+    ) then
+        return {f}.answer(v_now, '"stale"');
+    end if;
     perform {f}.rewrite(r.id, a);
     v_last := {f}.append_entries(r.id, a->>{Amendment.run_id}, a->{Amendment.entries}, r.last_seq);
     for v_one in select one from jsonb_array_elements(a->{Amendment.consumed}) as one loop

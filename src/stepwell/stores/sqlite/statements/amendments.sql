@@ -22,6 +22,9 @@ select id, run_id, status, owner, cause, parent, parent_location, detached, ende
 from stepwell_runs
 where run_id = :run_id and parent is not null;
 
+-- name: find_successor
+select successor from stepwell_runs where run_id = :run_id and successor is not null;
+
 -- name: begin_fork
 update stepwell_runs set revision = 1, last_seq = :last_seq, forked_from = :source, retried_at = :now, loose = :loose
 where id = :id;

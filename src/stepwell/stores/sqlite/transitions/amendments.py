@@ -37,6 +37,8 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     revives = status == _FAILED and key is not None
     if revives and tx.find("runs.find_active_of_key", key=key) is not None:
         return Amended.KEY_TAKEN
+    if _has_continued_child(tx, amendment.children):
+        return Amended.STALE
     _rewrite(tx, run, last_seq, amendment)
     for dropped in amendment.children:
         _drop(tx, dropped, amendment.announce)
@@ -74,6 +76,15 @@ def _get(tx: Transaction, run_id: RunId) -> Row:
     if row is None:
         raise NotFoundError("run", run_id)
     return row
+
+
+def _has_continued_child(tx: Transaction, children: Sequence[Dropped]) -> bool:
+    """Whether a dropped child has continued as a run that the plan does not know: that one would keep the child's place
+    in the parent, and its key.
+    """
+    known = {dropped.run_id for dropped in children}
+    found = (tx.find("amendments.find_successor", run_id=run_id) for run_id in known)
+    return any(row is not None and row[0] not in known for row in found)
 
 
 def _rewrite(tx: Transaction, run: int, last_seq: int, amendment: Amendment) -> None:
