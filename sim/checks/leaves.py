@@ -47,7 +47,7 @@ class Leaves:
         began = _Began(info.run_id, info.path, info.attempt)
         self._bodies[began].append(process)
         late = self._world.loop.time() - self._leaving.get(process, float("inf"))
-        # The beginning of a body that must not run twice is recorded: it can only go on here.
+        # The beginning of a body that must not run twice is recorded: it can only continue here.
         if late > _ON_ITS_WAY and self._kind(began) != "once_only":
             text = f"{process.name} begins {began.path} {late:.3f} s after it began to leave"
             self._world.violate("I43", began.run_id, text)
@@ -84,11 +84,11 @@ class Leaves:
         return process.environment.clock.monotonic() < self._until[process]
 
     def _is_sound(self, process: Process) -> bool:
-        """Whether it never lost its lease: then nobody else could have its runs."""
+        """Whether it never lost its lease: then no other worker could have its runs."""
         return len(process.deadlines) == 1 and not process.was_frozen and not self._world.checker.lost[process]
 
     def _may_run_again(self, began: _Began) -> bool:
-        """Long steps go on elsewhere; after a repair, what is taken out is done again."""
+        """Long steps continue elsewhere; after a repair, what is taken out is done again."""
         is_repaired = self._world.clients.operators.repairers.has_repaired(began.run_id)
         is_long = self._kind(began).startswith("long")
         return is_long or is_repaired or self._world.checker.shadow(began.run_id).retries > 0
