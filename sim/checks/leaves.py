@@ -30,23 +30,24 @@ class Leaves:
         self._world = world
         self._bodies: defaultdict[_Began, list[Process]] = defaultdict(list)
         self._loading: defaultdict[Process, dict[str, float]] = defaultdict(dict)  # since when a history is asked for
-        self._leaving: dict[Process, tuple[float, float]] = {}  # since when, and until when at the latest
+        self._leaving: dict[Process, float] = {}  # since when
+        self._until: dict[Process, float] = {}  # the end of its grace time, by its own clock
         self._left: set[Process] = set()  # in less than their grace time
 
     async def leave(self, process: Process, grace: float) -> None:
         """Let a process leave in order."""
-        now = self._world.loop.time()
-        self._leaving[process] = (now, now + grace)
+        self._leaving[process] = self._world.loop.time()
+        self._until[process] = process.environment.clock.monotonic() + grace
         await process.leave(grace)
-        if self._world.loop.time() < now + grace:
+        if self._has_time_left(process):
             self._left.add(process)
 
     def began(self, process: Process, info: StepContext) -> None:
         """A body runs its first line."""
         began = _Began(info.run_id, info.path, info.attempt)
         self._bodies[began].append(process)
-        late = self._world.loop.time() - self._leaving.get(process, (float("inf"), 0.0))[0]
-        # The beginning of a body that must not run twice is recorded: it can only go on here.
+        late = self._world.loop.time() - self._leaving.get(process, float("inf"))
+        # The beginning of a body that must not run twice is recorded: it can only continue here.
         if late > _ON_ITS_WAY and self._kind(began) != "once_only":
             text = f"{process.name} begins {began.path} {late:.3f} s after it began to leave"
             self._world.violate("I43", began.run_id, text)
@@ -57,9 +58,9 @@ class Leaves:
         if method == "load":
             self._loading[process].update(dict.fromkeys(args[0], now))
         elif method == "retire" and process in self._leaving:
-            since, until = self._leaving[process]
+            since = self._leaving[process]
             left = [run_id for run_id, asked_at in self._loading[process].items() if asked_at < since]
-            if left and now < until and self._is_sound(process):
+            if left and self._has_time_left(process) and self._is_sound(process):
                 self._world.violate("I43", left[0], f"{process.name} leaves, and does not wait for its history")
 
     def answered(self, process: Process, method: str, args: tuple[Any, ...]) -> None:
@@ -78,12 +79,16 @@ class Leaves:
                 )
                 self._world.violate("I43", began.run_id, text)
 
+    def _has_time_left(self, process: Process) -> bool:
+        """Whether its grace time is not over, by the clock of its worker: another one rounds differently."""
+        return process.environment.clock.monotonic() < self._until[process]
+
     def _is_sound(self, process: Process) -> bool:
-        """Whether it never lost its lease: then nobody else could have its runs."""
+        """Whether it never lost its lease: then no other worker could have its runs."""
         return len(process.deadlines) == 1 and not process.was_frozen and not self._world.checker.lost[process]
 
     def _may_run_again(self, began: _Began) -> bool:
-        """Long steps go on elsewhere; after a repair, what is taken out is done again."""
+        """Long steps continue elsewhere; after a repair, what is taken out is done again."""
         is_repaired = self._world.clients.operators.repairers.has_repaired(began.run_id)
         is_long = self._kind(began).startswith("long")
         return is_long or is_repaired or self._world.checker.shadow(began.run_id).retries > 0
