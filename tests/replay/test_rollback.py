@@ -311,6 +311,27 @@ async def test_a_cancel_while_a_body_runs_waits_for_it_or_stops_it(harness: Harn
     assert ledger.lines == ["one", "begins", "told to stop", *(["undo one"] if compensate else [])]
 
 
+async def test_code_that_catches_everything_records_nothing_while_it_is_stopped(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        async def branch(ctx: Context) -> int:
+            return len(await asyncio.gather(ctx.receive("never"), return_exceptions=True))
+
+        await ctx.step(doing(ledger, "one"))
+        await ctx.join("j", {"b": branch})
+        await ctx.step(doing(ledger, "two"))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("10s")
+    assert await worker.do(worker.engine.cancel(run.run_id))
+    await harness.drain()
+
+    assert (await harness.status(run)).status == "cancelled"
+    assert ledger.lines == ["one", "undo one"]
+    assert "j" not in await harness.paths(run)
+
+
 async def test_a_body_that_ends_although_it_was_cancelled_is_undone(harness: Harness, ledger: Ledger):
     async def stubborn() -> str:
         ledger.note("begins")

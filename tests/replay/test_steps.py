@@ -213,6 +213,35 @@ async def test_an_at_most_once_step_is_never_run_again_after_a_crash(harness: Ha
     assert ledger.lines == ["transfer"]
 
 
+async def test_an_unknown_outcome_reaches_the_code_after_what_was_recorded_before_it(harness: Harness, ledger: Ledger):
+    async def transfer() -> None:
+        await asyncio.sleep(3600)
+
+    @workflow
+    async def flow(ctx: Context) -> list[str]:
+        order: list[str] = []
+
+        async def pay(ctx: Context) -> None:
+            await ctx.try_step(step(transfer, at_most_once=True))
+            order.append("pay")
+
+        async def mark(ctx: Context) -> None:
+            await ctx.rollback_checkpoint("mark")
+            order.append("mark")
+
+        await ctx.join("j", {"pay": pay, "mark": mark})
+        await ctx.receive("go")
+        return order
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("10s")
+    worker = await harness.takeover(worker, flow)
+    await worker.signal(run.run_id, "go")
+
+    assert await harness.result(run) == ["mark", "pay"]  # as every later replay sees it
+
+
 @pytest.mark.parametrize("verb", ["skip", "retry"])
 async def test_an_operator_decides_about_an_at_most_once_step_whose_outcome_is_unknown(
     harness: Harness, ledger: Ledger, verb: str

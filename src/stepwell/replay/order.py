@@ -9,12 +9,13 @@ from stepwell.model.entries import Entry
 from stepwell.model.runs import Ranges
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.journal import Journal
+from stepwell.replay.suspend import Suspend
 
 
 class ReplayOrder:
     """Hands recorded results to the code one at a time, in the order of their numbers."""
 
-    __slots__ = ("_journal", "_loop", "_loose", "_tokens", "held", "is_passing", "is_rehearsal", "queue")
+    __slots__ = ("_journal", "_loop", "_loose", "_tokens", "held", "is_closed", "is_passing", "is_rehearsal", "queue")
 
     def __init__(self, loop: TurnLoop, journal: Journal, loose: Ranges) -> None:
         self._loop = loop
@@ -23,6 +24,7 @@ class ReplayOrder:
         self._tokens = 0
         self.queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that would record something new
+        self.is_closed = False  # the code is torn down: nothing is recorded any more
         self.is_rehearsal = False
         self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not yet beyond all that is recorded
 
@@ -41,8 +43,11 @@ class ReplayOrder:
 
     async def reach_end(self) -> None:
         """Wait until all recorded results have reached the code, and until nothing else in it is ready: what is
-        recorded now comes after all that in a replay.
+        recorded now comes after all that in a replay. Raises `Suspend` in code that is torn down, also if it has caught
+        the one before, as `gather(..., return_exceptions=True)` does.
         """
+        if self.is_closed:
+            raise Suspend
         journal = self._journal
         if self.queue or journal.unvisited > 0 or self._loop.ready:
             future: asyncio.Future[None] = self._loop.own_future()

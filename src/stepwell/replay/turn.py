@@ -161,7 +161,7 @@ class Turn:
         """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
         if self.is_closed:
             return
-        self.is_closed = True
+        self.is_closed = self.order.is_closed = True
         self.loop.move()  # a test tears code down when its own loop has stopped
         self.unawaited.clear()
         bodies, order = self.bodies, self.order
