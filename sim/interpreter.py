@@ -89,7 +89,7 @@ class Interpreter:
             case "fail":
                 return self._fail(ctx, node)
             case "odd":
-                if self._program is not None or WITNESSES.are_faults_on:
+                if self._program is not None or not WITNESSES.is_undo_fixed(ctx.run_id):
                     raise EXCEPTIONS[node["odd"]]()
                 return ["mended"]
             case "continue":
@@ -222,8 +222,8 @@ class Interpreter:
         return ["about", who, ctx.previous and ctx.previous.run_id, ctx.started_at.isoformat()]
 
     def _fail(self, ctx: Context, node: Node) -> Any:
-        """Fail as planned; in a compensation until somebody mends it, or it would never end."""
-        if self._program is not None or WITNESSES.are_faults_on:
+        """Fail as planned; in a compensation until an operator fixes it, or it would never end."""
+        if self._program is not None or not WITNESSES.is_undo_fixed(ctx.run_id):
             ctx.fail("planned", {"n": 1})
         return ["mended"]
 

@@ -104,6 +104,7 @@ class Operators:
                 case RunStatus.PAUSED:
                     acted |= await self._resume(row)
                 case RunStatus.COMPENSATION_FAILED if is_mending:
+                    self.world.fix_undo(row.run_id)
                     acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.repairs.resume_rollback(at)))
                 case RunStatus.FAILED if row.run_id not in self.retried and self.may_retry(row):
                     self.retried.add(row.run_id)

@@ -62,11 +62,10 @@ class Witnesses:
         assert self._world is not None
         self._world.violate(invariant, run_id, text)
 
-    @property
-    def are_faults_on(self) -> bool:
-        """Whether things still go wrong."""
+    def is_undo_fixed(self, run_id: str) -> bool:
+        """Whether the compensations of a run no longer fail as planned."""
         assert self._world is not None
-        return self._world.are_faults_on
+        return self._world.is_undo_fixed(run_id)
 
     def is_mended(self, run_id: str) -> bool:
         """Whether somebody has mended the code of a run."""

@@ -125,6 +125,7 @@ class World:
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
         self._mended: set[str] = set()
+        self._undo_fixed: set[str] = set()
         self._calls: Counter[str] = Counter()
         self._tags = 0
 
@@ -312,6 +313,14 @@ class World:
         """Mend what kills its worker."""
         self._mended.add(run_id)
         self.checker.poisonings[run_id] = 0
+
+    def is_undo_fixed(self, run_id: str) -> bool:
+        """Whether the compensations of a run no longer fail as planned."""
+        return run_id in self._undo_fixed
+
+    def fix_undo(self, run_id: str) -> None:
+        """Fix the compensations of a run whose rollback has stopped, and which is about to be resumed."""
+        self._undo_fixed.add(run_id)
 
     # --- what came of it ---
 
