@@ -101,7 +101,7 @@ class Execution:
         """Start or resume the code under a new claim; if it is leaving already, begin no body."""
         claim, code = self._claim, self._code
         claim.is_leaving, run = is_leaving, claim.run
-        if self._resources.observers is not None:
+        if self._resources.notices.wants_claims:
             self._resources.notices.claimed(run, [*self._journal.waits.values()], code.inbox)
         if claim.is_stopping:
             self._stop.finish(self)
@@ -352,7 +352,7 @@ class Execution:
             case None:
                 self._commit_or_start()
             case Park():
-                self._give_up(move)
+                self._give_up(move, is_held=applied.held)
                 turn = self._code.turn
                 if turn is not None and turn.threads.functions:
                     turn.threads.release()
@@ -360,7 +360,7 @@ class Execution:
             case BeginRollback():
                 self._begin_rollback(move)
             case End() | Pause() | Release():
-                self.end(move)
+                self.end(move, is_held=applied.held)
             case _:
                 assert_never(move)
 
@@ -380,20 +380,20 @@ class Execution:
 
     # --- ends ---
 
-    def end(self, move: Move) -> None:
-        """The claim ended with this move, and the run is not to be continued here."""
-        self._give_up(move)
+    def end(self, move: Move, *, is_held: bool = False) -> None:
+        """The claim ended with this move, and the run is not continued here. `is_held`: a person has paused it."""
+        self._give_up(move, is_held=is_held)
         self._code.close()
         self._host.left(self, is_parked=isinstance(move, Pause))
 
-    def _give_up(self, move: Move) -> None:
+    def _give_up(self, move: Move, *, is_held: bool) -> None:
         claim = self._claim
         claim.is_over = True
         if self._timer.handle is not None:
             self._timer.stop()
         if self._bodies.progress is not None:
             self._bodies.release()
-        self._resources.notices.over(claim.run, move, is_leaving=claim.is_leaving)
+        self._resources.notices.over(claim.run, move, is_leaving=claim.is_leaving, is_held=is_held)
 
     def abandon(self) -> None:
         """End the timer, the bodies and the code at once."""

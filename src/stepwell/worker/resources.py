@@ -23,6 +23,7 @@ from stepwell.worker.lease import Lease
 from stepwell.worker.notices import Notices
 from stepwell.worker.observers import Observers
 from stepwell.worker.receipts import Receipts
+from stepwell.worker.run_logs import RunLog
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +37,8 @@ class Resources:
     codec: Codec
     routes: Routes
     observers: Observers | None
-    on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
+    run_log: RunLog | None  # None if its level is off
+    on_over: Callable[[Run], None] | None  # called with each run that is no longer executed here; completed, if it is
     lease: Lease = field(init=False)
     committer: Committer = field(init=False)
     notices: Notices = field(init=False)
@@ -48,7 +50,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         self.now = self.store.now
-        self.notices = Notices(self.observers, self.on_over, self.now)
+        self.notices = Notices(self.observers, self.run_log, self.on_over, self.now)
         self.requests = ClaimRequests(self.wake)
         self.lease = self.new_lease()
 

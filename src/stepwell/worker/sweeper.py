@@ -33,9 +33,17 @@ class Sweeper:
         store, wake = self._resources.store, self._resources.wake
         outlook = await store.views.outlook(self._resources.registry.definitions)
         if outlook.has_stranded:
-            await store.runs.rescue(stalls_max=self._resources.settings.stalls_max)
+            await self._rescue()
         if outlook.has_stranded or (outlook.next_wake is not None and outlook.next_wake < self._claimer.looks_at):
             wake.set()
         self._relays.wake()
         lapses_at = outlook.lapses_at
         return float("inf") if lapses_at is None else max(0.01, (lapses_at - store.now()) / SECOND)
+
+    async def _rescue(self) -> None:
+        store, run_log = self._resources.store, self._resources.run_log
+        rescued = await store.runs.rescue(stalls_max=self._resources.settings.stalls_max)
+        if rescued and run_log is not None:
+            for run in await store.views.find_many(rescued):
+                if run is not None:
+                    run_log.rescued(run)

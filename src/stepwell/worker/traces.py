@@ -91,7 +91,7 @@ class Traces:
 
     def body(self, body: Body) -> _Mark:
         """An attempt begins: what its code traces is below it."""
-        run_id, workflow, path, attempt = body.place
+        run_id, _, workflow, path, attempt = body.place
         stretch = self._stretches.get(body.run.run_id)
         above = self._context.Context() if stretch is None else self._trace.set_span_in_context(stretch)
         span = self._tracer.start_span(

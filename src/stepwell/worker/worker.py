@@ -30,6 +30,7 @@ from stepwell.worker.relay import Relays
 from stepwell.worker.resources import Resources
 from stepwell.worker.resumer import Resumer
 from stepwell.worker.rounds import Rounds, wait_set
+from stepwell.worker.run_logs import find_run_log, find_step_log
 from stepwell.worker.supervisor import Supervisor
 from stepwell.worker.sweeper import Sweeper
 
@@ -54,8 +55,19 @@ class Worker:
     ) -> None:
         if codec.conceals:
             store.declare_encrypted()
-        told, ways = Observers(observers) if observers else None, Routes() if routes is None else routes
-        self._resources = resources = Resources(environment, store, registry, settings, codec, ways, told, on_over)
+        step_log = find_step_log(environment.clock.monotonic)
+        watching = (*observers, *(() if step_log is None else (step_log,)))
+        self._resources = resources = Resources(
+            environment,
+            store,
+            registry,
+            settings,
+            codec,
+            Routes() if routes is None else routes,
+            Observers(watching) if watching else None,
+            find_run_log(),
+            on_over,
+        )
         self._rounds = rounds = Rounds(resources, self._start_over, self._lose_store)
         self._supervisor = Supervisor(environment, self._give_up)
         self._relays = Relays(resources, rounds)
