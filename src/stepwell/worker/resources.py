@@ -1,4 +1,4 @@
-"""What all parts of a worker use."""
+"""The services and settings that all parts of a worker share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Resources:
     committer: Committer = field(init=False)
     notices: Notices = field(init=False)
     receipts: Receipts = field(init=False, default_factory=Receipts)
-    wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set when the claimer is to look for runs
+    wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set to let the claimer look for runs
     requests: ClaimRequests = field(init=False)
     now: Callable[[], Instant] = field(init=False)
     _context: Context = field(init=False, default_factory=copy_context)
@@ -55,7 +55,7 @@ class Resources:
         self.lease = self.new_lease()
 
     def new_lease(self) -> Lease:
-        """A lease that was not asked for yet, of a new incarnation."""
+        """A lease of a new incarnation, which is not registered yet."""
         incarnation = Incarnation(self.environment.ids.uuid())
         return Lease(self.environment.clock, incarnation, self.settings.lease_span)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepwell.check.differences import Difference, ComparedEntry
+    from stepwell.check.differences import ComparedEntry, Difference
     from stepwell.check.histories import Recording
     from stepwell.cli.commands.runs import Seen
     from stepwell.engine.views import EntryView
