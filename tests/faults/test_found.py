@@ -59,7 +59,7 @@ def make_execution(host: Any, claimed: Any) -> Any:
 
 
 def claim_of(epoch: int) -> Any:
-    run = SimpleNamespace(run_id=RunId("r"), epoch=epoch, status=RunStatus.RUNNING, last_seq=0)
+    run = SimpleNamespace(run_id=RunId("r"), workflow="w", key=None, epoch=epoch, status=RunStatus.RUNNING, last_seq=0)
     return SimpleNamespace(run=run, inbox=None)
 
 
