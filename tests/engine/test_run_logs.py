@@ -137,7 +137,7 @@ async def test_the_cause_of_a_failed_branch_is_the_failure_of_its_step(tmp_path:
 async def test_a_rolled_back_run_is_logged_with_what_it_failed_with(tmp_path: Path, log: Log) -> None:
     await finish(tmp_path, undone, 1, key="a")
 
-    assert log.messages[-1] == "undone a failed at decline: Fatal: no funds; it was rolled back"
+    assert log.messages[-1] == "undone a failed at decline: Fatal: no funds; it was compensated"
     assert log.records[-1]["outcome"] == "compensated"
 
 

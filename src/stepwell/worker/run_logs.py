@@ -87,7 +87,7 @@ class RunLog:
             case RunStatus.FAILED:
                 words = failed
             case RunStatus.COMPENSATED:
-                words = f"{failed}; it was rolled back"
+                words = f"{failed}; it was compensated"
             case RunStatus.COMPENSATION_FAILED:
                 words = f"has an incomplete rollback: an undo {failed}"
             case RunStatus.CANCELLED:
