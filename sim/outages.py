@@ -22,7 +22,7 @@ _HOUR = 3600.0
 # A loop that ends more often than a supervisor starts it again, and how long that may take.
 _ENDS_MAX = 8
 _GIVE_UP_SECONDS = 10.0
-_LOOP_WORDS = ("the worker's loop", "this worker ends")
+_LOOP_WORDS = ("the worker's loop", "this worker shuts down")
 
 
 class Outages:

@@ -103,9 +103,9 @@ class Case:
             except CrashFound as error:
                 yield Tried("nothing goes wrong", "live", str(error))
                 return
-        broken = {finding.strike for finding in report.findings}
+        broken = {finding.crash for finding in report.findings}
         yield from (Tried(finding.how, "live", finding.difference) for finding in report.findings)
-        yield from (Tried(str(strike), "live") for strike in report.struck if strike not in broken)
+        yield from (Tried(str(crash), "live") for crash in report.crashes if crash not in broken)
 
 
 def _kit(mode: str) -> SyncKit:

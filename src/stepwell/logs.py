@@ -1,13 +1,14 @@
-"""Log records that say which run, path and attempt they come from: as lines for people, or as JSON for programs.
+"""Log records that name the run, path and attempt they come from: as text for people, or as JSON for programs.
 
-A record that a step's body writes, in any logger and also in a thread of its own, carries its place. Attach `PLACES` to
-handlers of your own to have the same there; `configure` sets the root logger up.
+A record that a step's body writes carries its place, in any logger and also from a thread of the body. Attach `PLACES`
+to your own handlers to get the same fields there; `configure` sets up the root logger.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
@@ -19,16 +20,18 @@ LogFormat = Literal["text", "json"]
 
 _KINDS_MAX: Final = 1_000
 _KIND_CHARS: Final = 200
+_PLAIN: Final = re.compile(r"[^\s\"=]+")
 
-FIELDS: Final = ("run", "workflow", "path", "attempt")
+FIELDS: Final = ("run", "key", "workflow", "path", "attempt")
+OUTCOME: Final = "outcome"  # of a record about a run or a step: what became of it. Text has it in the message.
 
 
 class RunningBody(Protocol):
-    """A body that runs."""
+    """A body that is running."""
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
-        """Run, workflow, path and attempt."""
+    def place(self) -> tuple[str, str | None, str, str, int]:
+        """Run, key, workflow, path and attempt."""
         ...
 
 
@@ -36,13 +39,13 @@ RUNNING_BODY: Final[ContextVar[RunningBody | None]] = ContextVar("stepwell_runni
 
 
 class PlaceFilter(logging.Filter):
-    """Gives every record `run`, `workflow`, `path` and `attempt`: those of the body that wrote it, or None."""
+    """Gives every record `run`, `key`, `workflow`, `path` and `attempt` of the body that wrote it; None outside."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        doing = RUNNING_BODY.get()
-        place = (None, None, None, None) if doing is None else doing.place
+        body = RUNNING_BODY.get()
+        place = (None,) * len(FIELDS) if body is None else body.place
         for name, value in zip(FIELDS, place, strict=True):
-            # What the writer said with `extra` is meant.
+            # A field that the caller passed with `extra` stays.
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
@@ -52,8 +55,10 @@ PLACES: Final = PlaceFilter()
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people, with the place at its end. What a record quotes cannot steer a terminal: control characters
-    are spelled, and further lines are indented.
+    """One line for people, with the place at its end.
+
+    Quoted text cannot control a terminal or forge a record: control characters are escaped, and lines after the first
+    are indented.
     """
 
     def __init__(self) -> None:
@@ -63,7 +68,7 @@ class TextFormatter(logging.Formatter):
         return escape_lines(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
-        place = [f"{name}={value}" for name in FIELDS if (value := getattr(record, name, None)) is not None]
+        place = [f"{name}={_quoted(value)}" for name in FIELDS if (value := getattr(record, name, None)) is not None]
         return redact(" ".join([super().formatMessage(record), *place]))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's own name
@@ -71,7 +76,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: at, level, logger, message; where they are known run, workflow, path, attempt, error."""
+    """One JSON object a line: at, level, logger and message; where known also run, key, workflow, path, attempt,
+    outcome and error.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {
@@ -80,28 +87,37 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage()),
         }
-        facts |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        for name in (*FIELDS, OUTCOME):
+            value = getattr(record, name, None)
+            if value is not None:
+                facts[name] = redact(value) if isinstance(value, str) else value
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
         if trace:
             facts["error"] = redact(trace)
         return escape_json(json.dumps(facts, ensure_ascii=False, default=str))
 
 
-class Bounded(logging.Filter):
-    """Lets so many records of one kind pass in each window, and says with the next one how many it left out.
+def _quoted(value: object) -> str:
+    """A field as text. A value with spaces or quotes is quoted, so that it cannot look like several fields."""
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
-    For loggers that others can make write: a full disk stops more than a lost line hides.
+
+class Bounded(logging.Filter):
+    """Passes a limited number of records of one kind in each window. The next record reports how many were dropped.
+
+    For loggers that remote callers can make write: dropped lines are better than a full disk.
     """
 
     def __init__(self, *, lines_max: int = 20, window_seconds: float = 60.0) -> None:
         super().__init__()
         self._lines_max, self._window_seconds = lines_max, window_seconds
-        self._seen: dict[tuple[str, int, str], list[float]] = {}  # → when its window began, passed, left out
+        self._seen: dict[tuple[str, int, str], list[float]] = {}  # → start of its window, passed, dropped
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = (record.name, record.levelno, str(record.msg)[:_KIND_CHARS])
         if kind not in self._seen and len(self._seen) >= _KINDS_MAX:
-            kind = (record.name, record.levelno, "")  # all others together
+            kind = (record.name, record.levelno, "")  # one window for all others
         window = self._seen.setdefault(kind, [record.created, 0, 0])
         if not 0 <= record.created - window[0] < self._window_seconds:
             window[0], window[1] = record.created, 0
@@ -110,14 +126,14 @@ class Bounded(logging.Filter):
             return False
         window[1] += 1
         if window[2]:
-            record.msg, record.args = f"{record.getMessage()} ({int(window[2])} more like this were left out)", ()
+            record.msg, record.args = f"{record.getMessage()} ({int(window[2])} more like this were dropped)", ()
             window[2] = 0
         return True
 
 
 def configure(form: LogFormat, *, level: int = logging.WARNING, force: bool = True) -> None:
-    """Let the root logger write to stderr in this form, and to nowhere else that it wrote to before; without `force`
-    only if it wrote to nowhere before.
+    """Let the root logger write to stderr in this form. Its other handlers are removed; without `force`, a root logger
+    that has handlers is left as it is.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

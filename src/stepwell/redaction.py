@@ -1,8 +1,8 @@
-"""Known secret texts of this process, and how they are taken out of words before those are written anywhere.
+"""Known secret texts of this process. They are masked in every text before it is written.
 
 A `Secret` registers what it holds while it lives. Error texts, reasons and log lines pass through `redact` on their way
-out. That is a net, not a wall: a text that was cut, encoded or changed by somebody's code is not recognised, and texts
-shorter than four characters are let through because they would be found everywhere.
+out. This does not catch everything: a text that code has cut, encoded or changed is not recognised, and texts of less
+than four characters are not masked, because they would match everywhere.
 """
 
 from __future__ import annotations

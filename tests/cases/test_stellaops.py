@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -226,7 +227,10 @@ async def test_st_15_a_run_whose_definition_is_missing_waits_until_it_is_deploye
     assert await harness.result(run) == "done"
 
 
-async def test_st_16_a_run_that_kills_its_workers_is_set_aside_and_can_be_resumed(harness: Harness, ledger: Ledger):
+async def test_st_16_a_run_that_kills_its_workers_is_paused_and_can_be_resumed(
+    harness: Harness, ledger: Ledger, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "stepwell.worker")
     victims: list[Node] = []
     is_poison = True
 
@@ -256,6 +260,8 @@ async def test_st_16_a_run_that_kills_its_workers_is_set_aside_and_can_be_resume
         await harness.result(run)
     assert (caught.value.failure.code, caught.value.failure.path) == ("SW202", "deadly")
     assert ledger.counts == {"safe": 1, "deadly": 3}
+    words = f"PoisonError: run {run.run_id} lost its worker 3 times without any progress"
+    assert f"flow {run.run_id} is paused at deadly: {words}" in caplog.messages
     is_poison = False
     assert await watcher.do(watcher.engine.holds.resume(run.run_id))
     await harness.advance("1m")

@@ -140,7 +140,50 @@ def test_both_places_of_a_name_are_told():
 
     first = HEAD.count("\n") + 3
     assert (finding.also, finding.line) == ((first,), first + 2)
-    assert finding.message == 'two operations at the same place are both called "a"'
+    assert finding.message == 'two operations in one scope are both called "a"'
+    assert finding.fix == "rename one of them; write: await ctx.step('a 2', other)"
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        ("ctx.step(charge, each)", "await ctx.step(charge.options(repeat=True), each)"),
+        ("ctx.step('charge', act, each)", "await ctx.step('charge', step(act, repeat=True), each)"),
+        ("ctx.step(step(act, timeout=3))", "await ctx.step(step(act, timeout=3, repeat=True))"),
+        ("ctx.step(charge.options(timeout=3))", "await ctx.step(charge.options(timeout=3, repeat=True))"),
+        ("ctx.sleep('nap', '1s')", "await ctx.sleep('nap', '1s', repeat=True)"),
+    ],
+)
+def test_the_line_to_write_for_a_name_in_a_loop_is_given_and_has_no_finding(call: str, line: str):
+    charge = "@step\nasync def charge(x: int = 1) -> int: ...\n"
+    [finding] = look(charge + flow("for each in range(3):", f"    await {call}"))
+
+    assert finding.fix == f"number its uses; write: {line}"
+    assert codes(charge + flow("for each in range(3):", f"    {line}")) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        ("ctx.step('a', act)", "await ctx.step('a 2', act)"),
+        ("ctx.step(act)", "await ctx.step('act 2', act)"),
+        ("ctx.receive('a')", "await ctx.receive('a', name='a 2')"),
+        ("ctx.child(act)", "await ctx.child(act, name='act 2')"),
+        ("ctx.sleep('a', '1s')", "await ctx.sleep('a 2', '1s')"),
+    ],
+)
+def test_the_line_to_write_for_a_name_that_is_used_twice_is_given_and_has_no_finding(call: str, line: str):
+    [finding] = look(flow(f"await {call}", f"await {call}"))
+
+    assert finding.fix == f"rename one of them; write: {line}"
+    assert codes(flow(f"await {call}", line)) == []
+
+
+def test_the_line_to_write_for_an_operation_that_is_not_awaited_is_given():
+    [finding] = look(flow("ctx.step('charge', act, 42)"))
+
+    assert finding.message == 'ctx.step "charge" is never awaited, so it does nothing'
+    assert finding.fix == "write: await ctx.step('charge', act, 42)"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +263,9 @@ def test_a_step_without_an_undo_after_one_that_has_one():
 
     [finding] = look(saga("other"))
     assert finding.code == "SW141"
-    assert finding.message == "charge has no undo, but comes after act which has one"
+    assert finding.message == "charge has no undo, but follows act, which has one"
+    line = "await ctx.step('charge', step(other, compensate=undo))"
+    assert finding.fix == f"write: {line}; if charge has no effect, add the comment # stepwell: ignore SW141"
     assert codes(saga("step(other, compensate=undo_act)")) == []
     assert codes("@step(compensate=undo_act)\nasync def able() -> int: ...\n" + saga("able")) == []
     assert codes("@step(compensate=undo_act)\nasync def able() -> int: ...\n" + saga("able.options(timeout=3)")) == []
@@ -312,7 +357,7 @@ def test_a_step_that_is_called_directly():
     [found] = look(steps + flow("await charge(1)"))
 
     assert found.code == "SW121"
-    assert "write await ctx.step(charge, ...)" in found.fix
+    assert "write: await ctx.step(charge, ...)" in found.fix
     assert codes(steps + flow("await ctx.step(charge, 1)", "await ctx.step('two', lambda: charge(2))")) == []
     assert codes(steps + "async def both() -> None:\n    await charge(1)\n" + flow("await ctx.step(both)")) == []
 

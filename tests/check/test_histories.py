@@ -96,9 +96,9 @@ async def test_a_file_names_its_format_and_paths(harness: Harness, ledger: Ledge
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"not json", "not JSON of ours"),
-        (b"\xff\xfe", "not JSON of ours"),
-        (b"[]", "not JSON of ours"),
+        (b"not json", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[]", "not valid JSON"),
         (b"{}", "its schema is ''"),
         (b'{"schema": "stepwell.run/1"}', "its schema is 'stepwell.run/1'"),
         (b'{"schema": "stepwell.history-file/1"}', "this release reads stepwell.history-file/2"),
@@ -114,7 +114,7 @@ def test_anything_else_is_refused_with_the_reason(content: bytes, why: str):
 
 
 def test_a_pattern_without_files_is_refused(tmp_path: Path):
-    with pytest.raises(HistoryFileError, match="no history file is called"):
+    with pytest.raises(HistoryFileError, match="no history file matches"):
         list(histories.find(str(tmp_path / "*.json")))
     with pytest.raises(HistoryFileError, match="cannot be read"):
         histories.read(tmp_path / "gone.json")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,13 +40,18 @@ Cli = Callable[..., Said]
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
     def call(*words: str) -> Said:
         code = main(words)
         out, err = capsys.readouterr()
         return Said(code, out, err)
 
-    return call
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield call
+    # Commands that last set up the log of the process.
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 async def _fill(url: str) -> dict[str, str]:

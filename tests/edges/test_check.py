@@ -76,7 +76,7 @@ def test_code_that_fits_is_told_so(cli: Cli, url: str, tmp_path: Path) -> None:
     said = cli("check", write(tmp_path, "orders_same"), "--db", url)
 
     assert said.code == 0
-    assert "3 runs in flight: 3 go on with this code, 0 would break" in said.out
+    assert "3 runs in flight: 3 continue with this code, 0 would break" in said.out
     assert said.out.splitlines()[-1] == "0 errors, 0 warnings"
     assert said.err == "replaying: 3 of 3\n"
 
@@ -86,7 +86,7 @@ def test_each_run_that_would_break_is_told_with_both_sides_and_the_fix(cli: Cli,
     said = cli("check", app, "--db", url)
 
     assert said.code == 9
-    assert "3 runs in flight: 0 go on with this code, 3 would break" in said.out
+    assert "3 runs in flight: 0 continue with this code, 3 would break" in said.out
     assert "recorded  step reserve" in said.out
     assert "now       it asks for look" in said.out
     assert "likely    look was put in front of reserve after this run had passed it" in said.out
@@ -153,7 +153,7 @@ def test_runs_of_a_version_that_is_gone_are_a_warning(cli: Cli, url: str, tmp_pa
     said = cli("check", app, "--db", url)
 
     assert said.code == 0
-    assert "3 runs of order version 1 would wait: this code does not have it" in said.out
+    assert "3 runs of order version 1 would wait: this code does not have that version" in said.out
 
 
 def test_json_has_all_of_it(cli: Cli, url: str, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_history_files_are_replayed_too(cli: Cli, url: str, tmp_path: Path) -> N
         "check", write(tmp_path, "orders_files_3"), "--code-only", "--histories", str(tmp_path / "none*.json")
     )
 
-    assert (fits.code, "1 history file: 1 go on" in fits.out) == (0, True)
+    assert (fits.code, "1 history file: 1 continues" in fits.out) == (0, True)
     assert (broken.code, str(file) in broken.out) == (9, True)
     assert (missing.code, "SW441" in missing.err) == (2, True)
 

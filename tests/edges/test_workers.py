@@ -120,6 +120,23 @@ def test_a_worker_logs_lines_of_json_that_say_where_they_come_from(cli: Cli, tmp
     }
 
 
+def test_a_worker_logs_the_runs_that_it_starts_and_ends_unless_told_otherwise(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/logs.db"
+    with worker(url, APP) as (process, _):
+        words = ["start", "checkout", "customer=eve", "amount:=9", "--key", "eve-1", "--wait", "--timeout", "30s"]
+        cli(*words, "--db", url)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        lines = [line for line in process.stderr.read().splitlines() if "stepwell.worker: checkout" in line]
+
+    run_id = cli("ls", "-o", "ids", "--db", url).out.strip()
+    assert [line.partition("stepwell.worker: ")[2] for line in lines] == [
+        f"checkout eve-1 started run={run_id} key=eve-1 workflow=checkout",
+        f"checkout eve-1 completed run={run_id} key=eve-1 workflow=checkout",
+    ]
+
+
 def test_input_may_come_from_standard_input(db: Shop) -> None:
     said = subprocess.run(
         [*STEPWELL, "--db", db.url, "--app", APP, "start", "checkout", "-", "-o", "ids"],

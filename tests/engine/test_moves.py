@@ -347,7 +347,7 @@ async def test_a_worker_that_was_away_while_the_store_was_closed_serves_nothing_
         with monkeypatch.context() as patched:
             patched.setattr(store.workers, "renew", out_of_reach)
             await asyncio.wait_for(_until(seal), 20)
-        await asyncio.wait_for(_until(lambda: "serves nothing: this database is being moved" in caplog.text), 20)
+        await asyncio.wait_for(_until(lambda: "executes no runs: this database is being moved" in caplog.text), 20)
         with pytest.raises(StoreSealedError, match="being moved to there"):
             await engine.start(greet, "you")
 

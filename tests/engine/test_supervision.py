@@ -216,7 +216,7 @@ async def test_a_loop_that_returns_is_not_taken_for_one_that_works(harness: Harn
     async def leave() -> None:
         return None
 
-    served._supervisor.tend("sweeper", leave)
+    served._supervisor.supervise("sweeper", leave)
     await harness.advance("1m")
 
     assert served.failure is not None

@@ -222,14 +222,14 @@ async def test_waiting_code_is_kept_up_to_a_limit_and_replayed_beyond_it(harness
     local = worker.engine._worker
     assert local is not None
     kept = min(10, parked_max) if harness.mode == "live" else 0
-    assert (len(local._executions.parked_code), local.active) == (kept, 0)
+    assert (len(local._executions.code_cache), local.active) == (kept, 0)
     for number, run in enumerate(runs):
         await worker.signal(run.run_id, "go", number)
         await harness.drain()
 
     assert [await harness.result(run) for run in runs] == list(range(10))
     assert len(SEEN) == 20 - kept
-    assert len(local._executions.parked_code) == 0
+    assert len(local._executions.code_cache) == 0
 
 
 async def test_code_that_was_kept_is_not_used_after_somebody_else_had_the_run(harness: Harness, ledger: Ledger):

@@ -34,7 +34,7 @@ class Host:
     """The set of executions of a worker, and the rest of it, that only note what they are told."""
 
     observers = None
-    notices = Notices(None, None, lambda: Instant(0))
+    notices = Notices(None, None, None, lambda: Instant(0))
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -59,7 +59,7 @@ def make_execution(host: Any, claimed: Any) -> Any:
 
 
 def claim_of(epoch: int) -> Any:
-    run = SimpleNamespace(run_id=RunId("r"), epoch=epoch, status=RunStatus.RUNNING, last_seq=0)
+    run = SimpleNamespace(run_id=RunId("r"), workflow="w", key=None, epoch=epoch, status=RunStatus.RUNNING, last_seq=0)
     return SimpleNamespace(run=run, inbox=None)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tests.system.evidence import Evidence, Execution
 
-NOT_OURS = "is not ours any more"  # so says a worker whose commit came too late
+NOT_OURS = "is no longer owned by this worker"  # logged by a worker whose commit came too late
 
 _STORY_SECONDS = 4.0  # before and after
 _FATES = frozenset(

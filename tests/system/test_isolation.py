@@ -653,7 +653,7 @@ def test_a_script_that_starts_its_work_on_import_is_told_so(tmp_path: Path) -> N
     ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert ran.returncode != 0
-    assert 'put what starts the engine below `if __name__ == "__main__":`' in ran.stderr
+    assert 'move the code that starts the engine below `if __name__ == "__main__":`' in ran.stderr
 
 
 def write_script(folder: Path, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Several workers with leases as in production: killed, cut off, and with wrong clocks."""
+"""Several workers with leases as in production: killed, disconnected, and with wrong clocks."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ async def test_a_worker_with_a_wrong_clock_changes_nothing(stepwell: Kit):
 def test_workers_come_before_the_first_start(stepwell: SyncKit):
     stepwell.run(quick, Order("ann"))
 
-    with pytest.raises(StepwellError, match="there is a worker already"):
+    with pytest.raises(StepwellError, match="the test has a worker already"):
         stepwell.workers(2)
 
 
-def test_the_worker_of_a_plain_test_cannot_be_cut_off(stepwell: SyncKit):
+def test_the_worker_of_a_plain_test_cannot_be_disconnected(stepwell: SyncKit):
     stepwell.run(quick, Order("ann"))
 
-    with pytest.raises(StepwellError, match="has a lease that never ends"):
+    with pytest.raises(StepwellError, match="has a lease that never expires"):
         stepwell.partition(stepwell.world.nodes[0])
 
 

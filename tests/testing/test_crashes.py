@@ -72,7 +72,7 @@ async def test_an_assertion_about_once_sees_a_second_body(stepwell: Kit):
     stepwell.crash_at("charge", when="after_run_before_record")
     run = await stepwell.run(quick, Order("ann"))
 
-    with pytest.raises(AssertionError, match="charge began 2 times, and not once"):
+    with pytest.raises(AssertionError, match="charge began 2 times, not once"):
         run.assert_ran_once("charge")
 
 
@@ -256,12 +256,12 @@ async def test_a_sweep_runs_on_every_store(stepwell: Kit):
 
 
 async def test_a_path_that_was_promised_and_never_ran_is_a_mistake(stepwell: Kit):
-    with pytest.raises(CrashFound, match="at_most_once names 'chrage', and no body of that path ran"):
+    with pytest.raises(CrashFound, match="at_most_once names 'chrage', but no body ran at that path"):
         await stepwell.crash_everywhere(quick, Order("ann"), at_most_once=["chrage"])
 
 
 async def test_a_run_that_never_ends_cannot_be_swept(stepwell: Kit):
-    with pytest.raises(CrashFound, match="does not come to an end even without a crash"):
+    with pytest.raises(CrashFound, match="does not end even without a crash"):
         await stepwell.crash_everywhere(follow, "ann")
 
 
@@ -281,14 +281,60 @@ async def test_a_finding_names_the_commit_and_what_differed(stepwell: Kit):
     assert "points, " in text.splitlines()[0]
     assert "(charge), the worker died before it:" in text
     assert "the effect 'charged' happened twice instead of once" in text
-    assert "charge was promised at most once, and its body began 2 times without looking at its idempotency key" in text
+    assert "charge was promised at most once, and its body began 2 times without reading its idempotency key" in text
+
+
+async def test_a_finding_shows_the_first_difference_and_a_diff_of_both_histories(stepwell: Kit):
+    executions: list[int] = []
+
+    @step
+    async def reserve() -> str:
+        return "seat 7"
+
+    @step
+    async def pay(way: str) -> str:
+        return f"paid by {way}"
+
+    @workflow
+    async def booking(ctx: Context) -> str:
+        await ctx.step(reserve)
+        if len(executions) == 1:
+            await ctx.step("card", pay, "card")
+            return await ctx.step("receipt", pay, "card")
+        return await ctx.step("cash", pay, "cash")
+
+    report = await stepwell.crash_everywhere(booking, before_each=lambda: executions.append(1), check=False)
+
+    second = next(finding for finding in report.findings if finding.crash is None)
+    assert second.difference.splitlines() == [
+        "another output: 'paid by cash' instead of 'paid by card'",
+        "another path: not card, receipt, but cash",
+        "first difference, at card:",
+        '  expected  ✓ card → "paid by card"',
+        '  got       ✓ cash → "paid by cash"',
+        "histories (- expected, + this execution):",
+        '    ✓ reserve → "seat 7"',
+        '  - ✓ card → "paid by card"',
+        '  - ✓ receipt → "paid by card"',
+        '  + ✓ cash → "paid by cash"',
+    ]
+    missed = next(finding for finding in report.findings if "never made" in finding.difference)
+    assert missed.crash is not None
+    assert missed.difference.splitlines()[:4] == [
+        f"this execution never made {missed.crash.point}: the workflow does not do the same each time; "
+        "its last commit was commit 2 (cash)",
+        "first difference, at card:",
+        '  expected  ✓ card → "paid by card"',
+        '  got       ✓ cash → "paid by cash"',
+    ]
+    assert "the same as: without any crash, executed a second time" in str(report)
 
 
 async def test_a_sweep_that_only_reports_raises_nothing(stepwell: Kit):
     report = await stepwell.crash_everywhere(quick, Order("ann"), at_most_once=["charge"], check=False)
 
     assert 0 < report.ok < report.points
-    assert all(finding.strike is not None and finding.strike.way != "ack lost" for finding in report.findings)
+    assert all(finding.crash is not None and finding.crash.way != "ack lost" for finding in report.findings)
 
 
 async def test_a_body_that_looks_at_its_key_may_run_again(stepwell: Kit):
@@ -328,7 +374,7 @@ async def test_a_body_that_looks_at_its_key_only_sometimes_is_found(stepwell: Ki
     async def paying(ctx: Context) -> None:
         await ctx.step(pay)
 
-    with pytest.raises(CrashFound, match="without looking at its idempotency key"):
+    with pytest.raises(CrashFound, match="without reading its idempotency key"):
         await stepwell.crash_everywhere(paying, at_most_once=["pay"], before_each=ran.clear)
 
 

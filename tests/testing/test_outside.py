@@ -71,5 +71,5 @@ def test_a_kit_that_was_kept_says_what_to_do():
         run = made.run(quick, Order("ann"))
 
     for use in (lambda: made.start(quick, Order("bob")), run.result, run.tree, lambda: run.assert_status("completed")):
-        with pytest.raises(KitClosedError, match="Take the fixture `stepwell` in each test"):
+        with pytest.raises(KitClosedError, match="Use the fixture `stepwell` in each test"):
             use()

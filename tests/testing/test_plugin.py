@@ -147,7 +147,7 @@ def test_a_store_that_there_is_not_is_told(session: Session):
         """
     )
 
-    result.stdout.fnmatch_lines(["*there is no store 'oracle'; stores are memory, sqlite, postgres*"])
+    result.stdout.fnmatch_lines(["*unknown store 'oracle'; stores are memory, sqlite, postgres*"])
     assert result.ret != 0
 
 
@@ -181,7 +181,7 @@ def test_a_fixture_that_outlives_tests_is_told_what_to_do(session: Session, scop
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        [f"*the {scope}-scoped fixture 'shop' takes `stepwell`*", "*Make 'shop' function-scoped*"]
+        [f"*the {scope}-scoped fixture 'shop' uses `stepwell`*", "*Make 'shop' function-scoped*"]
     )
 
 
@@ -217,7 +217,7 @@ def test_a_kit_that_is_kept_is_told_what_to_do(session: Session):
     )
 
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*this kit belongs to test_shop.py::test_one, which is over*"])
+    result.stdout.fnmatch_lines(["*this kit belongs to test_shop.py::test_one, which has ended*"])
 
 
 WANDERING = """

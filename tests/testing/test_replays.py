@@ -51,7 +51,7 @@ def test_a_renamed_step_is_told_with_both_sides(stepwell: SyncKit, tmp_path: Pat
     with pytest.raises(AssertionError) as caught:
         stepwell.assert_replays(quick_renamed, tmp_path / "*.json")
     text = str(caught.value)
-    assert "1 of 1 recorded runs do not go on with this code" in text
+    assert "1 of 1 recorded runs do not continue with this code" in text
     assert "begun.json" in text
     assert "recorded step reserve" in text
     assert "book" in text
@@ -60,7 +60,7 @@ def test_a_renamed_step_is_told_with_both_sides(stepwell: SyncKit, tmp_path: Pat
 def test_files_of_other_workflows_are_no_proof(stepwell: SyncKit, tmp_path: Path):
     stepwell.run(quick, Order("ann")).export(tmp_path / "ended.json")
 
-    with pytest.raises(AssertionError, match=r"no recorded run of fulfil@1 is in .*; there are runs of quick@1"):
+    with pytest.raises(AssertionError, match=r"no recorded run of fulfil@1 is in .*; the files have runs of quick@1"):
         stepwell.assert_replays(fulfil, tmp_path / "*.json")
 
 

@@ -1,4 +1,4 @@
-"""Annotations that name what cannot be stored."""
+"""Annotations that name types which cannot be stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepwell.replay.workflows import Workflow
 def find_unstorable(
     source: Source, workflows: Iterable[Workflow[Any, Any]], codec: Codec | None = None
 ) -> Iterator[Finding]:
-    """What the workflows of a file take and give, and what their steps do, as far as it cannot be stored."""
+    """Inputs and results of the workflows of a file, and of their steps, that cannot be stored."""
     using = codec or JsonCodec()
     mine = [workflow for workflow in workflows if _file_of(workflow.fn) == source.path]
     for workflow in mine:
@@ -36,7 +36,7 @@ def find_unstorable(
 
 
 def _steps_of(source: Source, workflows: list[Workflow[Any, Any]]) -> dict[int, tuple[Callable[..., Any], Any]]:
-    """The functions that workflow code of a file names as steps, each with what it names."""
+    """The functions that the workflow code of a file calls as steps, each with the object that it passes."""
     known: dict[str, Any] = {}
     for workflow in workflows:
         known |= getattr(workflow.fn, "__globals__", {})
@@ -57,7 +57,7 @@ def _try(codec: Codec, hint: Any, fn: Any, name: str, what: str) -> Iterator[Fin
     try:
         codec.prepare(hint, place=Place(name, "", what))
     except StepwellError as error:
-        fix = error.fix or "annotate it with a type that can be stored, and convert inside the step"
+        fix = error.fix or "annotate it with a type that can be stored, such as str, and convert inside the step"
         yield Finding(
             _file_of(fn),
             fn.__code__.co_firstlineno,

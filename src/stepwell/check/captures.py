@@ -1,4 +1,4 @@
-"""Bodies that a replay does not run again, and that change variables outside of themselves."""
+"""Bodies that change outer variables although a replay does not run them again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _CONTAINERS: Final = frozenset(
     {"list", "dict", "set", "bytearray", "collections.deque", "collections.defaultdict", "collections.Counter"}
 )
 _FIXES: Final = {
-    "loop": "keep it in the loop's state: return Continue(...) or Break(...)",
-    "race": "return the value from the branch, and take it from (await ctx.race(...)).value",
-    "join": "return the value from the branch, and take it from the result of the join",
-    "map": "return the value for the item, and take it from the result of the map",
+    "loop": "keep the value in the state of the loop; write: return Continue(state), or return Break(result)",
+    "race": "return the value from the branch; write: value = (await ctx.race(...)).value",
+    "join": "return the value from the branch; write: results = await ctx.join(...)",
+    "map": "return the value for the item; write: results = await ctx.map(...)",
 }
 
 
@@ -85,7 +85,7 @@ def _writes(scope: Scope, function: Function, operation: str, bound: dict[str, b
                 LOST_CHANGE.code,
                 LOST_CHANGE.severity,
                 scope.name,
-                f'"{function.name}" changes "{name}", which is outside of it: a replay does not run it again',
+                f'"{function.name}" changes the outer variable "{name}", but a replay does not run it again',
                 _FIXES[operation],
             )
 
@@ -113,7 +113,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _functions_in(node: ast.AST) -> Iterator[Function]:
-    """The functions that a function defines itself."""
+    """The functions that a function defines directly."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function):
             yield child
@@ -122,7 +122,7 @@ def _functions_in(node: ast.AST) -> Iterator[Function]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of functions inside of it."""
+    """The nodes of a function, without the nodes of functions inside it."""
     body = node.body if isinstance(node, Function) else ast.iter_child_nodes(node)
     for child in body:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
@@ -132,7 +132,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _bound(function: Function) -> dict[str, bool]:
-    """The variables of a function, and whether each is certainly a container."""
+    """The variables of a function, and whether each is known to be a container."""
     arguments = function.args
     given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     names = {one.arg: False for one in given if one is not None}

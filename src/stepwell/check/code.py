@@ -1,4 +1,4 @@
-"""All findings about the code of workflows."""
+"""All findings about workflow code."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _FINDERS: Final[tuple[Callable[[Scope], Iterator[Finding]], ...]] = (
 )
 
 
-class Read(NamedTuple):
-    """What was looked at, and what was found."""
+class CodeReport(NamedTuple):
+    """The files that were read, and the findings in them."""
 
     files: tuple[str, ...]
     workflows: int
     findings: tuple[Finding, ...]
 
 
-def check_code(workflows: Iterable[Workflow[Any, Any]]) -> Read:
+def check_code(workflows: Iterable[Workflow[Any, Any]]) -> CodeReport:
     """Every finding in the files that define these workflows, by file and line."""
     known = list(workflows)
     files = sorted({file for each in known if (file := _file_of(each)) is not None})
@@ -43,11 +43,11 @@ def check_code(workflows: Iterable[Workflow[Any, Any]]) -> Read:
         source = read_source(file)
         found += check_source(source)
         found += [one for one in find_unstorable(source, known) if not _is_ignored(source, one)]
-    return Read(tuple(files), len(known), tuple(sorted(set(found))))
+    return CodeReport(tuple(files), len(known), tuple(sorted(set(found))))
 
 
 def check_source(source: Source) -> list[Finding]:
-    """Every finding that the text of a file shows."""
+    """Every finding in the text of a file."""
     found = {
         finding
         for scope in find_scopes(source)

@@ -1,4 +1,4 @@
-"""Two runs side by side: where they first part, and what is different in structure, values and timing."""
+"""Two runs side by side: their first difference, and how structure, values and timing differ."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from stepwell.engine.views import EntryView, RunView, WaitView
 
 
-class Line(NamedTuple):
-    """One place, in both runs."""
+class ComparedEntry(NamedTuple):
+    """One path, in both runs."""
 
     path: str
     left: EntryView | None
@@ -16,12 +16,12 @@ class Line(NamedTuple):
 
     @property
     def is_only_one(self) -> bool:
-        """Whether just one of the runs has it."""
+        """Whether only one of the runs has it."""
         return self.left is None or self.right is None
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What is different, if both have it: its kind, status, value or failure, how often it was tried."""
+        """What differs, if both have it: kind, status, value, failure or number of attempts."""
         a, b = self.left, self.right
         if a is None or b is None:
             return ()
@@ -45,22 +45,22 @@ class Line(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What two runs do not have in common."""
+    """How two runs differ."""
 
     left: RunView
     right: RunView
-    lines: tuple[Line, ...]  # every place of either, in the order of the first run, then of the second
+    lines: tuple[ComparedEntry, ...]  # every path of either, in the order of the first run, then of the second
     facts: tuple[tuple[str, Any, Any], ...]  # about the runs themselves
     waits: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
-    def first(self) -> Line | None:
-        """The first place at which they part, by the order of the first run."""
+    def first(self) -> ComparedEntry | None:
+        """The first path at which they differ, in the order of the first run."""
         return next((line for line in self.lines if line.is_only_one or line.changes), None)
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing but times is different."""
+        """Whether only times differ."""
         return self.first is None and not self.facts and self.waits[0] == self.waits[1]
 
 
@@ -70,7 +70,9 @@ def compare(
     """Compare two runs by the paths of what they recorded."""
     (a, entries_a, waits_a), (b, entries_b, waits_b) = left, right
     by_path_a, by_path_b = {one.path: one for one in entries_a}, {one.path: one for one in entries_b}
-    lines = tuple(Line(path, by_path_a.get(path), by_path_b.get(path)) for path in _merged(entries_a, entries_b))
+    lines = tuple(
+        ComparedEntry(path, by_path_a.get(path), by_path_b.get(path)) for path in _merged(entries_a, entries_b)
+    )
     facts = tuple(
         (name, one, other)
         for name, one, other in (
@@ -87,7 +89,7 @@ def compare(
 
 
 def _merged(left: list[EntryView], right: list[EntryView]) -> list[str]:
-    """The paths of both, in one order that keeps to that of the first, with what only the second has where it stood."""
+    """The paths of both in one order: that of the first run, with the paths of the second where it had them."""
     merged = [one.path for one in left]
     known = set(merged)
     at = 0

@@ -1,4 +1,4 @@
-"""Dry replay: what a recorded run would do with the code at hand. No step's body runs, and nothing is written."""
+"""Dry replay: what a recorded run would do with the current code. No step body runs, and nothing is written."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from stepwell.model.states import TERMINAL
 from stepwell.replay.rehearsals import Rehearsal, describe_break, perform
 from stepwell.replay.workflows import Workflow
 
-# What a file holds inline may have been kept apart by the store that it comes from.
+# A payload that a file holds inline may have been offloaded in the store that it comes from.
 FILES_CODEC: Final = JsonCodec().limited_to(OFFLOADED_BYTES_MAX)
 
 
 class Fits(NamedTuple):
-    """The run goes on with this code: it asks for these steps next, or waits at these places, or is at its end."""
+    """The run continues with this code: it runs these steps next, or waits at these paths, or ends."""
 
     asks: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     is_ended: bool = False
-    unable: tuple[str, ...] = ()  # the paths of what it could not undo, if it had to
+    unable: tuple[str, ...] = ()  # the paths of steps that it could not undo in a rollback
 
     @property
     def words(self) -> str:
-        """Where it would go on, in one line."""
+        """Where it would continue, in one line."""
         if self.asks:
-            return f"goes on with {', '.join(self.asks)}"
-        return f"waits at {', '.join(self.waits)}" if self.waits else "comes to its end"
+            return f"continues with {', '.join(self.asks)}"
+        return f"waits at {', '.join(self.waits)}" if self.waits else "ends"
 
 
 class Divergence(NamedTuple):
-    """The run cannot go on with this code: what is recorded and what the code does now, side by side."""
+    """The run cannot continue with this code: the record and what the code does now, side by side."""
 
-    code: str  # of the error that a worker would park it with
+    code: str  # of the error that a worker would pause it with
     title: str
     path: str
     recorded: str
     now: str
-    cause: str  # the likeliest
+    cause: str  # the most likely one
     fixes: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """Both sides, the likely cause and what helps, one under the other."""
+        """Both sides, the likely cause and the fixes, one per line."""
         lines = [f"{self.code}  {self.title}"]
         for label, text in (
             ("where", self.path),
@@ -71,14 +71,14 @@ def replay(
     codec: Codec | None = None,
     threads: LockstepThreads | None = None,
 ) -> Fits | Divergence:
-    """Replay a recording against a workflow, as a worker that claims the run would, up to what is new.
+    """Replay a recording against a workflow, as a worker that claims the run would, up to the first new operation.
 
-    Of a run that has ended, all that its code did is replayed; it must pass the same places, and may go on to new ones.
-    `codec` is needed for what is encrypted. `threads` lets many replays of plain functions share their threads.
+    The whole history of an ended run is replayed: the code must pass the recorded paths, and may continue to new ones.
+    Encrypted recordings need `codec`. With `threads`, many replays of plain functions share their threads.
     """
     try:
         rehearsal = perform(workflow, recording.run, recording.history, codec or FILES_CODEC, threads, recording.inbox)
-    except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
+    except Exception as error:  # noqa: BLE001  any error means that this run would not continue
         rehearsal = Rehearsal(describe_break(error))
     if rehearsal.problem is None:
         unable = tuple(error.where for error in rehearsal.unable)
@@ -87,7 +87,7 @@ def replay(
 
 
 def describe(workflow: Workflow[Any, Any], run: Run, problem: ReplayError) -> Divergence:
-    """A problem that keeps a run from going on, with its likely cause and what helps."""
+    """A problem that stops a run, with its likely cause and the fixes."""
     recorded, now = problem.why, ""
     if isinstance(problem, HistoryDivergedError) and problem.recorded:
         recorded, now = problem.recorded, problem.now
@@ -97,7 +97,7 @@ def describe(workflow: Workflow[Any, Any], run: Run, problem: ReplayError) -> Di
     if run.status not in TERMINAL and isinstance(problem, HistoryDivergedError):
         fixes = (
             *fixes,
-            f"keep {run.definition} for it: leave the old function in place and give the new one "
+            f"keep {run.definition} for this run: leave the old function as it is, and write for the new one: "
             f"@workflow(name={run.workflow!r}, version={run.version + 1})",
         )
     return Divergence(problem.code, problem.title, problem.where, recorded, now, cause, fixes)

@@ -19,7 +19,7 @@ _TYPED: Final = frozenset({WaitKind.CHILD, WaitKind.TOPIC})
 
 
 async def export_run(store: Store, run_id: RunId) -> Recording:
-    """What is recorded of a run, in one consistent read; what the store keeps apart is brought in."""
+    """The record of a run, in one consistent read, with its offloaded payloads."""
     detail = await store.views.detail(run_id)
     if detail is None:
         raise NotFoundError("run", run_id)
@@ -27,8 +27,8 @@ async def export_run(store: Store, run_id: RunId) -> Recording:
 
 
 async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:
-    """What is recorded of many runs, in few reads. One that goes on meanwhile may be further than its row says, which
-    the replay of it does not mind.
+    """The records of many runs, in few reads. The history of a run that continues meanwhile may be ahead of its row; a
+    replay works with that.
     """
     histories = await store.runs.load([run.run_id for run in runs])
     found = [Recording(run, history) for run, history in zip(runs, histories, strict=True)]
@@ -36,8 +36,9 @@ async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:
 
 
 async def with_inbox(store: Store, recording: Recording) -> Recording:
-    """A recording with what has come for the run, if it waits for what may not fit: the result of a child, or an event.
-    A signal that does not fit is set aside, and stops nothing.
+    """A recording with the inbox of the run, if it waits for a child or an event, whose value may not fit the code.
+
+    A signal that does not fit is refused and stops no run, so signals need no inbox.
     """
     if all(wait.kind not in _TYPED for wait in recording.history.waits):
         return recording
@@ -45,7 +46,7 @@ async def with_inbox(store: Store, recording: Recording) -> Recording:
 
 
 def with_blobs(recording: Recording, blobs: Blobs) -> Recording:
-    """A recording that holds its large payloads itself."""
+    """A recording with its large payloads inline."""
 
     def fetch(path: str, payload: bytes) -> bytes:
         reference = read_reference(payload)

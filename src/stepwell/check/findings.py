@@ -1,4 +1,4 @@
-"""Findings: what is wrong or doubtful in code, and where."""
+"""Findings: errors and warnings about code, with their places."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
-    ERROR = "error"  # a run would stop there, or go wrong
-    WARNING = "warning"  # it may be meant so
+    ERROR = "error"  # a run would stop there, or give a wrong result
+    WARNING = "warning"  # it may be intended
 
 
 class Finding(NamedTuple):
@@ -24,4 +24,4 @@ class Finding(NamedTuple):
     workflow: str
     message: str
     fix: str
-    also: tuple[int, ...] = ()  # other lines of the same file that belong to it
+    also: tuple[int, ...] = ()  # related lines of the same file

@@ -1,8 +1,7 @@
 """History files: a packed run, as `move` packs it, in JSON that people can read and compare.
 
-A file names its format (`stepwell.history-file/2`), and has the fields of `PackedRun` by their names. Within a format
-fields are only ever added, and a reader passes over those that it does not know; another number means that older
-readers must refuse the file.
+A file names its format (`stepwell.history-file/2`) and has the fields of `PackedRun` by name. Within a format, fields
+are only added, and a reader ignores unknown fields. A new format number means that older readers must reject the file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from stepwell.stores.base.parcels import PackedRun
 
 KIND: Final = "stepwell.history-file"
 FORMAT: Final = 2
-# What is true of a run only in the store that has it.
+# Fields that have a meaning only in the store that holds the run.
 _OF_THE_STORE: Final[dict[str, Any]] = {
     **{"epoch": 0, "owner": None, "revision": 0, "wake_at": None, "stalls": 0, "successor": None, "hold": None},
     **{"replaced_by": None, "debounced_until": None},
@@ -32,17 +31,17 @@ _OF_THE_STORE: Final[dict[str, Any]] = {
 
 
 class Recording(NamedTuple):
-    """One run with everything that is recorded of it: what a replay reads."""
+    """One run with its whole record: the input of a replay."""
 
     run: Run
     history: History
     is_redacted: bool = False
     written_by: str = ""  # the release of stepwell that wrote the file
-    inbox: Inbox = Inbox()  # what has come for it and is not recorded yet; not in files
+    inbox: Inbox = Inbox()  # messages that the run has not recorded yet; not in files
 
 
 def write(recording: Recording, path: str | Path) -> None:
-    """Write a history file; one that is there is replaced."""
+    """Write a history file. An existing file is replaced."""
     Path(path).write_bytes(dump(recording))
 
 
@@ -58,25 +57,25 @@ def dump(recording: Recording) -> bytes:
         "history": to_plain(packed.history, lambda location: format_path(location, names)),
     }
     text = msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
-    return escape_json(text).encode() + b"\n"  # it is printed, too
+    return escape_json(text).encode() + b"\n"  # the command line prints it, too
 
 
 def find(pattern: str) -> Iterator[tuple[str, Recording]]:
-    """Every history file that a pattern such as `histories/*.json` names, with its name, in order.
+    """Every history file that matches a pattern such as `histories/*.json`, with its name, in order.
 
-    Raises `HistoryFileError` if there is none: a check of nothing would always pass.
+    Raises `HistoryFileError` if no file matches: a check without files would always pass.
     """
     names = sorted(glob(pattern, recursive=True))  # noqa: PTH207  a pattern as people write it, absolute or not
     if not names:
         raise HistoryFileError(
-            f"no history file is called {pattern}", fix="stepwell export RUN -o histories/NAME.json writes one"
+            f"no history file matches {pattern}", fix="type: stepwell export RUN -o histories/NAME.json"
         )
     for name in names:
         yield name, read(name)
 
 
 def read(path: str | Path) -> Recording:
-    """The recording in a history file. Raises `HistoryFileError` if it is none that this release can read."""
+    """The recording in a history file. Raises `HistoryFileError` if this release cannot read the file."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -91,7 +90,7 @@ def load(content: bytes, *, where: str = "") -> Recording:
     try:
         file = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _refuse(where, f"it is not JSON of ours: {error}") from error
+        raise _refuse(where, f"it is not valid JSON: {error}") from error
     schema = file.get("schema", "")
     if schema != f"{KIND}/{FORMAT}":
         raise _refuse(where, f"its schema is {schema!r}; this release reads {KIND}/{FORMAT}")

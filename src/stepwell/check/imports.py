@@ -1,4 +1,4 @@
-"""Recordings as runs of a store: what was exported elsewhere, or was lost here, comes back."""
+"""Recordings as runs of a store: restores runs that were exported elsewhere or lost here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.stores.base.parcels import PackedRun
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Audit
 
-# They are replayed up to where they were, and wait again for what they waited for.
+# A worker replays these up to where they were, and they wait again.
 _BEGIN_AGAIN: Final = frozenset({RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING})
 _NEED_A_PERSON: Final = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
 
@@ -26,11 +26,11 @@ _NEED_A_PERSON: Final = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAIL
 async def import_run(store: Store, recording: Recording, *, run_id: RunId | None = None, by: str = "") -> Run:
     """Add a recorded run to a store, under its own id or another, in one transaction.
 
-    One that has ended is there as it ended. Any other goes on where it was: a worker replays it. It has no parent, its
-    mailbox is empty, and its deadlines are what they were.
+    An ended run is stored as it ended. A worker replays any other run and continues it. The imported run has no parent,
+    its mailbox is empty, and its deadlines are unchanged.
 
-    Raises `HistoryFileError` for what is damaged or could not go on, `AlreadyExistsError` if its id, or an active run
-    with its key, is there already.
+    Raises `HistoryFileError` for a run that is damaged or could not continue, and `AlreadyExistsError` if the store has
+    this id, or an active run with this key.
     """
     _check(recording)
     if run_id is not None and run_id != recording.run.run_id:
@@ -42,54 +42,54 @@ async def import_run(store: Store, recording: Recording, *, run_id: RunId | None
     packed = PackedRun(run, history=history, audit=(act,))
     if not await store.transfers.restore(packed):
         raise AlreadyExistsError(
-            f"run {run.run_id} cannot be imported: it is there already, or an active run has its key",
+            f"run {run.run_id} cannot be imported: the store has it already, or an active run has its key",
             where=run.run_id,
-            why="a run that went on twice would do everything twice",
-            fix="stepwell import FILE --new-id adds an ended one under another id; --no-key leaves its key out",
+            why="a run that is executed twice would do everything twice",
+            fix="type: stepwell import FILE --new-id (for an ended run), or stepwell import FILE --no-key",
         )
     return run
 
 
 def _arriving(run: Run, run_id: RunId, now: Instant) -> Run:
     status = RunStatus.PENDING if run.status in _BEGIN_AGAIN else run.status
-    goes_on = status not in TERMINAL and status not in _NEED_A_PERSON
+    continues = status not in TERMINAL and status not in _NEED_A_PERSON
     return run._replace(
         run_id=run_id,
         status=status,
-        epoch=1,  # it has been executed before, so nothing that began then counts as its first time
-        revision=1,  # a run of revision 0 has no history to load: a worker would begin it anew
-        wake_at=now if goes_on else None,
+        epoch=1,  # it was executed before, so its next claim is not its first
+        revision=1,  # a worker starts a run of revision 0 from the beginning, without loading its history
+        wake_at=now if continues else None,
         parent=None,
         successor=None,
     )
 
 
-# --- what is refused ---
+# --- what is rejected ---
 
 
 def _check(recording: Recording) -> None:
-    """Refuse what is no whole recording, or what could not go on."""
+    """Reject an incomplete recording, and a run that could not continue."""
     run, history = recording.run, recording.history
     if (run.status in TERMINAL) != (run.ended_at is not None):
-        raise _damaged(run, f"it is {run.status.value}, and its end is {run.ended_at}")
+        raise _damaged(run, f"its status is {run.status.value}, but its end is {run.ended_at}")
     if max((entry.seq for entry in history.entries), default=0) > run.last_seq:
-        raise _damaged(run, f"it has entries behind its last, {run.last_seq}")
+        raise _damaged(run, f"it has entries after its last one, {run.last_seq}")
     _check_entries(run, history)
     if run.status in TERMINAL:
         return
     if recording.is_redacted:
         raise HistoryFileError(
-            f"run {run.run_id} cannot go on: it was exported without its texts",
+            f"run {run.run_id} cannot continue: it was exported without its texts",
             where=run.run_id,
-            why="its code would be given other values than it got before",
-            fix="export it again, without --redact",
+            why="its code would get other values than it got before",
+            fix="type: stepwell export RUN, without --redact",
         )
     if any(wait.kind is WaitKind.CHILD for wait in history.waits):
         raise HistoryFileError(
-            f"run {run.run_id} cannot go on: it waits for a child",
+            f"run {run.run_id} cannot continue: it waits for a child",
             where=run.run_id,
-            why="a file has one run, and what it waits for would never come",
-            fix="stepwell move takes everything along",
+            why="a file holds one run, so the result of the child would never arrive",
+            fix="use stepwell move, which moves all runs",
         )
 
 
@@ -109,12 +109,12 @@ def _check_entries(run: Run, history: History) -> None:
 
 
 def _check_movable(recording: Recording) -> None:
-    """Refuse another id for what can only be read, or only goes on, under its own."""
+    """Reject another id for a run that can only be read or continued under its own."""
     if recording.run.status not in TERMINAL:
         raise HistoryFileError(
-            f"run {recording.run.run_id} cannot go on under another id",
+            f"run {recording.run.run_id} cannot continue under another id",
             where=recording.run.run_id,
-            why="ids, random numbers and keys of its steps are made of the id that it has",
+            why="ids, random numbers and idempotency keys of its steps are derived from its id",
             fix="import it under its own id",
         )
 
@@ -123,7 +123,7 @@ def _check_movable(recording: Recording) -> None:
             raise HistoryFileError(
                 f"run {recording.run.run_id} cannot have another id",
                 where=path,
-                why="its values are encrypted for the id that it has, and could not be opened under another",
+                why="its values are encrypted for its id, and could not be decrypted under another",
                 fix="import it under its own id",
             )
         return payload
@@ -133,5 +133,5 @@ def _check_movable(recording: Recording) -> None:
 
 def _damaged(run: Run, why: str) -> HistoryFileError:
     return HistoryFileError(
-        f"what is recorded of run {run.run_id} is damaged", where=run.run_id, why=why, fix="export it again"
+        f"the record of run {run.run_id} is damaged", where=run.run_id, why=why, fix="export it again"
     )

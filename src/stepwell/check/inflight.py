@@ -1,4 +1,4 @@
-"""Every run of a database that has not ended, replayed against the code at hand. Read-only: nothing in it changes."""
+"""Every unfinished run of a database, replayed against the current code. Read-only: nothing in it changes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from stepwell.stores.base.views import RunFilter
 
 PAGE: Final = 200
 
-Tell = Callable[[int], None]  # how many runs were looked at
+Tell = Callable[[int], None]  # how many runs were checked
 
 
 class Code(NamedTuple):
-    """What runs are replayed with."""
+    """The code that runs are replayed with."""
 
     registry: Registry
     codec: Codec | None = None
@@ -35,15 +35,15 @@ class Code(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A run that could not go on with this code."""
+    """A run that could not continue with this code."""
 
-    name: str  # its id, or the file that it is in
+    name: str  # its id, or its file
     run: Run
     divergence: Divergence
 
 
 class Unable(NamedTuple):
-    """A run that goes on with this code, and has done what this code could not undo."""
+    """A run that continues with this code, but has done steps that this code could not undo."""
 
     name: str
     run: Run
@@ -51,25 +51,25 @@ class Unable(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of a check."""
+    """The result of a check."""
 
-    fit: int  # runs that go on with this code
+    fit: int  # runs that continue with this code
     broken: tuple[Broken, ...] = ()
-    unserved: tuple[tuple[str, int], ...] = ()  # "name@version" that this code does not have, with how many runs wait
-    unable: tuple[Unable, ...] = ()  # of those that fit
+    unserved: tuple[tuple[str, int], ...] = ()  # "name@version" missing in this code, with the number of runs that wait
+    unable: tuple[Unable, ...] = ()  # runs that fit, too
 
     @property
     def total(self) -> int:
-        """How many runs were looked at."""
+        """How many runs were checked."""
         return self.fit + len(self.broken) + sum(count for _, count in self.unserved)
 
 
 async def check_store(
     store: Store, code: Code, *, since: Instant | None = None, tell: Tell = lambda done: None
 ) -> Checked:
-    """Replay every run of a store that has not ended, or that began after an instant and has not.
+    """Replay every unfinished run of a store; with `since`, only runs that were created after it.
 
-    Runs may go on meanwhile: one that seems not to fit is read again, whole, before it is called broken.
+    Runs may continue meanwhile, so a run that seems not to fit is read again in one piece before it counts as broken.
     """
     found = _Found(code)
     async for runs in _pages(store, since):
@@ -85,7 +85,7 @@ async def check_store(
 def check_recordings(
     recordings: Iterable[tuple[str, Recording]], code: Code, *, tell: Tell = lambda done: None
 ) -> Checked:
-    """Replay recordings, such as those of files."""
+    """Replay recordings, for example from files."""
     found = _Found(code)
     for name, recording in recordings:
         found.add(name, recording, is_sure=True)
@@ -94,7 +94,7 @@ def check_recordings(
 
 
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -108,7 +108,7 @@ class _Found:
         return self._fit + len(self._broken) + self._unserved.total()
 
     def add(self, name: str, recording: Recording, *, is_sure: bool = False) -> bool:
-        """Replay one. False if it does not fit and was not read for sure: then it counts as nothing yet."""
+        """Replay one run. False if it does not fit and `is_sure` is false: then it is not counted yet."""
         registry, codec, threads = self._code
         workflow = registry.find(recording.run.definition)
         if workflow is None:

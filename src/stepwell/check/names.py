@@ -1,40 +1,42 @@
-"""What operations are called, and which of them meet in one place."""
+"""The names of operations, and which operations of one scope share a name."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stepwell.check.findings import Finding
 from stepwell.check.rules import DUPLICATE
 from stepwell.check.sources import PINS, Function, Scope, Source, is_true, keyword, text_of
 
-# The operations that may have happened when the code comes to a place: their names, and where they are first called.
-Names = dict[str, int]
+# The operations that may have happened before a statement: their names, and the first call of each.
+Names = dict[str, ast.Call]
+
+_LINE_MAX: Final = 100
 
 
 class _End(NamedTuple):
     """How a list of statements can be left."""
 
-    after: Names | None  # by coming to its end; None if it never does
+    after: Names | None  # by reaching its end; None if it never does
     again: Names  # by `continue`
     out: Names  # by `break`
     is_broken_off: bool = False  # whether there is a `break`
 
 
 def find_duplicates(scope: Scope) -> Iterator[Finding]:
-    """Operations of one scope that have one name and may both happen in one run of it."""
+    """Operations of one scope that share a name and may both happen in one execution of it."""
     seen: dict[tuple[str, int], Finding] = {}
     _Reader(scope, seen).read(scope.body, {})
     yield from seen.values()
 
 
 def name_of(scope: Scope, call: ast.Call) -> str | None:
-    """The name that a call gives its operation; None if it cannot be told, or if uses of it are numbered."""
+    """The name that a call gives its operation; None if it is unknown, or if its uses are numbered."""
     operation = scope.operation(call)
     if not operation or operation in PINS:
-        return None  # a gate may be asked again
+        return None  # a version gate may be used again
     if operation not in {"step", "try_step"}:  # the keywords of a step belong to its function
         if is_true(keyword(call, "repeat")):
             return None
@@ -59,7 +61,7 @@ def name_of(scope: Scope, call: ast.Call) -> str | None:
 
 
 def _step_name(source: Source, node: ast.expr) -> str | None:
-    """The name of a step that is given without one: its function's, or the one in its options."""
+    """The name of a step that is called without one: from its options, or the name of its function."""
     match node:
         case ast.Name(id=name):
             function = source.functions.get(name)
@@ -93,15 +95,21 @@ def _is_repeated(source: Source, node: ast.expr) -> bool:
 
 
 def step_options(source: Source, function: Function) -> ast.Call | None:
-    """The options that a function is decorated with as a step."""
+    """The options in the `@step(...)` decorator of a function."""
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and source.resolve(decorator.func) == "stepwell.step":
             return decorator
     return None
 
 
+def is_step(source: Source, function: Function) -> bool:
+    """Whether a function is decorated as a step."""
+    decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    return any(source.resolve(one) == "stepwell.step" for one in decorators)
+
+
 class _Reader:
-    """Goes through statements as they may be executed, and notes names that are met twice."""
+    """Reads statements in the order of execution, and reports names that are used twice."""
 
     def __init__(self, scope: Scope, seen: dict[tuple[str, int], Finding]) -> None:
         self._scope = scope
@@ -155,10 +163,10 @@ class _Reader:
         test = loop.test if isinstance(loop, ast.While) else loop.iter
         self._expressions([test], now)
         end = self.read(loop.body, now)
-        # What happens in a round that another one follows happens again.
-        for name, line in ((end.after or {}) | end.again).items():
+        # An operation in a round that is followed by another round happens again.
+        for name, call in ((end.after or {}) | end.again).items():
             if name not in now:
-                self._note(name, line, None)
+                self._note(name, call, None)
         is_endless = isinstance(loop, ast.While) and isinstance(test, ast.Constant) and bool(test.value)
         after = now | (end.after or {}) | end.again | end.out
         rest = self.read(loop.orelse, after)
@@ -166,7 +174,7 @@ class _Reader:
 
     def _try(self, statement: ast.Try | ast.TryStar, now: Names) -> _End:
         body = self.read([*statement.body, *statement.orelse], now)
-        # An exception may come at any place: everything in the body may have happened, or nothing.
+        # An exception may be raised anywhere: everything in the body may have happened, or nothing.
         begun = now | _all_names(self._scope, statement.body)
         ends = [body, *(self.read(handler.body, begun) for handler in statement.handlers)]
         end = _either(*ends)
@@ -193,9 +201,9 @@ class _Reader:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 inner = dict(now)
                 self._expressions(ast.iter_child_nodes(node), inner)
-                for name, line in inner.items():
+                for name, call in inner.items():
                     if name not in now:
-                        self._note(name, line, None)
+                        self._note(name, call, None)
                 now |= inner
                 return
             case _:
@@ -204,37 +212,83 @@ class _Reader:
             called = name_of(self._scope, node)
             if called is not None:
                 if called in now:
-                    self._note(called, node.lineno, now[called])
-                now.setdefault(called, node.lineno)
+                    self._note(called, node, now[called])
+                now.setdefault(called, node)
 
-    def _note(self, name: str, line: int, first: int | None) -> None:
+    def _note(self, name: str, call: ast.Call, first: ast.Call | None) -> None:
         scope = self._scope
-        if (name, line) in self._seen:
+        if (name, call.lineno) in self._seen:
             return
         if first is None:
-            message = f'"{name}" is called again and again in a loop, under one name'
-            fix = (
-                "number the uses with repeat=True (of a step: step(f, repeat=True) or f.options(repeat=True) as the "
-                f'function), or loop with ctx.loop("{name}", ...)'
-            )
+            message = f'"{name}" is used again in every round of a loop'
+            fix = f"number its uses; write: {_numbered_line(scope, call)}"
         else:
-            message = f'two operations at the same place are both called "{name}"'
-            fix = "give one another name; a name may repeat only on different paths"
-        self._seen[name, line] = Finding(
+            message = f'two operations in one scope are both called "{name}"'
+            fix = f"rename one of them; write: {_renamed_line(scope, call, name)}"
+        self._seen[name, call.lineno] = Finding(
             scope.source.path,
-            line,
+            call.lineno,
             1,
             DUPLICATE.code,
             DUPLICATE.severity,
             scope.name,
             message,
             fix,
-            () if first is None else (first,),
+            () if first is None else (first.lineno,),
         )
 
 
+def line_of(scope: Scope, call: ast.Call) -> str:
+    """The line to write for a call; long arguments are left out."""
+    line = ast.unparse(call)
+    short = line if len(line) <= _LINE_MAX and "\n" not in line else f"{ast.unparse(call.func)}(...)"
+    return short if scope.is_plain else f"await {short}"
+
+
+def _numbered_line(scope: Scope, call: ast.Call) -> str:
+    """The call with `repeat=True`: of a step it is an option, because its keywords belong to the function."""
+    if scope.operation(call) not in {"step", "try_step"}:
+        return line_of(
+            scope, ast.Call(call.func, call.args, [*call.keywords, ast.keyword("repeat", ast.Constant(value=True))])
+        )
+    return line_with_option(scope, call, ast.keyword("repeat", ast.Constant(value=True)))
+
+
+def line_with_option(scope: Scope, call: ast.Call, option: ast.keyword) -> str:
+    """The call of a step, with one more option for the step."""
+    at = int(text_of(call.args[0]) is not None and len(call.args) > 1)
+    args = [*call.args]
+    args[at] = _with_option(scope.source, args[at], option)
+    return line_of(scope, ast.Call(call.func, args, call.keywords))
+
+
+def _with_option(source: Source, node: ast.expr, option: ast.keyword) -> ast.expr:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="options")):
+            return ast.Call(node.func, node.args, [*node.keywords, option])
+        case ast.Call(func=func) if source.resolve(func) == "stepwell.step":
+            return ast.Call(func, node.args, [*node.keywords, option])
+        case ast.Name(id=name) if name in source.functions and is_step(source, source.functions[name]):
+            return ast.Call(ast.Attribute(node, "options", ast.Load()), [], [option])
+        case _:
+            return ast.Call(ast.Name("step", ast.Load()), [node], [option])
+
+
+def _renamed_line(scope: Scope, call: ast.Call, name: str) -> str:
+    """The call with another name."""
+    other = ast.Constant(value=f"{name} 2")
+    operation = scope.operation(call)
+    is_named_first = operation not in {"receive", "receive_many", "topic", "child", "children", "spawn", "emit"}
+    if is_named_first and call.args and text_of(call.args[0]) is not None and keyword(call, "name") is None:
+        return line_of(scope, ast.Call(call.func, [other, *call.args[1:]], call.keywords))
+    if operation in {"step", "try_step"}:
+        return line_of(scope, ast.Call(call.func, [other, *call.args], call.keywords))
+    others = [one for one in call.keywords if one.arg != "name"]
+    return line_of(scope, ast.Call(call.func, call.args, [*others, ast.keyword("name", other)]))
+
+
 def _either(*ends: _End) -> _End:
-    """One of several ways is taken."""
+    """One of several branches is taken."""
     reached = [end.after for end in ends if end.after is not None]
     after: Names | None = None
     if reached:
@@ -254,5 +308,5 @@ def _all_names(scope: Scope, statements: Iterable[ast.stmt]) -> Names:
     for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and (named := name_of(scope, node)) is not None:
-                found.setdefault(named, node.lineno)
+                found.setdefault(named, node)
     return found

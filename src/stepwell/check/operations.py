@@ -1,4 +1,4 @@
-"""Operations that are left alone, left without an undo, or repeated without an end."""
+"""Operations that are not awaited, have no undo, or are repeated without an end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from stepwell.check.findings import Finding
-from stepwell.check.names import name_of, step_options
+from stepwell.check.names import line_of, line_with_option, name_of, step_options
 from stepwell.check.rules import NO_UNDO, UNAWAITED, UNBOUNDED, Rule
 from stepwell.check.sources import OPERATIONS, Scope, Source, keyword, text_of, walk_own
 
 
 def find_unawaited(scope: Scope) -> Iterator[Finding]:
-    """Operations that nobody awaits: as a statement of their own, or kept under a name that is never used."""
+    """Operations that are not awaited: a statement of their own, or assigned to a name that is never used."""
     if scope.is_plain or isinstance(scope.node, ast.Lambda):
-        return  # those of a plain function have happened when they return; a lambda gives its one to whoever called it
+        return  # a plain function gets results, not operations; a lambda returns its operation to its caller
     used = {node.id for node in ast.walk(scope.node) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     for node in walk_own(scope):
         match node:
@@ -31,13 +31,12 @@ def _unawaited(scope: Scope, call: ast.Call) -> Finding:
     what = f"{scope.context}.{scope.operation(call)}"
     named = name_of(scope, call)
     about = f' "{named}"' if named else ""
-    return _finding(
-        scope, call, UNAWAITED, f"{what}{about} is never awaited, so it would not happen", f"write: await {what}(...)"
-    )
+    message = f"{what}{about} is never awaited, so it does nothing"
+    return _finding(scope, call, UNAWAITED, message, f"write: {line_of(scope, call)}")
 
 
 def find_without_undo(scope: Scope) -> Iterator[Finding]:
-    """Steps that come after one with an undo and have none, but for the last."""
+    """Steps without an undo that follow a step with an undo. The last step of a workflow is not reported."""
     calls = [
         node
         for node in walk_own(scope)
@@ -50,8 +49,9 @@ def find_without_undo(scope: Scope) -> Iterator[Finding]:
         if _has_undo(scope.source, call):
             undoable = undoable or named
         elif undoable is not None and number < len(calls) - 1:
-            message = f"{named} has no undo, but comes after {undoable} which has one"
-            fix = f"step(..., compensate=...) if {named} has an effect; a comment `# stepwell: ignore SW141` if not"
+            message = f"{named} has no undo, but follows {undoable}, which has one"
+            line = line_with_option(scope, call, ast.keyword("compensate", ast.Name("undo", ast.Load())))
+            fix = f"write: {line}; if {named} has no effect, add the comment # stepwell: ignore SW141"
             yield _finding(scope, call, NO_UNDO, message, fix)
 
 
@@ -73,7 +73,7 @@ def _has_undo(source: Source, call: ast.Call) -> bool:
 
 
 def find_unbounded(scope: Scope) -> Iterator[Finding]:
-    """Loops of Python without an end that record something in every round."""
+    """Endless Python loops that record something in every round."""
     for node in walk_own(scope):
         if not isinstance(node, ast.While) or not isinstance(node.test, ast.Constant) or not node.test.value:
             continue
@@ -82,10 +82,12 @@ def find_unbounded(scope: Scope) -> Iterator[Finding]:
         recording = [inner for inner in inside if isinstance(inner, ast.Call) and scope.operation(inner) in OPERATIONS]
         renews = any(isinstance(inner, ast.Attribute) and inner.attr == "continue_as_new" for inner in inside)
         if recording and not renews and not is_left:
-            message = "a loop without an end records more and more"
-            yield _finding(
-                scope, node, UNBOUNDED, message, "use ctx.loop(name, body, state), or ctx.continue_as_new(...)"
-            )
+            message = "an endless loop makes the history grow without limit"
+            name = next((named for call in recording if (named := name_of(scope, call)) is not None), "rounds")
+            context = scope.context
+            loop = f'{context}.loop("{name}", body, state)'
+            fix = f"write: {loop if scope.is_plain else f'await {loop}'}, or {context}.continue_as_new(...) in the loop"
+            yield _finding(scope, node, UNBOUNDED, message, fix)
 
 
 def _finding(scope: Scope, node: ast.expr | ast.stmt, rule: Rule, message: str, fix: str) -> Finding:

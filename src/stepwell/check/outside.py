@@ -1,4 +1,4 @@
-"""Calls of workflow code that reach into the outside world."""
+"""Calls in workflow code that reach into the outside world."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from stepwell.check.findings import Finding
+from stepwell.check.names import is_step
 from stepwell.check.rules import OUTSIDE
 from stepwell.check.sources import BODIES, Function, Scope, Source
 
-_TIME: Final = "each recovery would see a different time; use ctx.now(), or ctx.once(...) for another clock"
-_CHANCE: Final = "each recovery would draw something else; use ctx.random(), or a step"
-_ID: Final = "each recovery would make another one; use ctx.uuid(), or a step"
-_NAP: Final = "it blocks the worker and is forgotten in a crash; use ctx.sleep(name, ...)"
-_WORLD: Final = "each recovery would do it again and may get something else; do it inside a step"
+_TIME: Final = 'a replay would see another time; write: ctx.now(), or await ctx.once("name", clock) for another clock'
+_CHANCE: Final = "a replay would draw another value; write: ctx.random(), or draw it in a step: await ctx.step(draw)"
+_ID: Final = "a replay would make another id; write: ctx.uuid()"
+_SLEEP: Final = 'it blocks the worker and is lost in a crash; write: await ctx.sleep("name", "1h")'
+_WORLD: Final = (
+    "a replay would do it again and may get another answer; move it into a function and write: "
+    "await ctx.step(function, ...)"
+)
+_TIMER: Final = 'its timer is lost in a crash; write timeout="1h" in the operation, or use ctx.wait_any'
 
 _CALLS: Final = {
     "time.time": _TIME,
@@ -36,10 +41,10 @@ _CALLS: Final = {
     "os.getpid": _WORLD,
     "os.getenv": _WORLD,
     "os.system": _WORLD,
-    "time.sleep": _NAP,
-    "asyncio.sleep": _NAP,
-    "asyncio.wait_for": "its timer is forgotten in a crash; give the operation a timeout=, or use ctx.wait_any",
-    "asyncio.timeout": "its timer is forgotten in a crash; give the operation a timeout=, or use ctx.wait_any",
+    "time.sleep": _SLEEP,
+    "asyncio.sleep": _SLEEP,
+    "asyncio.wait_for": _TIMER,
+    "asyncio.timeout": _TIMER,
     "asyncio.to_thread": _WORLD,
     "asyncio.open_connection": _WORLD,
     "urllib.request.urlopen": _WORLD,
@@ -63,12 +68,12 @@ _MODULES: Final = {
     "psycopg": _WORLD,
     "sqlite3": _WORLD,
 }
-# Arithmetic on what is given, in a module that is otherwise about chance.
+# Deterministic functions in modules that are otherwise about randomness.
 _HARMLESS: Final = frozenset({"random.Random", "secrets.compare_digest"})
 
 
 def find_outside(scope: Scope) -> Iterator[Finding]:
-    """What workflow code calls itself, or lets a function of the same file call for it."""
+    """Calls of workflow code itself, and of the functions of the same file that it calls."""
     for statement in scope.body:
         yield from _find(scope, scope.source, statement, "", frozenset())
 
@@ -78,7 +83,7 @@ def _find(scope: Scope, source: Source, node: ast.AST, through: str, known: froz
         return
     given: list[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Lambda):
-        return  # if it is a branch it is workflow code of its own
+        return  # a branch has a scope of its own
     if isinstance(node, ast.Call):
         if scope.operation(node) in BODIES:
             given = [one for one in given if not isinstance(one, ast.Lambda)]
@@ -106,7 +111,7 @@ def _call(scope: Scope, source: Source, call: ast.Call, through: str, known: fro
         )
         return
     function = source.functions.get(called)
-    if function is not None and _is_step(source, function):
+    if function is not None and is_step(source, function):
         line = f"await ctx.step({ast.unparse(call.func)}{', ...' if call.args or call.keywords else ''})"
         yield Finding(
             source.path,
@@ -116,7 +121,7 @@ def _call(scope: Scope, source: Source, call: ast.Call, through: str, known: fro
             OUTSIDE.severity,
             scope.name,
             f'step "{called}" is called directly' + (f", through {through}()" if through else ""),
-            f"nothing is recorded of it, and each recovery would run it again; write {line}",
+            f"it is not recorded, and a replay would run it again; write: {line}",
         )
         return
     if function is not None and called not in known and not _is_ours(source, function):
@@ -130,17 +135,12 @@ def _reason(source: Source, called: str) -> str | None:
     module = called.rpartition(".")[0]
     root = called.partition(".")[0]
     if root not in {name.partition(".")[0] for name in source.imports.values()} and "." in called:
-        return None  # an attribute of some value that happens to be called like a module
+        return None  # an attribute of a value that is named like a module
     return _CALLS.get(called) or _MODULES.get(module) or (_MODULES.get(root) if root != called else None)
 
 
-def _is_step(source: Source, function: Function) -> bool:
-    decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
-    return any(source.resolve(one) == "stepwell.step" for one in decorators)
-
-
 def _is_ours(source: Source, function: Function) -> bool:
-    """Whether a function is a step or a workflow, or workflow code that is looked at by itself."""
+    """Whether a function is a step, a workflow, or workflow code with a scope of its own."""
     decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
     if any(source.resolve(one) in ("stepwell.step", "stepwell.workflow") for one in decorators):
         return True

@@ -1,4 +1,4 @@
-"""The payloads inside stored values, whatever is packed around them."""
+"""The payloads inside stored values, with or without headers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Rewrite = Callable[[bytes], bytes]
 
 
 def rewrite_value(value: bytes, rewrite: Rewrite) -> bytes:
-    """A stored value with each payload in it, and each failure, as `rewrite` gives it.
+    """A stored value with each payload and each failure in it replaced by what `rewrite` returns.
 
-    What an operation stores is a payload, a failure, or a header before one or several of either: when there are
-    several, each item of the header ends in the size of its own.
+    An operation stores a payload, a failure, or a header before one or more of them. If there are several, each item of
+    the header ends with the size of its part.
     """
     if not value.startswith(b"["):
         return rewrite(value) if value else value
@@ -41,8 +41,8 @@ def _has_sizes(header: list[Any], total: int) -> bool:
 
 
 def rewrite_all(recording: Recording, rewrite: Callable[[str, bytes], bytes]) -> Recording:
-    """A recording with every payload and failure as `rewrite` gives it; it is told where each stands: "input",
-    "output", "failure", or the path of an operation.
+    """A recording with every payload and failure replaced by what `rewrite` returns. `rewrite` is called with the place
+    of each: "input", "output", "failure", or the path of an operation.
     """
     run, history = recording.run, recording.history
     text = _paths(history)

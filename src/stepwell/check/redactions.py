@@ -1,9 +1,9 @@
-"""Recordings without the texts in them, which can still be replayed.
+"""Recordings without their texts, which can still be replayed.
 
-Texts become others of the same kind: a UUID stays a UUID, a date a date, a decimal number a decimal number with as many
-places; everything else becomes `text0001`, `text0002`, … Equal texts stay equal and different ones different, because
-code compares them. Numbers, truth values, the shape of a value and the names of its fields stay as they are, because
-code branches on them; so do the names of steps, signals and topics, which are the structure of the run.
+A text becomes another text of the same kind: a UUID stays a UUID, a date a date, a decimal number a decimal number with
+as many places; every other text becomes `text0001`, `text0002`, … Equal texts stay equal and different texts stay
+different, because code compares them. Numbers, booleans, the shape of a value and the names of its fields do not
+change, because code branches on them. The names of steps, signals and topics do not change either.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIRST: Final = date(2000, 1, 1)
 
 def redact_recording(recording: Recording, *, keep: Collection[str] = ()) -> Recording:
     """The recording with its texts replaced. `keep` are patterns of paths ("input", "payment/*") or names of fields
-    whose texts stay, such as one that code branches on.
+    whose texts stay, for example because code branches on them.
     """
     mask = _Mask(keep)
     masked = rewrite_all(recording, mask.payload)
@@ -51,14 +51,14 @@ def redact_recording(recording: Recording, *, keep: Collection[str] = ()) -> Rec
 
 
 class _Mask:
-    """Gives each text its stand-in, the same one every time."""
+    """Gives each text a replacement, always the same one."""
 
     def __init__(self, keep: Collection[str]) -> None:
         self._keep = tuple(keep)
         self._given: dict[str, str] = {}
 
     def payload(self, path: str, payload: bytes) -> bytes:
-        """A payload, or a failure, without its texts. What is encrypted is hidden already."""
+        """A payload, or a failure, without its texts. An encrypted payload stays as it is."""
         if payload.startswith(b"{"):
             return encode_failure(self._failure(decode_failure(payload)))
         if not payload.startswith(JSON_V1) or self._keeps(path):
@@ -66,11 +66,11 @@ class _Mask:
         return JSON_V1 + msgspec.json.encode(self._value(msgspec.json.decode(payload[1:])))
 
     def text(self, text: str) -> str:
-        """The stand-in of a text."""
+        """The replacement of a text."""
         if not text:
             return text
         if text not in self._given:
-            self._given[text] = _stand_in(text, len(self._given) + 1)
+            self._given[text] = _replacement(text, len(self._given) + 1)
         return self._given[text]
 
     def _keeps(self, name: str) -> bool:
@@ -91,7 +91,7 @@ class _Mask:
                 return value
 
     def _failure(self, failure: FailureRecord) -> FailureRecord:
-        """The type stays, because code catches by it, and so does the place."""
+        """The type and the path stay, because code catches exceptions by type."""
         return msgspec.structs.replace(
             failure,
             message=self.text(failure.message),
@@ -103,12 +103,12 @@ class _Mask:
         )
 
 
-def _stand_in(text: str, number: int) -> str:
+def _replacement(text: str, number: int) -> str:
     for make in (_uuid, _decimal, _moment, _span):
         found = make(text, number)
         if found is not None:
             return found
-    # Eight or twelve letters and digits: also Base64, which is how bytes are stored.
+    # Eight or twelve letters and digits are also valid Base64, which is how bytes are stored.
     return f"text{number:04d}" if number < 10_000 else f"text{number:08d}"
 
 

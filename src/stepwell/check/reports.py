@@ -1,4 +1,4 @@
-"""What a check found, in the words of people and of the programs that read such reports."""
+"""The report of a check: as text for people, as JSON, as SARIF, and as GitHub annotations."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stepwell.check.code import Read
+from stepwell.check.code import CodeReport
 from stepwell.check.findings import Finding, Severity
 from stepwell.check.inflight import Broken, Checked, Unable
 from stepwell.check.rules import RULES
 
 SCHEMA: Final = "stepwell.check/1"
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_SHOWN_MAX: Final = 20  # broken runs that people are shown; programs get all
+_SHOWN_MAX: Final = 20  # broken runs in the text for people; programs get all
 
 
 class Report(NamedTuple):
-    """Everything that a check found."""
+    """The results of a check."""
 
-    read: Read
+    read: CodeReport
     checked: Checked | None = None  # of a database
     recorded: Checked | None = None  # of history files
 
     @property
     def all_broken(self) -> tuple[Broken, ...]:
-        """Runs that could not go on, of the database and of files."""
+        """Runs that could not continue, of the database and of files."""
         return tuple(one for checked in self._checked for one in checked.broken)
 
     @property
@@ -35,19 +35,19 @@ class Report(NamedTuple):
 
     @property
     def unserved(self) -> tuple[tuple[str, int], ...]:
-        """Definitions that are not in this code, with how many runs of them wait."""
+        """Definitions that are missing in this code, with the number of their runs that wait."""
         return tuple(one for checked in self._checked for one in checked.unserved)
 
     @property
     def errors(self) -> int:
-        """How much is wrong."""
+        """How many errors there are."""
         return sum(one.severity is Severity.ERROR for one in self.read.findings) + len(self.all_broken)
 
     @property
     def warnings(self) -> int:
-        """How much is doubtful."""
-        doubtful = sum(one.severity is Severity.WARNING for one in self.read.findings)
-        return doubtful + len(self.all_unable) + len(self.unserved)
+        """How many warnings there are."""
+        found = sum(one.severity is Severity.WARNING for one in self.read.findings)
+        return found + len(self.all_unable) + len(self.unserved)
 
     @property
     def _checked(self) -> tuple[Checked, ...]:
@@ -55,7 +55,7 @@ class Report(NamedTuple):
 
 
 def in_words(report: Report) -> Iterator[str]:
-    """For people."""
+    """The report as text for people."""
     read = report.read
     files = ", ".join(_short(file) for file in read.files)
     yield f"{files}  {_count(read.workflows, 'workflow')}"
@@ -73,7 +73,8 @@ def in_words(report: Report) -> Iterator[str]:
 
 
 def _runs_in_words(checked: Checked, what: str) -> Iterator[str]:
-    yield f"{_count(checked.total, what)}: {checked.fit} go on with this code, {len(checked.broken)} would break"
+    fit = f"{checked.fit} {'continues' if checked.fit == 1 else 'continue'} with this code"
+    yield f"{_count(checked.total, what)}: {fit}, {len(checked.broken)} would break"
     for broken in checked.broken[:_SHOWN_MAX]:
         run, found = broken.run, broken.divergence
         yield f"  error    {found.code}  {broken.name} ({run.definition}, {run.status.value}): {found.title}"
@@ -86,15 +87,15 @@ def _runs_in_words(checked: Checked, what: str) -> Iterator[str]:
         yield f"  … and {len(checked.broken) - _SHOWN_MAX} more; all of them: -o json"
     for unable in checked.unable[:_SHOWN_MAX]:
         paths = ", ".join(unable.paths)
-        yield f"  warning  SW701  {unable.name} ({unable.run.definition}) goes on, but could not undo {paths}"
+        yield f"  warning  SW701  {unable.name} ({unable.run.definition}) continues, but could not undo {paths}"
     for definition, count in checked.unserved:
         name, _, version = definition.rpartition("@")
         runs = f"{_count(count, 'run')} of {name} version {version}"
-        yield f"  warning  SW402  {runs} would wait: this code does not have it"
+        yield f"  warning  SW402  {runs} would wait: this code does not have that version"
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """For programs, all of it."""
+    """The whole report for programs."""
     return {
         "schema": SCHEMA,
         "errors": report.errors,
@@ -135,7 +136,7 @@ def _checked_body(checked: Checked) -> dict[str, Any]:
 
 
 def as_sarif(report: Report, version: str) -> dict[str, Any]:
-    """For code scanners (SARIF 2.1.0). A run that would break is told at the file of its workflow."""
+    """The report for code scanners (SARIF 2.1.0). A run that would stop is reported at the file of its workflow."""
     results = [_sarif_result(one) for one in report.read.findings]
     results += [_sarif_broken(one, report.read.files) for one in report.all_broken]
     used = sorted({result["ruleId"] for result in results})
@@ -150,7 +151,7 @@ def as_sarif(report: Report, version: str) -> dict[str, Any]:
 def _sarif_rule(code: str) -> dict[str, Any]:
     rule = RULES.get(code)
     if rule is None:
-        return {"id": code, "shortDescription": {"text": "This code took another path than the run recorded"}}
+        return {"id": code, "shortDescription": {"text": "The code took another path than the run recorded"}}
     return {"id": code, "shortDescription": {"text": rule.title}, "fullDescription": {"text": rule.why}}
 
 
@@ -181,7 +182,7 @@ def _sarif_place(file: str, line: int, column: int) -> dict[str, Any]:
 
 
 def as_github(report: Report) -> Iterator[str]:
-    """For the annotations of a pull request: workflow commands, one for each line."""
+    """The report as annotations of a pull request: workflow commands of GitHub, one a line."""
     for finding in report.read.findings:
         place = f"file={_escape(_short(finding.file), is_name=True)},line={finding.line},col={finding.column}"
         words = _escape(f"{finding.workflow}: {finding.message}. {finding.fix}")
@@ -192,7 +193,7 @@ def as_github(report: Report) -> Iterator[str]:
     for unable in report.all_unable:
         yield f"::warning title=SW701::{_escape(f'{unable.name} could not undo ' + ', '.join(unable.paths))}"
     for definition, count in report.unserved:
-        words = f"{_count(count, 'run')} of {definition} would wait: this code does not have it"
+        words = f"{_count(count, 'run')} of {definition} would wait: this code does not have that version"
         yield f"::warning title=SW402::{_escape(words)}"
 
 
@@ -202,7 +203,7 @@ def _escape(text: str, *, is_name: bool = False) -> str:
 
 
 def _short(file: str) -> str:
-    """A file as seen from here, if it is below."""
+    """The path of a file, relative to the current folder if it is below it."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The pages of what a check of code can find: what it means, an example, and what to write instead."""
+"""The rules for code: what each finding means, an example, and what to write instead."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Rule(NamedTuple):
 DUPLICATE: Final = Rule(
     "SW104",
     Severity.ERROR,
-    "Two operations in one place share a name",
-    "The result of an operation is stored under its path. Two different results cannot live under one path, so the run "
-    "stops at the second one. A name may be used again on another path, such as another branch or iteration.",
+    "Two operations in one scope share a name",
+    "The result of an operation is stored under its path. A path holds one result, so the run is paused at the second "
+    "operation. A name may be used again in another branch or iteration.",
     """
 async def order(ctx: Context) -> None:
     await ctx.step("notify", tell_customer)
@@ -39,8 +39,8 @@ OUTSIDE: Final = Rule(
     "SW121",
     Severity.ERROR,
     "Workflow code reaches into the outside world",
-    "Workflow code runs again after every crash and every long wait, up to where it was. What it reads from a clock, "
-    "a random generator or the network is different each time, and the code takes another path than the run recorded.",
+    "After a crash or a long wait, workflow code runs again up to where it was. A clock, a random generator or the "
+    "network then gives another value, and the code takes another path than the run recorded.",
     """
 async def order(ctx: Context) -> None:
     if datetime.now().hour < 8:
@@ -56,8 +56,8 @@ UNAWAITED: Final = Rule(
     "SW122",
     Severity.ERROR,
     "An operation is never awaited",
-    "An operation does nothing until it is awaited. If the workflow ends without that, it stops there instead of "
-    "silently leaving the operation out.",
+    "An operation does nothing until it is awaited. A workflow that ends without awaiting it is paused, so that the "
+    "operation is not skipped silently.",
     """
 async def order(ctx: Context) -> None:
     ctx.step("charge", charge)
@@ -70,9 +70,9 @@ async def order(ctx: Context) -> None:
 LOST_CHANGE: Final = Rule(
     "SW127",
     Severity.ERROR,
-    "Code that a replay does not run again changes a variable outside of itself",
-    "The branches of a race, the body of a loop and the branches of `fail_fast` are not run again once their result is "
-    "recorded, nor are plain branches. What they write to variables around them would be lost, so the run stops.",
+    "Code that a replay does not run again changes an outer variable",
+    "A replay does not run the branches of a race, the body of a loop, the branches of `fail_fast` or plain branches "
+    "again once their result is recorded. Their changes to outer variables would be lost, so the run is paused.",
     """
 async def order(ctx: Context) -> int:
     total = 0
@@ -98,9 +98,9 @@ async def order(ctx: Context) -> int:
 NO_UNDO: Final = Rule(
     "SW141",
     Severity.WARNING,
-    "A step without an undo comes after one that has an undo",
-    "If the run fails after both, the first is undone and the second stays as it is. That is right for steps without "
-    "an effect, and for the last step of a workflow.",
+    "A step without an undo follows a step that has an undo",
+    "If the run fails after both, the first step is undone and the second is not. That is right for steps without an "
+    "effect, and for the last step of a workflow.",
     """
 async def order(ctx: Context) -> None:
     await ctx.step(step(reserve, compensate=release))
@@ -117,9 +117,9 @@ async def order(ctx: Context) -> None:
 UNBOUNDED: Final = Rule(
     "SW142",
     Severity.WARNING,
-    "A loop without an end records more and more",
-    "Every round of a Python loop adds to the history of the run, and all of it is read again when the run goes on. "
-    "`ctx.loop` keeps its state and forgets old rounds; `ctx.continue_as_new` begins a new history.",
+    "An endless loop makes the history grow without limit",
+    "Every round of a Python loop adds to the history of the run, and a replay reads all of it. `ctx.loop` keeps its "
+    "state and drops old rounds; `ctx.continue_as_new` begins a new history.",
     """
 async def watch(ctx: Context) -> None:
     while True:
@@ -138,8 +138,8 @@ UNSTORABLE: Final = Rule(
     "SW303",
     Severity.ERROR,
     "An annotation names a type that cannot be stored",
-    "Inputs and results are stored as JSON and read back as their annotations say. A type that cannot be read back "
-    "makes the run fail at its first use.",
+    "Inputs and results are stored as JSON and read back as the annotated type. With a type that cannot be read back, "
+    "the run fails at its first use.",
     """
 async def connect() -> socket.socket: ...
 """,

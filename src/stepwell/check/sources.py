@@ -1,4 +1,4 @@
-"""Source files as trees, and what in them is workflow code."""
+"""Source files as syntax trees, and the workflow code in them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OPERATIONS: Final = frozenset(
         "rollback_checkpoint",
     }
 )
-# Gates: they have names of their own, and are not awaited.
+# Version gates: they have names of their own, and are not awaited.
 PINS: Final = frozenset({"version", "patched", "deprecated"})
-# Whatever is called inside of what they are given runs once, and its result is recorded.
+# Functions that are passed to these run once, and their result is recorded.
 BODIES: Final = frozenset({"step", "try_step", "once"})
 _CONTEXTS: Final = frozenset({"Context", "SyncContext"})
 _IGNORED: Final = re.compile(r"#\s*stepwell:\s*ignore\b(?P<codes>[^#]*)")
@@ -48,11 +48,11 @@ class Source:
     path: str
     tree: ast.Module
     lines: list[str]
-    imports: dict[str, str] = field(default_factory=dict)  # a name in the file → what it stands for, with dots
+    imports: dict[str, str] = field(default_factory=dict)  # a name in the file → its full dotted name
     functions: dict[str, Function] = field(default_factory=dict)  # of the module
 
     def resolve(self, node: ast.expr) -> str:
-        """What an expression such as `dt.datetime.now` stands for, with dots; empty if it cannot be told."""
+        """The full dotted name of an expression such as `dt.datetime.now`; empty if it is unknown."""
         match node:
             case ast.Name(id=name):
                 return self.imports.get(name, name)
@@ -63,14 +63,14 @@ class Source:
                 return ""
 
     def is_ignored(self, line: int, code: str) -> bool:
-        """Whether a comment in this line says that the author knows: `# stepwell: ignore SW121`."""
+        """Whether a comment in this line ignores the finding: `# stepwell: ignore SW121`."""
         found = _IGNORED.search(self.lines[line - 1]) if line <= len(self.lines) else None
         return found is not None and (not found["codes"].strip() or code in found["codes"])
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Workflow code: a function, or a lambda, that is given a context."""
+    """Workflow code: a function or a lambda that takes a context."""
 
     source: Source
     node: Function | ast.Lambda
@@ -87,7 +87,7 @@ class Scope:
         return self.node.body
 
     def operation(self, node: ast.AST) -> str:
-        """Which operation of the context a call is; empty if it is none."""
+        """The operation of the context that a call makes; empty if it makes none."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=self.context), attr=name)):
                 return name if name in OPERATIONS or name in PINS else ""
@@ -96,7 +96,7 @@ class Scope:
 
 
 def read_source(path: str, content: str | None = None) -> Source:
-    """A file, parsed. Raises `SyntaxError` and `OSError` as reading it does."""
+    """A parsed file. Raises `SyntaxError` and `OSError`."""
     text = Path(path).read_text("utf-8") if content is None else content
     tree = ast.parse(text, path)
     source = Source(path, tree, text.splitlines())
@@ -161,7 +161,7 @@ def _unquoted(annotation: ast.expr) -> ast.expr:
 
 
 def _workflow_name(source: Source, node: Function) -> str | None:
-    """What a decorated function is called as a workflow; None if it is none."""
+    """The name of a decorated function as a workflow; None if it is not a workflow."""
     for decorator in node.decorator_list:
         call = decorator if isinstance(decorator, ast.Call) else None
         if source.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) == "stepwell.workflow":
@@ -187,7 +187,7 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def text_of(node: ast.expr | None) -> str | None:
-    """The text of a literal; None if it is none."""
+    """The text of a string literal; None for any other expression."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
@@ -197,8 +197,8 @@ def is_true(node: ast.expr | None) -> bool:
 
 
 def walk_own(scope: Scope) -> Iterator[ast.AST]:
-    """The nodes of workflow code that run when it runs: not those of functions inside of it, which have their own time,
-    nor the bodies that it gives to steps.
+    """The nodes of workflow code that run when it runs: without the functions inside it and the bodies that it passes
+    to steps.
     """
     for statement in scope.body:
         yield from _walk(scope, statement)

@@ -1,4 +1,4 @@
-"""Sets whose order is another one on every replay: those of what `asyncio.gather` returns."""
+"""Sets of `asyncio.gather(...)`, whose order differs in every replay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stepwell.check.sources import Scope, walk_own
 _GATHER: Final = "asyncio.gather"
 _SETS: Final = frozenset({"set", "frozenset", "asyncio.wait", "asyncio.as_completed"})  # the last two make one
 _FIX: Final = (
-    "it goes by where each is in memory, so each recovery may take another order; use a list, or "
-    "asyncio.create_task(...): tasks keep their order in a set"
+    "the order depends on memory addresses, so a replay may take another one; use a list, or write: "
+    "asyncio.create_task(...), because tasks keep their order in a set"
 )
 
 
@@ -37,13 +37,13 @@ def find_unordered(scope: Scope) -> Iterator[Finding]:
                 OUTSIDE.code,
                 OUTSIDE.severity,
                 scope.name,
-                "a set of asyncio.gather(...) has no order of its own",
+                "a set of asyncio.gather(...) has no fixed order",
                 _FIX,
             )
 
 
 def _members(scope: Scope, node: ast.expr) -> Sequence[ast.expr]:
-    """What a set is made of, as far as that is written there."""
+    """The members of a set, as far as the code names them."""
     match node:
         case ast.Set(elts=elements):
             return elements

@@ -1,4 +1,4 @@
-"""Which versions of workflows, and which patches inside of them, runs still need."""
+"""Which versions of workflows, and which patches inside them, runs still need."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from stepwell.replay.rehearsals import perform
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter, Tally
 
-OLD: Final = 1  # what a run is pinned to that had passed a gate before it was written
-# What an operator may lead back into the code.
+OLD: Final = 1  # the version of runs that passed a gate before the gate was added
+# An operator may retry these, so they need the code.
 REDRIVABLE: Final = frozenset({RunStatus.FAILED})
 NEEDING: Final = ACTIVE | REDRIVABLE
 
 
 class VersionUse(NamedTuple):
-    """How much a version of a workflow is needed."""
+    """How many runs and workers use a version of a workflow."""
 
     workflow: str
     version: int
     live: int  # runs that have not ended
-    waiting: int  # of those: that wait for something
+    waiting: int  # live runs that wait for something
     redrivable: int  # failed, and could be retried
-    workers: int  # live ones that serve it
+    workers: int  # live workers that serve it
     last_at: Instant | None  # when a run of it was last created, begun or ended
 
     @property
@@ -44,22 +44,22 @@ class VersionUse(NamedTuple):
 
     @property
     def may_retire(self) -> bool:
-        """Whether its code can be deleted: nothing will ever run it again."""
+        """Whether its code can be deleted: no run will execute it again."""
         return self.live == 0 and self.redrivable == 0
 
 
 class PatchUse(NamedTuple):
-    """How runs that may still go on stand to a gate (`ctx.version`, `ctx.patched`)."""
+    """How many runs that may continue are on which side of a version gate (`ctx.version`, `ctx.patched`)."""
 
     workflow: str
     name: str
     old: int  # runs on the old path
     new: int  # runs on a new one
-    unknown: int  # began before anybody had come to the gate, and nothing is recorded of it: old, if they are beyond it
+    unknown: int  # older than the first run at the gate, and without a record of it: on the old path if they passed it
 
     @property
     def may_delete(self) -> bool:
-        """Whether no run needs the old path any more."""
+        """Whether no run needs the old path."""
         return self.old == 0 and self.unknown == 0
 
 
@@ -91,9 +91,9 @@ def version_uses(tallies: Iterable[Tally], workers: Sequence[Worker], now: Insta
 async def patch_uses(
     store: Store, *, workflow: str | None = None, code: Code | None = None, tell: Tell = lambda done: None
 ) -> list[PatchUse]:
-    """Every gate that is recorded by a run which may still go on, or that the code at hand would make it record.
+    """Every version gate that a run which may continue has recorded, or would record with the current code.
 
-    With the code nothing is unknown: each run is replayed, and says which way it would go.
+    With `code`, nothing is unknown: each run is replayed, which shows the path that it takes.
     """
     found = _Pins()
     where, before, done = RunFilter(statuses=tuple(sorted(NEEDING)), workflow=workflow), None, 0
@@ -107,7 +107,7 @@ async def patch_uses(
 
 
 def _pins_of(recording: Recording, code: Code | None) -> tuple[list[tuple[str, int]], bool]:
-    """The gates of a run, with what it is pinned to; and whether those are all that it has passed."""
+    """The gates of a run with their recorded versions, and whether the run has passed no other gate."""
     names = recording.history.names
     recorded = [
         (shown_gate(format_path(entry.location, names)), int(unpack(entry.value)[0][0]))
@@ -119,22 +119,22 @@ def _pins_of(recording: Recording, code: Code | None) -> tuple[list[tuple[str, i
         return recorded, False
     try:
         rehearsal = perform(workflow, recording.run, recording.history, code.codec or FILES_CODEC, code.threads)
-    except Exception:  # noqa: BLE001  a run that this code does not fit is told by what it recorded
+    except Exception:  # noqa: BLE001  this code does not fit the run, so its record counts
         return recorded, False
     return (list(rehearsal.pins), True) if rehearsal.problem is None else (recorded, False)
 
 
 class _Pins:
-    """Gates, as they are found run by run."""
+    """Collects the gates of runs."""
 
     def __init__(self) -> None:
         self._old: Counter[tuple[str, str]] = Counter()
         self._new: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], Instant] = {}  # when the earliest run with a new path was created
-        self._doubtful: list[tuple[Run, frozenset[str]]] = []  # with the gates that are known of each
+        self._doubtful: list[tuple[Run, frozenset[str]]] = []  # with the known gates of each
 
     def add(self, run: Run, pins: list[tuple[str, int]], *, is_sure: bool) -> None:
-        # A gate in a loop is decided in each round: a run with one on the old path is on the old path.
+        # A gate in a loop is decided in each round: one round on the old path puts the run on the old path.
         lowest: dict[str, int] = {}
         for path, pinned in pins:
             name = path.rpartition("/")[2]

@@ -64,9 +64,9 @@ class Body:
         return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
-        """Run, workflow, path and attempt: where what it logs comes from."""
-        return self.run.run_id, self.run.workflow, self.names.text(self.location), self.attempt
+    def place(self) -> tuple[str, str | None, str, str, int]:
+        """Run, key, workflow, path and attempt: the fields of what it logs."""
+        return self.run.run_id, self.run.key, self.run.workflow, self.names.text(self.location), self.attempt
 
     def emit(self, event: str, payload: Any) -> None:
         """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""

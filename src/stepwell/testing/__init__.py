@@ -40,8 +40,7 @@ __all__ = [
     "unit_context",
 ]
 
-# Loaded at first use (PEP 562): pytest imports the plugin of this package in every session, also where there is no
-# workflow.
+# Loaded at first use (PEP 562): pytest imports the plugin of this package in every session, even without workflows.
 _HOMES = {
     "contexts": ["UnitContext", "unit_context"],
     "databases": ["StoreKind"],

@@ -1,4 +1,4 @@
-"""What a test can say about a run. Each returns the run; each that fails shows the run's tree."""
+"""Assertions about a run. Each returns the run; a failing assertion shows the run's tree."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from stepwell.testing.world import Begun, World
 
 _ANY: Final = object()
-# Scopes and book-keeping: they are not what a workflow does.
+# Scopes and internal entries: a path in a test does not list them.
 _FRAMES = frozenset({"join", "race", "loop", "map", "item", "version", "checkpoint", "observe", "reply", "undo"})
 _UNDO = "~undo"
 
 
 class RunAsserts(ABC):
-    """Assertions over what is stored, and over the bodies that ran."""
+    """Assertions about the stored run, and about the bodies that ran."""
 
     run_id: RunId
     _world: World
@@ -42,18 +42,18 @@ class RunAsserts(ABC):
     @abstractmethod
     def why(self) -> str: ...
 
-    # --- how it is ---
+    # --- its state ---
 
     def assert_status(self, status: str, *, why: str | None = None) -> Self:
-        """The run has this status; `why` is a part of the reason: of its failure, its cancel, or its explanation."""
+        """The run has this status. `why` must be a part of its failure, of its cancel reason, or of its explanation."""
         run = self.details()[-1].run
         if run.status.value != status:
-            self._fail(f"the run is {run.status.value}, and not {status}", self.why())
+            self._fail(f"the run is {run.status.value}, not {status}", self.why())
         if why is not None:
             failures = _summaries(decode_failure(run.failure)) if run.failure else []
             reasons = [text for text in (*failures, run.reason, self.why()) if text]
             if not any(why in text for text in reasons):
-                self._fail(f"the reason has no {why!r} in it", *reasons)
+                self._fail(f"the reason does not contain {why!r}", *reasons)
         return self
 
     def assert_output(self, output: Any) -> Self:
@@ -72,14 +72,14 @@ class RunAsserts(ABC):
         began = details[0].run.created_at
         ended = details[-1].run.ended_at or self._world.store.now()
         if ended - began > seconds * SECOND:
-            self._fail(f"the run took {(ended - began) / SECOND:g} s, and not at most {seconds:g} s")
+            self._fail(f"the run took {(ended - began) / SECOND:g} s; the limit is {seconds:g} s")
         return self
 
     # --- what it did ---
 
     def assert_path(self, *paths: str) -> Self:
-        """The run did exactly this, in this order: steps, waits, timers, children. Scopes such as joins are left out;
-        a glob stands for one of them.
+        """The run did exactly these steps, waits, timers and children, in this order. Scopes such as joins are not
+        listed. A glob matches one path.
         """
         done = [entry.path for entry in self.history() if entry.kind not in _FRAMES]
         if len(done) != len(paths) or not all(matches(*pair) for pair in zip(paths, done, strict=True)):
@@ -87,37 +87,37 @@ class RunAsserts(ABC):
         return self
 
     def assert_ran(self, *targets: Target) -> Self:
-        """Each of these was recorded, or its body has begun."""
+        """Each of these is recorded, or its body has begun."""
         for target in targets:
             if not self._ran(target):
                 self._fail(f"{_name(target)} did not run", self._near(target))
         return self
 
     def assert_not_ran(self, *targets: Target) -> Self:
-        """None of these was recorded, and no body of them has begun."""
+        """None of these is recorded, and none of their bodies has begun."""
         for target in targets:
             if self._ran(target):
                 self._fail(f"{_name(target)} did run")
         return self
 
     def assert_ran_once(self, *targets: Target) -> Self:
-        """The body of each of these has begun exactly once, at one place: not again by a retry, a crash or a loop."""
+        """The body of each of these has begun exactly once, at one path: not again by a retry, a crash or a loop."""
         for target in targets:
             began = self._began(target)
             if len(began) != 1:
                 places = [f"{one.path}, attempt {one.attempt}, on {one.worker}" for one in began]
-                self._fail(f"{_name(target)} began {len(began)} times, and not once", *places, self._near(target))
+                self._fail(f"{_name(target)} began {len(began)} times, not once", *places, self._near(target))
         return self
 
     def assert_attempts(self, target: Target, count: int) -> Self:
         """The body of this step has begun this many times."""
         began = self._began(target)
         if len(began) != count:
-            self._fail(f"{_name(target)} was attempted {len(began)} times, and not {count}", self._near(target))
+            self._fail(f"{_name(target)} was attempted {len(began)} times, not {count}", self._near(target))
         return self
 
     def assert_undone(self, *paths: str) -> Self:
-        """Each of these steps was done, and undone after that."""
+        """Each of these steps was done, and then undone."""
         history = self.history()
         for path in paths:
             found = [entry for entry in history if matches(path, entry.path) and _UNDO not in entry.path]
@@ -136,7 +136,7 @@ class RunAsserts(ABC):
         waits = [wait for detail in self.details() for wait in wait_views(detail)]
         if not any(name in wait.names or matches(name, wait.path) for wait in waits):
             owned = self.details()[-1].run.status.value in ("pending", "running")
-            hint = "it was not driven that far: await run.until_waiting()" if owned else ""
+            hint = "the test has not driven it that far; write: await run.until_waiting()" if owned else ""
             self._fail(f"the run does not wait for {name!r}", *map(_wait_words, waits), hint)
         return self
 
@@ -147,12 +147,12 @@ class RunAsserts(ABC):
         fitting = [one for one in found if payload is _ANY or one == payload]
         if not fitting or (times is not None and len(fitting) != times):
             wanted = f"{name!r}" if payload is _ANY else f"{name!r} with {payload!r}"
-            often = "not emitted" if not fitting else f"emitted {len(fitting)} times, and not {times}"
+            often = "not emitted" if not fitting else f"emitted {len(fitting)} times, not {times}"
             self._fail(f"{wanted} was {often}", *(f"emitted: {e.name} {read_plainly(e.payload)!r}" for e in emits))
         return self
 
     def assert_no_pending(self) -> Self:
-        """Nothing is left: no signal or event that was not read, no child that is active, nothing owed to a sink."""
+        """Nothing is left: no unread signal or event, no active child, no event that a sink has not got."""
         left: list[str] = []
         for detail in self.details():
             left += [f"signal {signal.name!r} was not read" for signal in detail.signals]
@@ -165,12 +165,12 @@ class RunAsserts(ABC):
             unread = self._world.ask(self._world.engine.signals.list_unread(detail.run.run_id))
             left += [f"signal {one.name!r} was left unread{_because(one.reason)}" for one in unread]
             owed = self._world.ask(self._world.engine.outbox.list_pending())
-            left += [f"sink {one.sink!r} is owed {one.name!r}" for one in owed if one.run_id == detail.run.run_id]
+            left += [f"sink {one.sink!r} has not got {one.name!r}" for one in owed if one.run_id == detail.run.run_id]
         if left:
             self._fail("something is pending", *dict.fromkeys(left))
         return self
 
-    # --- inside ---
+    # --- helpers ---
 
     def _ran(self, target: Target) -> bool:
         recorded = isinstance(target, str) and any(matches(target, entry.path) for entry in self.history())
@@ -193,7 +193,7 @@ class RunAsserts(ABC):
 
 
 def _summaries(failure: FailureRecord) -> list[str]:
-    """What went wrong, and what caused it."""
+    """The failure and its causes."""
     return [failure.summary, *(text for cause in failure.causes.values() for text in _summaries(cause))]
 
 

@@ -1,4 +1,4 @@
-"""What both kinds of kits are made of: everything that needs no `await`."""
+"""The common base of both kits: everything that needs no `await`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLUSTER: dict[str, Any] = {"lease": "10s", "sweep_every": "2s"}
 
 @dataclass(frozen=True, slots=True)
 class KitOptions:
-    """How a kit is made: which store, whose clock, and what is an error."""
+    """The options of a kit: its store, its clock, and what counts as an error."""
 
     store: StoreKind = "memory"
     folder: Path | None = None
@@ -49,15 +49,15 @@ class KitOptions:
 
 @dataclass(frozen=True, slots=True)
 class Unrouted:
-    """What was sent and reached nobody."""
+    """Messages that no run received."""
 
     signals: list[SignalView]  # held for a key without a run, or left unread by runs
-    events: list[tuple[str, Any]]  # published while nobody waited for them
+    events: list[tuple[str, Any]]  # published while no run waited for them
 
 
 @dataclass(slots=True)
 class Started:
-    """A run that the test started, and what it did to it from outside."""
+    """A run that the test started, and what the test then did to it."""
 
     world: World
     run_id: RunId
@@ -67,12 +67,12 @@ class Started:
     acts: list[Act] = field(default_factory=list)
 
     def has_ended(self) -> bool:
-        """Whether the run has come to an end."""
+        """Whether the run has ended."""
         return self.world.find(self.run_id).ended_at is not None
 
 
 class KitBase:
-    """A database, a clock and workers of one test. Nothing happens in it unless somebody drives it."""
+    """The database, clock and workers of one test. Nothing happens unless the test drives it."""
 
     def __init__(self, options: KitOptions, *, name: str = "this test") -> None:
         self.options = options
@@ -84,7 +84,7 @@ class KitBase:
         self.deliveries = 1
         self._unheard: list[tuple[str, Any]] = []
         self.started: list[Started] = []
-        self._told = 0  # how many divergences were told
+        self._reported = 0  # how many divergences were reported
 
     # --- life ---
 
@@ -97,12 +97,12 @@ class KitBase:
         """Raise `KitClosedError` if the test is over."""
         if self._is_closed:
             raise KitClosedError(
-                f"this kit belongs to {self.name}, which is over; its database and its clock are gone. Take the "
-                "fixture `stepwell` in each test; to share a set-up, write a function-scoped fixture that takes it"
+                f"this kit belongs to {self.name}, which has ended; its database and its clock are gone. Use the "
+                "fixture `stepwell` in each test; to share a set-up, write a function-scoped fixture that uses it"
             )
 
     def close(self, *, is_checked: bool = True) -> None:
-        """End everything. Raises if code diverged and nobody was told, or if a crash that was asked for never came."""
+        """End everything. Raises if code diverged and the test was not told, or if a requested crash never happened."""
         if self._is_closed:
             return
         try:
@@ -110,19 +110,19 @@ class KitBase:
                 self.check_diverged()
                 missed = self._crashes.missed
                 if missed:
-                    raise AssertionError(f"{missed[0]} never happened: no worker came there")
+                    raise AssertionError(f"{missed[0]} never happened: no worker reached that path")
         finally:
             self._is_closed = True
             self.world.close()
 
     def check_diverged(self) -> None:
-        """Raise `Diverged`, or warn, about every run whose code did something else when it was replayed."""
-        new, self._told = self.world.diverged[self._told :], len(self.world.diverged)
+        """Raise `Diverged`, or warn, about every run whose replay took another path."""
+        new, self._reported = self.world.diverged[self._reported :], len(self.world.diverged)
         if not new or self.options.nondeterminism == "off":
             return
         run_id, text = new[0]
         shown = tree([self.world.ask(self.world.engine.runs.detail(run_id))])
-        message = f"the workflow is not deterministic: its replay did something else than its first run\n{text}"
+        message = f"the workflow is not deterministic: its replay differs from its first execution\n{text}"
         if self.options.nondeterminism == "warn":
             warnings.warn(message, stacklevel=3)
         else:
@@ -130,12 +130,12 @@ class KitBase:
 
     @property
     def engine(self) -> Engine:
-        """The engine, for every other verb; it has no worker of its own, and every answer comes at once."""
+        """The engine, for every other method. It has no worker of its own, and every call returns at once."""
         self.check_open()
         return self.world.engine
 
     def serve(self, *workflows: Workflow[Any, Any]) -> None:
-        """Let the workers run these. `start` does so for its own workflow, and for those that its module names."""
+        """Let the workers run these workflows. `start` does it for its workflow, and for all that its module names."""
         self.check_open()
         self.world.serve(*workflows)
 
@@ -149,13 +149,13 @@ class KitBase:
         return handle
 
     def note(self, act: Act, run_id: RunId | None = None) -> None:
-        """Something was done to a run, or to all of them; a sweep after the test does it again."""
+        """The test did something to one run, or to all runs; a crash sweep after the test repeats it."""
         for start in self.started:
             if run_id is None or start.run_id == run_id:
                 start.acts.append(act)
 
     def wait_for(self, work: Coroutine[Any, Any, T], stuck: Callable[[str], Stuck]) -> T:
-        """Drive until something that waits has its answer."""
+        """Drive until a waiting coroutine has its answer."""
         self.check_open()
         world = self.world
         task = world.loop.create_task(work, context=world.outside.context())
@@ -178,20 +178,20 @@ class KitBase:
         side_effect: Effect | None = None,
         times: int | None = None,
     ) -> None:
-        """Let something stand for a step's body: by path, glob ("rows/~*/load") or function; "reserve~undo" is its
-        compensation. The value is checked against the step's own annotation. With `times`, only for so many bodies.
+        """Replace a step's body: by path, glob ("rows/~*/load") or function; "reserve~undo" is the compensation of
+        "reserve". The value is checked against the step's annotation. With `times`, only that many bodies are replaced.
         """
         self.world.faults.add(Fault(target, effect_of(returns, raises, side_effect), left=times))
 
     def fail(self, target: Target, *, times: int | None = None, error: BaseException | None = None) -> None:
-        """Let a step's body fail, for so many attempts, or always."""
+        """Let a step's body fail: for `times` attempts, or always."""
         name = target if isinstance(target, str) else getattr(target, "__name__", "step")
-        self.mock(target, raises=error or InjectedFailure(f"{name} failed because the test says so"), times=times)
+        self.mock(target, raises=error or InjectedFailure(f"{name} failed: injected by the test"), times=times)
 
     def slow(self, target: Target, *, seconds: float, times: int | None = None) -> None:
-        """Let so much time of the test's clock pass before a step's body does anything."""
+        """Delay a step's body by this much time of the test's clock."""
         if seconds <= 0:
-            raise InvalidOptionError(f"seconds is {seconds}", where="slow", why="it would change nothing")
+            raise InvalidOptionError(f"seconds is {seconds}", where="slow", why="a delay must be positive")
         self.world.faults.add(Fault(target, delay=seconds, left=times))
 
     def time_out(self, target: Target, *, times: int | None = None) -> None:
@@ -199,20 +199,21 @@ class KitBase:
         self.world.faults.add(Fault(target, hangs=True, left=times))
 
     def clear_faults(self) -> None:
-        """From now on, every body is the real one."""
+        """Remove all mocks and faults."""
         self.world.faults.clear()
 
     def crash_at(self, target: Target, *, when: When = "after_run_before_record") -> None:
-        """Kill the worker when it comes to this path, once; another one takes over. A crash that never comes fails the
-        test at its end.
+        """Kill the worker once when it reaches this path; another worker takes over. If the crash never happens, the
+        test fails at its end.
         """
         self._crashes.add(target, when)
 
     # --- recorded runs ---
 
     def assert_replays(self, workflow: Workflow[Any, Any], files: str | Path) -> int:
-        """Every run of this workflow in these history files (a path or a glob; `stepwell export` and `run.export` write
-        them) goes on with the code as it is now; how many there are. No body runs, and nothing is written.
+        """Check that every run of this workflow in these history files continues with the current code; returns their
+        number. `files` is a path or a glob; `stepwell export` and `run.export` write such files. No body runs, and
+        nothing is written.
         """
         from stepwell.testing.replays import assert_replays
 
@@ -221,11 +222,11 @@ class KitBase:
     # --- messages ---
 
     def deliver_twice(self, *, on: bool = True) -> None:
-        """Send every signal and event of the test twice from now on, as a sender does who heard no answer."""
+        """Send every signal and event of the test twice from now on, as a client does that got no answer."""
         self.deliveries = 2 if on else 1
 
     def unrouted(self) -> Unrouted:
-        """What was sent and reached nobody."""
+        """Messages that no run received."""
         self.check_open()
         held = self.world.ask(self.world.engine.signals.list_held())
         unread = self.world.ask(self.world.engine.signals.list_unread())
@@ -243,52 +244,52 @@ class KitBase:
     # --- workers ---
 
     def workers(self, count: int, **settings: Any) -> list[Worker]:
-        """Have this many workers, with leases of 10 s that have to be renewed as in production; the settings are those
-        of `WorkerSettings`. Call it before the first start.
+        """Start this many workers, with leases of 10 s that they must renew as in production. `settings` are fields of
+        `WorkerSettings`. Call it before the first start.
         """
         self.check_open()
         if self.world.nodes:
             raise InvalidOptionError(
-                "there is a worker already", where="workers", fix="call stepwell.workers(n) before the first start"
+                "the test has a worker already", where="workers", fix="call stepwell.workers(n) before the first start"
             )
         return [self.world.add_node(**{**CLUSTER, **settings}) for _ in range(count)]
 
     def kill(self, worker: Worker) -> None:
-        """Kill a worker, as `kill -9` does: no clean-up, no last word. Others have its runs when its lease is over."""
+        """Kill a worker, as `kill -9` does, without any clean-up. Others claim its runs when its lease has expired."""
         self.check_open()
         self._check_worker(worker)
         self.world.kill(worker, is_replaced=False)
 
     def partition(self, worker: Worker) -> None:
-        """Cut a worker off from the store: it lives, and nothing that it says arrives."""
+        """Disconnect a worker from the store: it lives, but none of its calls arrive."""
         self._check_worker(worker)
         if worker.lease_seconds > 86_400 * 365:
             raise InvalidOptionError(
-                "the one worker of a plain test has a lease that never ends",
+                "the only worker of this test has a lease that never expires",
                 where="partition",
-                fix="call stepwell.workers(2) first, and cut one of those off",
+                fix="call stepwell.workers(2) first, and disconnect one of them",
             )
         worker.wire.is_cut_off = True
 
     def heal(self, worker: Worker) -> None:
-        """Connect a worker again that was cut off."""
+        """Connect a worker again that was disconnected."""
         self._check_worker(worker)
         worker.wire.is_cut_off = False
 
     def skew(self, worker: Worker, *, seconds: float) -> None:
-        """Let a worker's wall clock be wrong by so much from now on."""
+        """Shift a worker's wall clock by this much from now on."""
         self._check_worker(worker)
         worker.clock.skew = round(seconds * SECOND)
 
     def _check_worker(self, worker: Worker) -> None:
         if worker not in self.world.nodes:
             raise InvalidOptionError(
-                f"{worker!r} is no worker of this test", fix="one of what stepwell.workers(n) gave"
+                f"{worker!r} does not belong to this test", fix="use a worker that stepwell.workers(n) returned"
             )
         if not worker.is_alive:
-            raise InvalidOptionError(f"{worker!r} cannot be used any more", why="it was killed")
+            raise InvalidOptionError(f"{worker!r} cannot be used", why="it was killed")
 
-    # --- parts of scripts, and single steps ---
+    # --- acts for scripts, and single steps ---
 
     send = staticmethod(scripts.send)
     publish = staticmethod(scripts.publish)
@@ -297,12 +298,12 @@ class KitBase:
 
     @staticmethod
     def ctx(**given: Any) -> UnitContext:
-        """A context to call one step's function alone with; see `unit_context` for what can be given."""
+        """A context for a direct call of one step's function; see `unit_context` for the arguments."""
         return unit_context(**given)
 
 
 def effects_of(effects: Callable[[], Iterable[Any]] | Iterable[Any] | None) -> Callable[[], Iterable[Any]] | None:
-    """The effects so far, however they are given: a function, or a collection that grows."""
+    """A function that returns the effects so far, from a function or from a growing collection."""
     if effects is None or callable(effects):
         return effects
     growing = effects
@@ -315,5 +316,5 @@ def as_seconds(duration: Duration) -> float:
 
 
 def as_sequence(paths: Sequence[str] | str) -> Sequence[str]:
-    """Paths, also if there is only one."""
+    """One path or several, as a sequence."""
     return (paths,) if isinstance(paths, str) else paths

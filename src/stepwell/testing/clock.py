@@ -1,4 +1,4 @@
-"""The clock of a test, as the test has it."""
+"""The clock of a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.testing.world import World
 
 
 class ClockBase:
-    """Reads time, and lets it pass."""
+    """Reads the time, and lets it pass."""
 
     def __init__(self, world: World, note: Callable[[Act], None]) -> None:
         self._world = world
@@ -23,7 +23,7 @@ class ClockBase:
         return to_datetime(self._world.clock.now())
 
     def next_timer(self) -> datetime | None:
-        """When the next run that waits is due: by a timer, a timeout, a retry or its deadline. None if none is."""
+        """When the next waiting run is due: by a timer, a timeout, a retry or its deadline. None if no run is."""
         due = self._world.next_due()
         return None if due is None else to_datetime(due)
 
@@ -58,10 +58,10 @@ class KitClock(ClockBase):
         minutes: float = 0,
         seconds: float = 0,
     ) -> datetime:
-        """Let time pass, `advance("3d")` or `advance(days=3)`, and everything in it happen; the new time."""
+        """Let time pass and everything that is due happen; returns the new time: `advance("3d")`, `advance(days=3)`."""
         parts = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._advance(duration, parts)
 
     async def advance_to(self, when: datetime) -> datetime:
-        """Let time pass up to a moment to come."""
+        """Let time pass up to a moment in the future."""
         return self._advance_to(when)

@@ -1,4 +1,4 @@
-"""A context for one step function alone: called directly, without any run."""
+"""A context for a direct call of one step function, without a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Kept:
 
 
 class UnitLink:
-    """An attempt that nobody records: it keeps what its body says, for the test to look at."""
+    """An attempt without a run. It keeps the calls of the body for the test."""
 
     def __init__(self, state: Any, *, yields_after: int | None, is_cancelled: bool) -> None:
         self._state = None if state is None else self._encode(state)
@@ -68,7 +68,7 @@ def _place() -> Place:
 class UnitContext(StepContext):
     """A `StepContext` to call one step's function with: `await charge.fn(stepwell.ctx(attempt=2), order)`.
 
-    What the body says is kept: `states` that it checkpointed or yielded, `reports` of its progress, `emitted` events.
+    It keeps the calls of the body: `states` (checkpointed or yielded), `reports` of progress, and `emitted` events.
     """
 
     __slots__ = ("emitted", "link")
@@ -78,7 +78,7 @@ class UnitContext(StepContext):
 
     @property
     def states(self) -> list[Any]:
-        """Every state that was kept, in order."""
+        """Every state that the body kept, in order."""
         return self.link.states
 
     @property
@@ -99,8 +99,8 @@ def unit_context(
     yields_after: int | None = None,
     is_cancelled: bool = False,
 ) -> UnitContext:
-    """A context for one call of a step's function. `state` is what an earlier attempt kept; `yields_after` is how often
-    `should_yield` says no before it says yes.
+    """A context for one call of a step's function. `state` is the state that an earlier attempt kept; `yields_after` is
+    how often `should_yield` returns false before it returns true.
     """
     link = UnitLink(state, yields_after=yields_after, is_cancelled=is_cancelled)
     emitted: list[tuple[str, Any]] = []

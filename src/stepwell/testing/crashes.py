@@ -1,4 +1,4 @@
-"""Crashes that a test asked for: where, and at which moment."""
+"""Crashes that a test requests: at which path, and at which moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ When = Literal["before_run", "after_run_before_record", "after_record"]
 
 @dataclass(slots=True)
 class Crash:
-    """One crash that is to happen once."""
+    """One crash. It happens once."""
 
     target: Target
     when: When
@@ -28,14 +28,14 @@ class Crash:
 
 
 class Crashes:
-    """Kills the worker that comes to such a place; another one takes over."""
+    """Kills the worker that reaches the path of a crash; another worker takes over."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._crashes: list[Crash] = []
 
     def add(self, target: Target, when: When) -> None:
-        """Ask for a crash."""
+        """Request a crash."""
         if when not in get_args(When):
             raise InvalidOptionError(f"when is {when!r}", where="crash_at", fix=f"one of {', '.join(get_args(When))}")
         self._crashes.append(Crash(target, when))
@@ -43,7 +43,7 @@ class Crashes:
 
     @property
     def missed(self) -> list[Crash]:
-        """Those that have not happened."""
+        """Crashes that have not happened."""
         return [crash for crash in self._crashes if not crash.has_happened]
 
     def _begins(self, node: Node, body: Body, path: str) -> None:

@@ -1,4 +1,4 @@
-"""The stores that a test can run on: an empty database each."""
+"""The stores for tests. Each test gets an empty database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORE_KINDS: tuple[StoreKind, ...] = ("memory", "sqlite", "postgres")
 
 
 def open_database(kind: StoreKind, *, folder: Path | None, postgres: str | None) -> Database:
-    """An empty database. Raises `InvalidOptionError` for a kind that there is not, or without a server to use."""
+    """An empty database. Raises `InvalidOptionError` for an unknown kind, and for PostgreSQL without a server."""
     match kind:
         case "memory":
             return InlineSqlite()
@@ -23,22 +23,22 @@ def open_database(kind: StoreKind, *, folder: Path | None, postgres: str | None)
         case "postgres":
             if postgres is None:
                 raise InvalidOptionError(
-                    "no PostgreSQL server is named for tests",
+                    "no PostgreSQL server is configured for tests",
                     where="stores",
-                    fix="set STEPWELL_TEST_POSTGRES to the URL of a database that tests may use",
+                    fix="set STEPWELL_TEST_POSTGRES to the URL of a database for tests",
                 )
             return InlinePostgres(_cleared(postgres))
         case _:
             raise InvalidOptionError(
-                f"there is no store {kind!r} for tests", where="stores", fix='"memory", "sqlite" or "postgres"'
+                f"unknown store {kind!r}", where="stores", fix='write "memory", "sqlite" or "postgres"'
             )
 
 
-_ready: dict[str, str] = {}  # the URL of a database, and of the schema in it that is this process' own
+_ready: dict[str, str] = {}  # the URL of a database → the URL of this process' own schema in it
 
 
 def _cleared(url: str) -> str:
-    """The URL of this process' own schema in that database, with nothing in its tables."""
+    """The URL of this process' own schema in that database, with empty tables."""
     from stepwell.stores.postgres.migrator import prepare
     from stepwell.stores.postgres.sessions import open_connection
     from stepwell.stores.postgres.urls import parse_address
@@ -57,13 +57,13 @@ def _cleared(url: str) -> str:
 
 
 def clearing(schema: str) -> bytes:
-    """The statement that leaves nothing in the tables of a schema."""
+    """The statement that empties the tables of a schema."""
     text = Path(__file__).with_name("clear.sql").read_text(encoding="utf-8")
     return text.replace("{schema}", schema).encode()
 
 
 def drop_schemas() -> None:
-    """Remove what this process made in databases of others."""
+    """Drop the schemas that this process created."""
     while _ready:
         _, own = _ready.popitem()
         from stepwell.stores.postgres.sessions import open_connection

@@ -1,4 +1,4 @@
-"""Which workflows a workflow may start: those that its own code can name."""
+"""Which workflows a workflow may start: all that its code can name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.replay.workflows import Workflow
 
 @functools.lru_cache(maxsize=1024)
 def related(workflow: Workflow[Any, Any]) -> tuple[Workflow[Any, Any], ...]:
-    """The workflow, and every other one in its module, in the modules that this imports by name, and in its closure."""
+    """The workflow, and all workflows in its module, in the modules that this one imports, and in its closure."""
     found: dict[Workflow[Any, Any], None] = {workflow: None}
     seen: set[int] = set()
     left = [workflow]

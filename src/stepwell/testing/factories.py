@@ -1,4 +1,4 @@
-"""How a kit is made where there is no pytest."""
+"""Kits without pytest."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def kit_options(
 ) -> KitOptions:
     """The options of a kit, each with its default.
 
-    `folder` is where a SQLite file goes; without one it is in memory. `postgres` is the URL of a database to use.
-    `settings` are those of `WorkerSettings`, for every worker.
+    `folder` is for the SQLite file; without it the database is in memory. `postgres` is the URL of a database.
+    `settings` are fields of `WorkerSettings`, for every worker.
     """
     world = Options(always_replay, clock, codec, tuple(sinks), lifecycle, settings or {})
     return KitOptions(store, folder, postgres, nondeterminism, world)
@@ -74,7 +74,7 @@ class WorkflowTestCase(IsolatedAsyncioTestCase):
     stepwell: Kit
 
     def kit_options(self) -> KitOptions:
-        """What the kits of this case are like."""
+        """The options of the kits of this case."""
         return kit_options()
 
     def run(self, result: Any = None) -> Any:

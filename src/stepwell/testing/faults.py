@@ -1,4 +1,4 @@
-"""What a test does to step bodies: replaces them, fails them, slows them down, lets them run out of time."""
+"""Faults of step bodies: replaced, failing, slow or timing out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NOTHING: Final = object()
 
 
 class InjectedFailure(Exception):  # noqa: N818  it is a failure on purpose
-    """What `fail` lets a step raise."""
+    """The exception of a step that `fail` makes fail."""
 
 
 def matches(target: Target, path: str, fn: Callable[..., Any] | None = None) -> bool:
-    """Whether a target means this path: by the path itself, by a glob, or by the step's function."""
+    """Whether a target matches this path: by the path itself, by a glob, or by the step's function."""
     if isinstance(target, str):
         return target == path or fnmatch.fnmatchcase(path, target)
     wanted = target.fn if isinstance(target, Step) else target
@@ -40,10 +40,10 @@ def matches(target: Target, path: str, fn: Callable[..., Any] | None = None) -> 
 
 @dataclass(slots=True)
 class Fault:
-    """One thing that was asked for, and how often it is left."""
+    """One fault, and how often it still applies."""
 
     target: Target
-    effect: Effect | None = None  # stands for the body
+    effect: Effect | None = None  # replaces the body
     delay: float = 0.0  # before it, in seconds
     hangs: bool = False
     left: int | None = None  # None: always
@@ -54,28 +54,28 @@ class Fault:
         return self.left != 0 and matches(self.target, path, fn)
 
     def use(self) -> None:
-        """It applies now."""
+        """Count one use."""
         self.used += 1
         if self.left is not None:
             self.left -= 1
 
 
 class Faults:
-    """All that was asked for. Of several that fit a body, the one that was asked for last counts."""
+    """All faults of a test. If several match a body, the last added fault applies."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Ask for something."""
+        """Add a fault."""
         if fault.left is not None and fault.left < 1:
-            raise InvalidOptionError(f"times is {fault.left}", why="it would never happen", fix="at least 1")
+            raise InvalidOptionError(f"times is {fault.left}", why="the fault would never apply", fix="write times=1")
         if isinstance(fault.target, str) and not fault.target:
-            raise InvalidOptionError("a fault has no path", fix='name a step: "payment/charge"')
+            raise InvalidOptionError("a fault has no path", fix='write the path of a step, as in "payment/charge"')
         self._faults.append(fault)
 
     def copy(self) -> Faults:
-        """The same faults, none of them used yet."""
+        """The same faults, all unused."""
         copied = Faults()
         for fault in self._faults:
             left = None if fault.left is None else fault.left + fault.used
@@ -83,13 +83,13 @@ class Faults:
         return copied
 
     def clear(self) -> None:
-        """From now on, everything is as it is."""
+        """Remove all faults."""
         self._faults.clear()
 
     def apply(self, body: Body, path: str, executor: Executor) -> None:
-        """Let a body that is about to run meet what was asked for."""
+        """Apply the matching faults to a body that is about to run."""
         if isinstance(body.fn, Isolated):
-            inside = body.fn.func  # a process of its own has a clock of its own
+            inside = body.fn.func  # run it in this process, on the clock of the test
             body.fn, body.is_async = inside, inspect.iscoroutinefunction(inside)
         if not self._faults:
             return
@@ -103,18 +103,18 @@ class Faults:
             return
         if outcome is not None and outcome.hangs and body.timeout is None:
             raise InvalidOptionError(
-                f"step {path} has no timeout to run into",
+                f"step {path} has no timeout, so it cannot time out",
                 where=path,
-                fix='give it one, as in @step(timeout="30s"), or use fail',
+                fix='write @step(timeout="30s"), or use stepwell.fail',
             )
-        body.fn = _standing_in(body, outcome, slow.delay if slow is not None else 0.0, executor)
+        body.fn = _replacement(body, outcome, slow.delay if slow is not None else 0.0, executor)
         body.is_async = True
 
 
-def _standing_in(body: Body, outcome: Fault | None, delay: float, executor: Executor) -> Callable[..., Awaitable[Any]]:
+def _replacement(body: Body, outcome: Fault | None, delay: float, executor: Executor) -> Callable[..., Awaitable[Any]]:
     real, is_async = body.fn, body.is_async
 
-    async def stand_in(*args: Any, **kwargs: Any) -> Any:
+    async def replacement(*args: Any, **kwargs: Any) -> Any:
         if delay:
             await asyncio.sleep(delay)
         if outcome is None:
@@ -128,15 +128,17 @@ def _standing_in(body: Body, outcome: Fault | None, delay: float, executor: Exec
             result = outcome.effect(*args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 
-    return stand_in
+    return replacement
 
 
 def effect_of(returns: Any, raises: BaseException | type[BaseException] | None, side_effect: Effect | None) -> Effect:
-    """What stands for a body, from exactly one of the three."""
+    """The replacement of a body, from exactly one of the three arguments."""
     given = [returns is not NOTHING, raises is not None, side_effect is not None]
     if sum(given) != 1:
         raise InvalidOptionError(
-            "a mock does one thing", why=f"{sum(given)} were given", fix="give one of returns, raises and side_effect"
+            "a mock needs exactly one effect",
+            why=f"{sum(given)} were given",
+            fix="write one of returns=, raises= and side_effect=",
         )
     if side_effect is not None:
         return side_effect

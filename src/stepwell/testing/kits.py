@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Kit(KitBase):
-    """The fixture `stepwell` of an `async def` test: the real engine, on a clock and a database of its own."""
+    """The fixture `stepwell` of an `async def` test: the real engine with its own clock and database."""
 
     def __init__(self, options: KitOptions, *, name: str = "this test") -> None:
         super().__init__(options, name=name)
@@ -46,7 +46,7 @@ class Kit(KitBase):
     async def start(
         self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Unpack[StartOptions]
     ) -> KitRun[Any]:
-        """Start a run, as `Engine.start` does. It does nothing before it is driven."""
+        """Start a run, as `Engine.start` does. The run does nothing until the test drives it."""
         return KitRun(self, self._handle(workflow, input, dict(options)))
 
     @overload
@@ -58,25 +58,25 @@ class Kit(KitBase):
     async def run(
         self, workflow: Workflow[Any, Any], input: Any = None, **options: Unpack[StartOptions]
     ) -> KitRun[Any]:
-        """Start a run and drive it to its end, whatever that is. One that can never end raises `Stuck`."""
+        """Start a run and drive it to its end, successful or not. Raises `Stuck` if it can never end."""
         return await (await self.start(workflow, input, **options)).ended()
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> KitRun[Out]:
-        """A run that exists already, by id or key: a child, for example."""
+        """An existing run by id or key, for example a child."""
         self.check_open()
         return KitRun(self, self.world.ask(self.world.engine.runs.handle(workflow, target)))
 
     async def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
-        """Publish an event, as `Engine.publish` does; how many runs got it."""
+        """Publish an event, as `Engine.publish` does; returns how many runs got it."""
         return self._emit(topic, payload, options)
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The answer to a coroutine of `stepwell.engine`, which every other verb is."""
+        """Await a coroutine of `stepwell.engine`: for every other method of the engine."""
         self.check_open()
         return self.world.tell(work)
 
     async def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Let everything happen that needs no time to pass."""
         self.check_open()
         self.world.settle()
         self.check_diverged()
@@ -94,14 +94,14 @@ class Kit(KitBase):
         check: bool = True,
         **options: Unpack[StartOptions],
     ) -> CrashReport:
-        """Run the workflow once to find its commits, then once for each way to crash at each of them: the worker dies
-        before the commit, after it, or its acknowledgement is lost. Raises `CrashFound` if anything differs.
+        """Run the workflow once to find its commits, then three times for each commit: the worker dies before it, the
+        worker dies after it, or its acknowledgement is lost. Raises `CrashFound` if an execution differs.
 
-        `script` is what happens from outside, each line once the run waits. `same_result` compares status, result,
-        failure and path; a function is applied to the results first. `at_most_once` are paths whose bodies may not
-        begin twice unless they look at their idempotency key. `effects` are what happened to the outside world: a
-        collection that grows, or a function; each must happen as often as without a crash. `before_each` makes the
-        outside world anew. Mocks and faults count in every execution. With `check=False` it only reports.
+        `script` lists acts from outside; each is done when the run waits. `same_result` compares status, result,
+        failure and path; a function is applied to the results first. `at_most_once` lists paths whose bodies may begin
+        twice only if they read their idempotency key. `effects` are the effects on the outside world, as a growing
+        collection or a function; each must happen as often as without a crash. `before_each` resets the outside world.
+        Mocks and faults apply to every execution. With `check=False` it only reports.
         """
         return sweep(
             self,

@@ -1,4 +1,4 @@
-"""One process of a test: an engine and a worker on a lane of its own, that can be killed and cut off."""
+"""One process of a test: an engine and a worker on their own lane. It can be killed and disconnected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOREVER = "36500d"
 
 
 class NodeEngine(Engine):
-    """An engine whose worker can be asked more than an application may."""
+    """An engine that gives tests access to its worker."""
 
     @property
     def active(self) -> int:
@@ -34,17 +34,17 @@ class NodeEngine(Engine):
         return 0 if self._worker is None else self._worker.active
 
     def evict_now(self, run_id: RunId) -> None:
-        """Give a run back as soon as none of its bodies runs, and forget its code."""
+        """Release a run as soon as none of its bodies runs, and drop its code."""
         if self._worker is not None:
             self._worker.evict(run_id)
 
     def knows(self, workflow: Workflow[Any, Any]) -> bool:
-        """Whether it runs this very workflow."""
+        """Whether it runs exactly this workflow."""
         found = self._backend.registry.find(workflow.definition)
         return found is not None and found.fn is workflow.fn
 
     async def serve(self, workflow: Workflow[Any, Any]) -> None:
-        """Run this workflow, too."""
+        """Also run this workflow."""
         registry = self._backend.registry
         registry.add(workflow)
         if self._worker is not None:
@@ -52,11 +52,11 @@ class NodeEngine(Engine):
             await self._backend.store.workers.register(
                 NewWorker(incarnation, settings.name, settings.lease_span, registry.definitions)
             )
-            self._worker.suspect_lost_claims()  # it looks at once for what it may run now
+            self._worker.suspect_lost_claims()  # it looks at once for runs of this workflow
 
 
 class Node:
-    """A worker of a test. `name` is how failures and reports call it."""
+    """A worker of a test. Failures and reports show its `name`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Node:
         sinks: Iterable[Sink],
         lifecycle: bool,
     ) -> None:
-        """Give it its way to the store, and what it is to run."""
+        """Connect it to the store, and give it its workflows."""
         self._lease_seconds = settings.lease_span / SECOND
         self.engine = NodeEngine(
             self.wire.reach(store),
@@ -112,7 +112,7 @@ class Node:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was not killed."""
+        """Whether it is alive: not killed."""
         return self._process.is_alive
 
     @property
@@ -121,7 +121,7 @@ class Node:
         return self._lease_seconds
 
     def kill(self) -> None:
-        """Stop at once and for ever."""
+        """Stop at once and permanently."""
         self._process.kill()
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class Node:
 
 
 def add_known(found: dict[str, Workflow[Any, Any]], workflow: Workflow[Any, Any], *, is_asked: bool) -> bool:
-    """Add a workflow to those that workers run; whether it is new. One that was only come across gives way."""
+    """Add a workflow that workers run; whether it is new. Unless `is_asked`, a known workflow of that name stays."""
     known = found.get(workflow.definition)
     if known is None:
         found[workflow.definition] = workflow
@@ -138,6 +138,6 @@ def add_known(found: dict[str, Workflow[Any, Any]], workflow: Workflow[Any, Any]
         raise DuplicateNameError(
             f"two workflows of this test are called {workflow.definition}",
             where=f"{known.fn.__module__} and {workflow.fn.__module__}",
-            fix="give one another name or version: @workflow(name=..., version=...)",
+            fix="give one of them another name or version: @workflow(name=..., version=...)",
         )
     return False

@@ -1,4 +1,4 @@
-"""The page with the runs of failed tests: when each step ran, and the tree of each run."""
+"""The HTML page of failed tests: when each step ran, and the tree of each run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pre { font: 13px/1.45 ui-monospace, monospace }
 
 
 class Bar(TypedDict):
-    """One recorded line: when it began and how long it took, as parts of its run."""
+    """One entry: its begin and its duration, as fractions of the run's duration."""
 
     path: str
     status: str
@@ -54,7 +54,7 @@ class Timeline(TypedDict):
 
 
 class FailedTest(NamedTuple):
-    """A test that failed, and what its runs looked like then."""
+    """A failed test and its runs."""
 
     name: str
     problem: str
@@ -63,7 +63,7 @@ class FailedTest(NamedTuple):
 
 
 def timeline(run: RunView, entries: Sequence[EntryView]) -> Timeline:
-    """When everything that is recorded of a run happened: plain data, for other processes."""
+    """When each entry of a run was recorded, as plain data for other processes."""
     whole = max(((entry.at - run.created_at).total_seconds() for entry in entries), default=0.0)
     bars = [_bar(entry, (entry.at - run.created_at).total_seconds(), whole) for entry in entries]
     return {"title": f"{run.workflow} v{run.version} · {run.status} · {run.run_id}", "bars": bars}
@@ -82,7 +82,7 @@ def _bar(entry: EntryView, ended: float, whole: float) -> Bar:
 
 
 def write_page(file: Path, failed: Sequence[FailedTest]) -> None:
-    """Write one section for each failed test: its name, its runs, and how it failed."""
+    """Write one section for each failed test: its name, its runs, and its failure."""
     parts = [_HEAD, f"<h1>{_count(len(failed))}</h1>\n"]
     for test in failed:
         parts.append(f"<section>\n<h2>{escape(test.name)}</h2>\n")
@@ -113,5 +113,5 @@ def _count(number: int) -> str:
 
 
 def read_timelines(told: Any) -> list[Timeline]:
-    """What another process told about its runs."""
+    """Timelines from the plain data of another process."""
     return [{"title": str(one["title"]), "bars": list(one["bars"])} for one in told]

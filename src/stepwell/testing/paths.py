@@ -1,4 +1,4 @@
-"""Coverage of paths: what a workflow's code can do, and what of that no test reached."""
+"""Path coverage: the operations in a workflow's code, and which of them no test reached."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _BRANCHED = frozenset({"join", "race"})
 
 
 class Operation(NamedTuple):
-    """One thing that a workflow's code can do."""
+    """One operation in a workflow's code."""
 
     file: str
     line: int
     kind: str
-    name: str  # a segment of a path; `*` stands for what is only known when it runs
+    name: str  # a segment of a path; `*` matches parts that are known only at run time
 
 
 @functools.lru_cache(maxsize=1024)
 def known_operations(workflow: Workflow[Any, Any]) -> list[tuple[str, int, str, str]]:
-    """Every operation in the code of a workflow, and in the functions that it hands its context to."""
+    """Every operation in the code of a workflow, and in the functions that it passes its context to."""
     found: dict[Operation, None] = {}
     seen: set[Any] = set()
     left: list[Callable[..., Any]] = [inspect.unwrap(workflow.fn)]
@@ -56,7 +56,7 @@ def _operations(fn: Callable[..., Any], left: list[Callable[..., Any]]) -> Itera
         module = ast.parse(textwrap.dedent("".join(lines)))
         file = inspect.getsourcefile(fn) or ""
     except (OSError, TypeError, SyntaxError):
-        return  # typed in, or made by a program: nobody can point to a line of it
+        return  # typed in a shell or generated, so it has no source lines
     home = {**getattr(fn, "__globals__", {}), **inspect.getclosurevars(fn).nonlocals}
     contexts = _context_names(module)
     for node in ast.walk(module):
@@ -70,7 +70,7 @@ def _operations(fn: Callable[..., Any], left: list[Callable[..., Any]]) -> Itera
 
 
 def _context_names(module: ast.Module) -> set[str]:
-    """The first parameter of every function in here: a context has no fixed name."""
+    """The first parameter of every function: a context may have any name."""
     return {
         node.args.args[0].arg
         for node in ast.walk(module)
@@ -112,7 +112,7 @@ def _named(node: ast.Call, home: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _text(node: ast.expr | None) -> str:
-    """A text that stands in the code, with `*` for what is filled in; empty if it is none."""
+    """The text of a string literal, with `*` for interpolated parts; empty for any other expression."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -160,7 +160,7 @@ def _segments(path: str) -> Iterator[str]:
         yield name + ("~undo" if mark and use.endswith("~undo") else "")
 
 
-class Reached:
+class PathCoverage:
     """What all tests together reached."""
 
     def __init__(self) -> None:
@@ -168,14 +168,14 @@ class Reached:
         self._names: dict[str, set[str]] = {}
 
     def add(self, told: dict[str, Any]) -> None:
-        """What one test reached, as `recording.reached_by` tells it."""
+        """Add what one test reached, from `recordings.reached_by`."""
         for definition, operations in told["known"].items():
             self._known.setdefault(definition, set()).update(Operation(*each) for each in operations)
         for definition, names in told["reached"].items():
             self._names.setdefault(definition, set()).update(names)
 
     def missed(self, definition: str) -> list[Operation]:
-        """What no test reached of a workflow, in the order of the code."""
+        """The operations of a workflow that no test reached, in the order of the code."""
         names = {segment for name in self._names.get(definition, ()) for segment in _segments(name)}
         return sorted(
             operation

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `stepwell`, its marker, and what a whole session can say about workflows."""
+"""The pytest plugin: the fixture `stepwell`, its marker, and the reports of a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-# What a run of pytest without any workflow does not need is imported where it is used.
+# Most imports are inside functions: a pytest session without workflows does not need them.
 if TYPE_CHECKING:
     from stepwell.testing.base import KitBase, KitOptions
     from stepwell.testing.pages import FailedTest
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POSTGRES_VARIABLE: Final = "STEPWELL_TEST_POSTGRES"
 _MARKER = (
     "stepwell(stores=[...], clock=..., always_replay=..., nondeterminism=..., sinks=[...], lifecycle=..., "
-    "settings={...}, crash_sweep=...): how the fixture `stepwell` of this test is made"
+    "settings={...}, crash_sweep=...): options of the fixture `stepwell` for this test"
 )
 _NOT_OPTIONS = frozenset({"stores", "crash_sweep"})
 _RUNS, _PATHS = "stepwell_runs", "stepwell_paths"
@@ -28,27 +28,27 @@ _HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the command line, and of the configuration file."""
+    """Options of the command line and of the configuration file."""
     group = parser.getgroup("stepwell", "workflows of stepwell")
-    group.addoption("--stepwell-postgres", metavar="URL", help=f"a database for tests; default: {POSTGRES_VARIABLE}")
+    group.addoption("--stepwell-postgres", metavar="URL", help=f"a database for tests; default: ${POSTGRES_VARIABLE}")
     group.addoption(
         "--stepwell-crash-sweep",
         action="store_true",
         help="after each test that is marked `stepwell`, crash its runs at every commit and compare",
     )
     group.addoption(
-        "--stepwell-paths", action="store_true", help="say which steps, compensations and branches no test reached"
+        "--stepwell-paths", action="store_true", help="list the steps, compensations and branches that no test reached"
     )
     group.addoption("--stepwell-report", metavar="FILE", help="write an HTML page with the runs of every failed test")
     parser.addini(
         "stepwell_nondeterminism",
-        "what a replay that does something else than the first run is: error, warn or off",
+        "how to treat a replay that differs from the first execution: error, warn or off",
         default="error",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and refuse what cannot be meant."""
+    """Register the marker, and reject invalid settings."""
     config.addinivalue_line("markers", _MARKER)
     chosen = config.getini("stepwell_nondeterminism")
     if chosen not in ("error", "warn", "off"):
@@ -56,11 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _given(item: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test say; the nearest one counts."""
+    """The options in the markers of a test; the nearest marker wins."""
     given: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("stepwell"))):
         if marker.args:
-            raise pytest.UsageError(f"{item.nodeid}: write @pytest.mark.stepwell(stores=[...]), with names")
+            raise pytest.UsageError(f"{item.nodeid}: use keyword arguments, as in @pytest.mark.stepwell(stores=[...])")
         given |= marker.kwargs
     return given
 
@@ -69,7 +69,7 @@ def _given(item: pytest.Item) -> dict[str, Any]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that names its stores is run once on each."""
+    """Run a test once on each store that its marker names."""
     if "stepwell" not in metafunc.fixturenames:
         return
     given: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         stores = list(given["stores"])
         unknown = [store for store in stores if store not in STORE_KINDS]
         if unknown or not stores:
-            what = f"there is no store {unknown[0]!r}" if unknown else "no store is named"
+            what = f"unknown store {unknown[0]!r}" if unknown else "no store is named"
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: {what}; stores are {', '.join(STORE_KINDS)}")
         metafunc.parametrize("stepwell", stores, indirect=True)
 
@@ -95,7 +95,7 @@ def stepwell_postgres_url(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture(scope="session")
 def _stepwell_schemas(stepwell_postgres_url: str | None) -> Iterator[str | None]:
-    """The same URL; what tests made in that database is removed before the database itself is."""
+    """The same URL. The schemas of tests are dropped before the database is."""
     yield stepwell_postgres_url
     from stepwell.testing.databases import drop_schemas
 
@@ -104,7 +104,7 @@ def _stepwell_schemas(stepwell_postgres_url: str | None) -> Iterator[str | None]
 
 @pytest.fixture
 def stepwell(request: pytest.FixtureRequest) -> Iterator[KitBase]:
-    """The real engine, on a store and a clock of this test: a `Kit` in `async def` tests, a `SyncKit` in others."""
+    """The real engine with a store and a clock for this test: a `Kit` in `async def` tests, else a `SyncKit`."""
     from stepwell.testing.kits import Kit
     from stepwell.testing.sync import SyncKit
 
@@ -151,14 +151,14 @@ def _is_swept(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A kit belongs to one test. A fixture that outlives tests cannot have one, and is told what to do instead."""
+    """Fail a test whose fixture of a wider scope uses the kit, and explain what to do: a kit belongs to one test."""
     known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     for name, definitions in known.items():
         for definition in definitions:
             if "stepwell" in definition.argnames and definition.scope != "function":
                 pytest.fail(
-                    f"the {definition.scope}-scoped fixture {name!r} takes `stepwell`, which is made anew for each "
-                    "test: runs and time would leak from one test into the next.\n"
+                    f"the {definition.scope}-scoped fixture {name!r} uses `stepwell`, which is created for each test: "
+                    "runs and time would leak from one test into the next.\n"
                     f"Make {name!r} function-scoped (leave out scope=...); it takes milliseconds.",
                     pytrace=False,
                 )
@@ -173,14 +173,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-# --- what a session says ---
+# --- reports of a session ---
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep what the runs of a test looked like, while its world is still there."""
+    """Keep the runs of a test for the reports, before its world is closed."""
     report = yield
     if report.failed:
         item.stash[_HAS_FAILED] = True
@@ -194,7 +194,7 @@ def pytest_runtest_makereport(
         if trees and item.config.get_verbosity() > 0:
             report.sections.append(("stepwell runs", trees))
         if item.config.getoption("--stepwell-report"):
-            # Properties of a report travel from the processes of xdist to the one that writes the page.
+            # xdist sends properties of a report from its workers to the process that writes the page.
             report.user_properties.append((_RUNS, json.dumps([trees, timelines_of(kit)])))
     if item.config.getoption("--stepwell-paths"):
         report.user_properties.append((_PATHS, json.dumps(reached_by(kit))))
@@ -202,14 +202,14 @@ def pytest_runtest_makereport(
 
 
 class _Session:
-    """Collects what the reports say; in the process that prints the summary."""
+    """Collects the reports, in the process that prints the summary."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from stepwell.testing.paths import Reached
+        from stepwell.testing.paths import PathCoverage
 
         self._config = config
         self._failed: list[FailedTest] = []
-        self._reached = Reached()
+        self._reached = PathCoverage()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = dict(report.user_properties)
@@ -235,7 +235,7 @@ class _Session:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Collect, in the process that is not a worker of xdist."""
+    """Collect reports, but not in a worker of xdist."""
     config = session.config
     wanted = config.getoption("--stepwell-paths") or config.getoption("--stepwell-report")
     if wanted and not hasattr(config, "workerinput"):

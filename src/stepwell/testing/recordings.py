@@ -1,4 +1,4 @@
-"""What a test did with its kit, told afterwards: its runs as trees, what they reached, and all of it once more."""
+"""The runs of a test after its end: as trees, as timelines, as path coverage, and for a crash sweep."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def trees_of(kit: KitBase) -> str:
 
 
 def timelines_of(kit: KitBase) -> list[Timeline]:
-    """When everything happened that the runs of a test recorded."""
+    """When each entry of the runs of a test was recorded."""
     world = kit.world
     details = [world.ask(world.engine.runs.detail(run.run_id)) for run in world.list_runs()[:_RUNS_MAX]]
     return [timeline(run_view(detail.run), entry_views(detail)) for detail in details]
 
 
 def reached_by(kit: KitBase) -> dict[str, Any]:
-    """What the workflows of a test can do, and what of it its runs did: plain data, for other processes."""
+    """The operations of the workflows of a test, and which of them its runs reached, as plain data."""
     world = kit.world
     reached: dict[str, set[str]] = {}
     for run in world.list_runs():
@@ -49,7 +49,7 @@ def reached_by(kit: KitBase) -> dict[str, Any]:
 
 
 def sweep_again(kit: KitBase) -> None:
-    """Do what the test did to each run that has ended, once for each way to crash at each of its commits."""
+    """Repeat what the test did to each ended run, with each kind of crash at each of its commits."""
     for start in kit.started:
         if start.workflow is None or not start.has_ended():
             continue

@@ -1,4 +1,4 @@
-"""Whether recorded runs go on with the code at hand."""
+"""Whether recorded runs continue with the current code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.replay.workflows import Workflow
 
 
 def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | None) -> int:
-    """How many recorded runs of a workflow fit it. Raises `AssertionError` for those that do not, and for none."""
+    """How many recorded runs of a workflow continue with it. Raises `AssertionError` if one does not, or for none."""
     threads = LockstepThreads()
     others: set[str] = set()
     count, broken = 0, []
@@ -29,9 +29,9 @@ def assert_replays(workflow: Workflow[Any, Any], pattern: str, codec: Codec | No
         threads.close()
     if broken:
         raise AssertionError(
-            "\n\n".join([f"{len(broken)} of {count} recorded runs do not go on with this code", *broken])
+            "\n\n".join([f"{len(broken)} of {count} recorded runs do not continue with this code", *broken])
         )
     if count == 0:
-        found = f"; there are runs of {', '.join(sorted(others))}" if others else ""
+        found = f"; the files have runs of {', '.join(sorted(others))}" if others else ""
         raise AssertionError(f"no recorded run of {workflow.definition} is in {pattern}{found}")
     return count

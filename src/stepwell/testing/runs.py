@@ -1,4 +1,4 @@
-"""A run of a test: driven, looked at, and judged."""
+"""A run of a test: the test drives it, reads it, and makes assertions about it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result", covariant=True)
 
-COMMITS_MAX = 10_000  # of one run, while a test waits for its end: it may be a loop without one
+COMMITS_MAX = 10_000  # of one run, while a test waits for its end: it may be an endless loop
 GENERATIONS_MAX = 1_000  # of a chain of runs that continue as new
 
-_STANDS = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
+_SETTLED = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
 
 class RunBase(RunAsserts, Generic[Result]):
-    """What both kinds of runs are made of. Nothing happens to a run unless somebody drives it."""
+    """The common base of both kinds of runs. A run does nothing unless the test drives it."""
 
     def __init__(self, kit: KitBase, handle: Handle[Result]) -> None:
         self._kit = kit
@@ -43,15 +43,15 @@ class RunBase(RunAsserts, Generic[Result]):
         self.run_id: RunId = handle.run_id
         self.is_new = handle.is_new
 
-    # --- looking ---
+    # --- reading ---
 
     @property
     def status(self) -> str:
-        """The run's status; of a chain that continues as new, that of the last one."""
+        """The run's status; of a chain that continues as new, the status of its last run."""
         return self._last().status.value
 
     def details(self) -> list[Detail]:
-        """Everything stored about the run, and about those that continue it."""
+        """Everything stored about the run, and about the runs that continue it."""
         self._kit.check_open()
         found = [self._world.ask(self._world.engine.runs.detail(self.run_id))]
         while found[-1].run.successor is not None:
@@ -59,7 +59,7 @@ class RunBase(RunAsserts, Generic[Result]):
         return found
 
     def history(self) -> list[EntryView]:
-        """Every recorded line, in the order of the commits; a chain that continues as new is one history."""
+        """Every entry in the order of the commits; a chain that continues as new is one history."""
         return chain_views(self.details())
 
     def tree(self) -> str:
@@ -71,25 +71,25 @@ class RunBase(RunAsserts, Generic[Result]):
         return snapshot(self.details())
 
     def export(self, file: str | Path) -> None:
-        """Write what is recorded of the run into a history file, for `assert_replays` and `stepwell check`."""
+        """Write the record of the run into a history file, for `assert_replays` and `stepwell check`."""
         self._kit.check_open()
         write(self._world.ask(export_run(self._world.store, self.run_id)), file)
 
     def why(self) -> str:
-        """Why it is where it is, in one sentence, and what would move it."""
+        """Why the run is in this state, in one sentence, and what would continue it."""
         return self._world.why(self._last().run_id)
 
     # --- driving ---
 
     def _until(self, path: str) -> Self:
         def is_there() -> bool:
-            return self._is_at(path) or self._last().status in _STANDS
+            return self._is_at(path) or self._last().status in _SETTLED
 
-        self._drive_to(is_there, f"come to {path!r}")
+        self._drive_to(is_there, f"reach {path!r}")
         if not self._is_at(path):
-            if self._last().status in _STANDS:
-                self._fail(f"the run is {self.status} and never came to {path!r}")
-            raise self._stuck(f"come to {path!r}")
+            if self._last().status in _SETTLED:
+                self._fail(f"the run is {self.status} and never reached {path!r}")
+            raise self._stuck(f"reach {path!r}")
         return self
 
     def _until_waiting(self) -> Self:
@@ -99,7 +99,7 @@ class RunBase(RunAsserts, Generic[Result]):
     def _step(self) -> Self:
         before = self._revision()
         self._drive(lambda: self._revision() != before)
-        if self._revision() == before and self._last().status not in _STANDS:
+        if self._revision() == before and self._last().status not in _SETTLED:
             raise self._stuck("commit anything")
         return self
 
@@ -108,14 +108,14 @@ class RunBase(RunAsserts, Generic[Result]):
         self._drive(lambda: self._revision() - before > max_hops, only_if=self._world.is_moving)
         hops = self._revision() - before
         if hops > max_hops:
-            self._fail(f"the run made more than {max_hops} commits, and does not wait for anything")
+            self._fail(f"the run made more than {max_hops} commits without waiting")
         return self
 
     def _settled(self) -> Run:
-        """Drive to the end of the run, or to where it stands until a person acts."""
-        self._drive_to(lambda: self._last().status in _STANDS, "end")
+        """Drive to the end of the run, or until it needs a person."""
+        self._drive_to(lambda: self._last().status in _SETTLED, "end")
         last = self._last()
-        if last.status not in _STANDS:
+        if last.status not in _SETTLED:
             raise self._stuck("end")
         return last
 
@@ -124,19 +124,19 @@ class RunBase(RunAsserts, Generic[Result]):
         return self._world.ask(self._handle.result())
 
     def _drive_to(self, is_there: Callable[[], bool], what: str) -> None:
-        """Drive while the run may still come there. One that goes on for ever is given up."""
+        """Drive while the run may still get there. Gives up on an endless run."""
         first = self._last()
 
-        def goes_on_for_ever() -> bool:
+        def is_endless() -> bool:
             last = self._last()
             before = first.revision if last.run_id == first.run_id else 0
             return last.revision - before > COMMITS_MAX or last.generation - first.generation > GENERATIONS_MAX
 
-        self._drive(lambda: is_there() or goes_on_for_ever())
-        if not is_there() and goes_on_for_ever():
+        self._drive(lambda: is_there() or is_endless())
+        if not is_there() and is_endless():
             raise Stuck(
-                f"the run did not {what} within {COMMITS_MAX:,} commits or {GENERATIONS_MAX:,} generations: it may go "
-                f"on for ever. Drive it to a place with until(path).\n{self.why()}"
+                f"the run did not {what} within {COMMITS_MAX:,} commits or {GENERATIONS_MAX:,} generations: it may be "
+                f"endless. Drive it to a path with until(path).\n{self.why()}"
             )
 
     def _drive(self, is_done: Callable[[], bool], *, only_if: Callable[[], bool] | None = None) -> None:
@@ -183,11 +183,11 @@ class KitRun(RunBase[Result]):
     """A run of an `async def` test."""
 
     async def until(self, path: str) -> Self:
-        """Drive until the run has recorded this path (or glob), or waits there; time passes as far as it must."""
+        """Drive until the run has recorded this path (or glob), or waits there. Time passes as needed."""
         return self._until(path)
 
     async def until_waiting(self) -> Self:
-        """Drive until nothing moves but timers and messages. Retries and slow steps are waited for."""
+        """Drive until the run waits for a timer or a message. Retries and slow steps are waited for."""
         return self._until_waiting()
 
     async def step(self) -> Self:
@@ -195,26 +195,25 @@ class KitRun(RunBase[Result]):
         return self._step()
 
     async def drive(self, max_hops: int = 100) -> Self:
-        """`until_waiting`, with at most this many commits: more is a loop that never waits, and fails."""
+        """`until_waiting` with at most this many commits. More commits fail: the code loops without waiting."""
         return self._drive_on(max_hops)
 
     async def result(self) -> Result:
-        """Drive to the end, and give the result; raises what `Handle.result` raises. Timers are skipped.
+        """Drive to the end, and return the result; raises what `Handle.result` raises. Timers are skipped.
 
-        A run that waits for what never comes raises `Stuck` at once, and says why; so does, after 10,000 commits, one
-        that goes on for ever.
+        Raises `Stuck` with the reason if the run waits for something that never happens, and after 10,000 commits.
         """
         return self._result()
 
     async def ended(self) -> Self:
-        """Drive to the end, whatever it is; `result` without the result."""
+        """Drive to the end, successful or not: `result` without the result."""
         self._settled()
         return self
 
     async def signal(
         self, name: str | Signal[Any] | Cancel, payload: Any = None, *, dedup_key: str | None = None
     ) -> None:
-        """Send a signal. It is stored when this returns; the run reads it when it is driven."""
+        """Send a signal. It is stored when this returns; the run reads it when the test drives it."""
         self._signal(name, payload, dedup_key)
 
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
@@ -222,5 +221,5 @@ class KitRun(RunBase[Result]):
         return self._cancel(reason, compensate)
 
     async def ask(self, name: Any, payload: Any = None, *, timeout: Duration | None = None) -> Any:
-        """Ask the run, and drive until it answers."""
+        """Send a request to the run, and drive until it answers."""
         return self._kit.wait_for(self._handle.ask(name, payload, timeout=timeout), self._stuck)

@@ -1,4 +1,4 @@
-"""What happens to a run from outside while it is swept: messages, and time."""
+"""Acts from outside during a crash sweep: messages, and time that passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Act(Protocol):
-    """One line of a script. It is done once the run waits."""
+    """One act of a script. It is done when the run waits."""
 
     def __call__(self, kit: SyncKit, run: SyncRun[Any], /) -> object: ...
 
@@ -64,22 +64,22 @@ class CancelRun:
 
 
 def send(name: str | Signal[Any], payload: Any = None, *, dedup_key: str | None = None) -> Send:
-    """A line of a script: send a signal to the run once it waits."""
+    """An act of a script: send a signal to the run when it waits."""
     return Send(name, payload, dedup_key)
 
 
 def publish(topic: str | Event | type[Event], payload: Any = None) -> Publish:
-    """A line of a script: publish an event once the run waits."""
+    """An act of a script: publish an event when the run waits."""
     return Publish(topic, payload)
 
 
 def advance(duration: Duration) -> Advance:
-    """A line of a script: let time pass once the run waits."""
+    """An act of a script: let time pass when the run waits."""
     return Advance(duration)
 
 
 def cancel(reason: str = "") -> CancelRun:
-    """A line of a script: cancel the run once it waits."""
+    """An act of a script: cancel the run when it waits."""
     return CancelRun(reason)
 
 

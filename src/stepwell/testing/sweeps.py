@@ -1,4 +1,4 @@
-"""Crash everywhere: one clean run finds the commits, then a worker dies at each of them, and nothing may differ."""
+"""Crash everywhere: one clean run finds the commits; then a worker dies at each of them, and nothing may differ."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from stepwell.replay.bodies import Body
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.workflows import Workflow
 from stepwell.testing.base import KitBase, as_sequence, effects_of
+from stepwell.testing.differences import HistoryLine, describe_difference
 from stepwell.testing.errors import CrashFound, Diverged, Stuck
 from stepwell.testing.faults import matches
 from stepwell.testing.nodes import Node
 from stepwell.testing.scripts import Act
+from stepwell.testing.trees import history_lines
 from stepwell.testing.world import Moment, Point
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ _WORDS: dict[Way, str] = {
 }
 
 
-class Strike(NamedTuple):
+class InjectedCrash(NamedTuple):
     """What happens, and at which commit."""
 
     way: Way
@@ -46,7 +48,7 @@ class Strike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one execution."""
+    """The result of one execution."""
 
     status: str
     output: Any
@@ -54,15 +56,16 @@ class Outcome:
     paths: tuple[str, ...]  # recorded, sorted
     effects: Counter[str]
     began: Counter[str]  # bodies, by path
-    guarded: frozenset[str]  # paths whose bodies looked at their idempotency key each time they ran
-    problem: str = ""  # why it did not come to an end
+    guarded: frozenset[str]  # paths whose bodies read their idempotency key each time they ran
+    history: tuple[HistoryLine, ...] = ()  # in the order of the commits
+    problem: str = ""  # why it did not end
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A difference, and where the crash was that made it."""
+    """A difference, and the crash that caused it."""
 
-    strike: Strike | None  # None: without any crash
+    crash: InjectedCrash | None  # None: without any crash
     how: str
     difference: str
 
@@ -72,29 +75,33 @@ class Finding:
 
 @dataclass(slots=True)
 class CrashReport:
-    """What a sweep found: `str(report)` begins with "38 points, 38 ok"."""
+    """What a sweep found. `str(report)` begins with "38 points, 38 ok"."""
 
     workflow: str
     commits: list[Point] = field(default_factory=list)
-    struck: list[Strike] = field(default_factory=list)
+    crashes: list[InjectedCrash] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def points(self) -> int:
         """How many crashes there were: three for each commit."""
-        return len(self.struck)
+        return len(self.crashes)
 
     @property
     def ok(self) -> int:
         """How many of them changed nothing."""
-        return self.points - len({finding.strike for finding in self.findings if finding.strike is not None})
+        return self.points - len({finding.crash for finding in self.findings if finding.crash is not None})
 
     def __str__(self) -> str:
         lines = [
             f"{self.points} points, {self.ok} ok",
-            f"  {self.workflow}: {len(self.commits)} commits, each struck before, after, and with its ack lost",
+            f"  {self.workflow}: {len(self.commits)} commits, each with a crash before, a crash after, and a lost ack",
         ]
-        lines += [_indented(str(finding)) for finding in self.findings[:_SHOWN_MAX]]
+        shown: dict[str, str] = {}  # each difference, and where it was found first
+        for finding in self.findings[:_SHOWN_MAX]:
+            first = shown.setdefault(finding.difference, finding.how)
+            is_new = first == finding.how
+            lines.append(_indented(str(finding) if is_new else f"✕ {finding.how}:\n  the same as: {first}"))
         if len(self.findings) > _SHOWN_MAX:
             lines.append(f"  … and {len(self.findings) - _SHOWN_MAX} more")
         return "\n".join(lines)
@@ -105,7 +112,7 @@ def _indented(text: str) -> str:
 
 
 class WatchedContext(StepContext):
-    """A step's context that notes whether its idempotency key was looked at."""
+    """A step's context that notes whether its idempotency key was read."""
 
     __slots__ = ("_note",)
 
@@ -130,28 +137,28 @@ def _watched(context: StepContext, note: Callable[[], None]) -> WatchedContext:
     return watched
 
 
-class Keys:
-    """Which bodies looked at their idempotency key."""
+class KeyReads:
+    """Which bodies read their idempotency key."""
 
     def __init__(self) -> None:
-        self._looked: set[str] = set()
-        self._ended_blindly: set[str] = set()
+        self._read: set[str] = set()
+        self._ended_without: set[str] = set()
 
     def watch(self, body: Body, path: str) -> None:
         """A body is about to run."""
         if not body.takes_context:
-            self._ended_blindly.add(path)
+            self._ended_without.add(path)
             return
-        real, has_looked = body.fn, False
+        real, has_read = body.fn, False
 
         def note() -> None:
-            nonlocal has_looked
-            has_looked = True
-            self._looked.add(path)
+            nonlocal has_read
+            has_read = True
+            self._read.add(path)
 
         def end() -> None:
-            if not has_looked:
-                self._ended_blindly.add(path)
+            if not has_read:
+                self._ended_without.add(path)
 
         async def run(context: StepContext, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -169,25 +176,25 @@ class Keys:
 
     @property
     def guarded(self) -> frozenset[str]:
-        """Paths whose bodies all looked. One that was killed before it came to that does not count."""
-        return frozenset(self._looked - self._ended_blindly)
+        """Paths whose bodies all read their key. A body that was killed before it could read it does not count."""
+        return frozenset(self._read - self._ended_without)
 
 
-class Play:
+class Trial:
     """One execution, from the start to the end of the run."""
 
-    def __init__(self, kit: SyncKit, strike: Strike | None) -> None:
+    def __init__(self, kit: SyncKit, crash: InjectedCrash | None) -> None:
         self._kit = kit
-        self._strike = strike
-        self._keys = Keys()
+        self._crash = crash
+        self._keys = KeyReads()
         self.points: dict[int, Point] = {}
-        self.has_struck = False
+        self.has_crashed = False
         kit.world.on_point, kit.world.on_begin = self._meet, self._begin
 
     def run(
         self, workflow: Workflow[Any, Any], input: Any, script: Sequence[Act], options: dict[str, Any], effects: Effects
     ) -> Outcome:
-        """Play it, and say what came of it."""
+        """Execute it, and give the result."""
         kit, problem = self._kit, ""
         before = Counter(map(repr, effects()))
         run = kit.start(workflow, input, **options)
@@ -198,7 +205,8 @@ class Play:
             run.ended()
         except (Stuck, Diverged, StepwellError) as error:
             problem = str(error)
-        view = run_view(run.details()[-1].run)
+        details = run.details()
+        view = run_view(details[-1].run)
         began = Counter(one.path for one in kit.world.begun)
         return Outcome(
             view.status,
@@ -208,6 +216,7 @@ class Play:
             Counter(map(repr, effects())) - before,
             began,
             self._keys.guarded,
+            tuple(history_lines(details)),
             problem,
         )
 
@@ -216,19 +225,19 @@ class Play:
 
     def _meet(self, node: Node, moment: Moment, point: Point) -> None:
         self.points[point.number] = point
-        strike = self._strike
-        if strike is None or self.has_struck or point.number != strike.point.number:
+        crash = self._crash
+        if crash is None or self.has_crashed or point.number != crash.point.number:
             return
-        if moment != ("before" if strike.way == "before" else "after"):
+        if moment != ("before" if crash.way == "before" else "after"):
             return
-        self.has_struck = True
-        if strike.way == "ack lost":
-            raise StoreUnavailableError("the acknowledgement was lost on its way")
+        self.has_crashed = True
+        if crash.way == "ack lost":
+            raise StoreUnavailableError("the acknowledgement was lost")
         self._kit.world.kill(node)
 
 
 class Sweep:
-    """All executions of one workflow, and what differed between them."""
+    """All executions of one workflow, and the differences between them."""
 
     def __init__(
         self,
@@ -248,44 +257,45 @@ class Sweep:
     def run(
         self, workflow: Workflow[Any, Any], input: Any, script: Sequence[Act], options: dict[str, Any]
     ) -> CrashReport:
-        """Find the commits, strike each of them, and report."""
+        """Find the commits, crash at each of them, and report."""
         report = CrashReport(workflow.name)
 
-        def play(strike: Strike | None, *, always_replay: bool = False) -> tuple[Outcome, Play]:
+        def execute(crash: InjectedCrash | None, *, always_replay: bool = False) -> tuple[Outcome, Trial]:
             if self._before_each is not None:
                 self._before_each()
             with self._make_kit(always_replay) as kit:
-                played = Play(kit, strike)
-                return played.run(workflow, input, script, options, self._effects), played
+                trial = Trial(kit, crash)
+                return trial.run(workflow, input, script, options, self._effects), trial
 
-        clean, first = play(None)
+        clean, first = execute(None)
         if clean.problem:
-            raise CrashFound(f"the run does not come to an end even without a crash:\n{clean.problem}")
+            raise CrashFound(f"the run does not end even without a crash:\n{clean.problem}")
         self._check_promised(clean)
         report.commits = [first.points[number] for number in sorted(first.points)]
-        again, _ = play(None)
-        self._compare(report, "without any crash, for the second time", clean, again)
-        replayed, _ = play(None, always_replay=True)
+        again, _ = execute(None)
+        self._compare(report, "without any crash, executed a second time", clean, again)
+        replayed, _ = execute(None, always_replay=True)
         self._compare(report, "without any crash, but replayed at every commit", clean, replayed)
         for point in report.commits:
             for way in WAYS:
-                strike = Strike(way, point)
-                outcome, played = play(strike)
-                report.struck.append(strike)
-                if not played.has_struck:
-                    self._note(report, strike, ["it did not come to this commit: it does not do the same each time"])
+                crash = InjectedCrash(way, point)
+                outcome, trial = execute(crash)
+                report.crashes.append(crash)
+                if trial.has_crashed:
+                    self._compare(report, crash, clean, outcome)
                 else:
-                    self._compare(report, strike, clean, outcome)
+                    found = _missed(crash, [trial.points[number] for number in sorted(trial.points)])
+                    self._note(report, crash, [*found, *describe_difference(clean.history, outcome.history)])
         return report
 
     def _check_promised(self, clean: Outcome) -> None:
         for promised in self._at_most_once:
             if not any(matches(promised, path) for path in clean.began):
                 ran = ", ".join(clean.began) or "none"
-                raise CrashFound(f"at_most_once names {promised!r}, and no body of that path ran; these did: {ran}")
+                raise CrashFound(f"at_most_once names {promised!r}, but no body ran at that path; bodies ran at: {ran}")
 
-    def _compare(self, report: CrashReport, strike: Strike | str, clean: Outcome, outcome: Outcome) -> None:
-        found = [f"the run came to no end: {outcome.problem}"] if outcome.problem else []
+    def _compare(self, report: CrashReport, crash: InjectedCrash | str, clean: Outcome, outcome: Outcome) -> None:
+        found = [f"the run did not end: {outcome.problem}"] if outcome.problem else []
         if self._same_result is not False and not outcome.problem:
             found += self._result_differences(clean, outcome)
         found += self._effect_differences(clean, outcome)
@@ -293,10 +303,10 @@ class Sweep:
             for path, began in outcome.began.items():
                 if matches(promised, path) and began > max(1, clean.began[path]) and path not in outcome.guarded:
                     found.append(
-                        f"{path} was promised at most once, and its body began {began} times without looking at its "
+                        f"{path} was promised at most once, and its body began {began} times without reading its "
                         "idempotency key"
                     )
-        self._note(report, strike, found)
+        self._note(report, crash, found)
 
     def _result_differences(self, clean: Outcome, outcome: Outcome) -> list[str]:
         found = []
@@ -313,7 +323,7 @@ class Sweep:
         if missing or added:
             words = [f"not {', '.join(missing)}"] * bool(missing) + [f"but {', '.join(added)}"] * bool(added)
             found.append(f"another path: {', '.join(words)}")
-        return found
+        return [*found, *describe_difference(clean.history, outcome.history)] if found else []
 
     def _effect_differences(self, clean: Outcome, outcome: Outcome) -> list[str]:
         found = []
@@ -323,10 +333,16 @@ class Sweep:
                 found.append(f"the effect {effect} happened {_times(actual)} instead of {_times(expected)}")
         return found
 
-    def _note(self, report: CrashReport, strike: Strike | str, found: list[str]) -> None:
+    def _note(self, report: CrashReport, crash: InjectedCrash | str, found: list[str]) -> None:
         if found:
-            struck = None if isinstance(strike, str) else strike
-            report.findings.append(Finding(struck, str(strike), "\n".join(found)))
+            injected = None if isinstance(crash, str) else crash
+            report.findings.append(Finding(injected, str(crash), "\n".join(found)))
+
+
+def _missed(crash: InjectedCrash, made: list[Point]) -> list[str]:
+    """An execution ended before the commit at which it was to crash."""
+    last = f"; its last commit was {made[-1]}" if made else ""
+    return [f"this execution never made {crash.point}: the workflow does not do the same each time{last}"]
 
 
 def _times(count: int) -> str:
@@ -334,7 +350,7 @@ def _times(count: int) -> str:
 
 
 def check(report: CrashReport) -> CrashReport:
-    """The report, if nothing was found. Raises `CrashFound` with all of it otherwise."""
+    """The report, if it has no findings. Otherwise raises `CrashFound` with the whole report."""
     if report.findings:
         raise CrashFound(str(report))
     return report
@@ -353,14 +369,14 @@ def sweep(
     is_checked: bool,
     options: dict[str, Any],
 ) -> CrashReport:
-    """Crash everywhere, each time in a world of its own that is made like the one of the kit."""
+    """Crash everywhere. Each execution has a world of its own, with the options of the kit."""
     from stepwell.testing.sync import SyncKit
 
     kit.check_open()
     faults = kit.world.faults
 
     def make_kit(always_replay: bool) -> SyncKit:
-        # A file would be the same one each time: the database of each execution is its own, in memory.
+        # Executions must not share a file, so each has a database in memory.
         world = replace(kit.options.world, always_replay=always_replay)
         made = SyncKit(replace(kit.options, folder=None, world=world), name=kit.name)
         made.world.faults = faults.copy()

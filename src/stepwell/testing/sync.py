@@ -38,12 +38,12 @@ class SyncClock(ClockBase):
         minutes: float = 0,
         seconds: float = 0,
     ) -> datetime:
-        """Let time pass, `advance("3d")` or `advance(days=3)`, and everything in it happen; the new time."""
+        """Let time pass and everything that is due happen; returns the new time: `advance("3d")`, `advance(days=3)`."""
         parts = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._advance(duration, parts)
 
     def advance_to(self, when: datetime) -> datetime:
-        """Let time pass up to a moment to come."""
+        """Let time pass up to a moment in the future."""
         return self._advance_to(when)
 
 
@@ -51,11 +51,11 @@ class SyncRun(RunBase[Result]):
     """A run of a `def` test."""
 
     def until(self, path: str) -> Self:
-        """Drive until the run has recorded this path (or glob), or waits there; time passes as far as it must."""
+        """Drive until the run has recorded this path (or glob), or waits there. Time passes as needed."""
         return self._until(path)
 
     def until_waiting(self) -> Self:
-        """Drive until nothing moves but timers and messages. Retries and slow steps are waited for."""
+        """Drive until the run waits for a timer or a message. Retries and slow steps are waited for."""
         return self._until_waiting()
 
     def step(self) -> Self:
@@ -63,24 +63,23 @@ class SyncRun(RunBase[Result]):
         return self._step()
 
     def drive(self, max_hops: int = 100) -> Self:
-        """`until_waiting`, with at most this many commits: more is a loop that never waits, and fails."""
+        """`until_waiting` with at most this many commits. More commits fail: the code loops without waiting."""
         return self._drive_on(max_hops)
 
     def result(self) -> Result:
-        """Drive to the end, and give the result; raises what `Handle.result` raises. Timers are skipped.
+        """Drive to the end, and return the result; raises what `Handle.result` raises. Timers are skipped.
 
-        A run that waits for what never comes raises `Stuck` at once, and says why; so does, after 10,000 commits, one
-        that goes on for ever.
+        Raises `Stuck` with the reason if the run waits for something that never happens, and after 10,000 commits.
         """
         return self._result()
 
     def ended(self) -> Self:
-        """Drive to the end, whatever it is; `result` without the result."""
+        """Drive to the end, successful or not: `result` without the result."""
         self._settled()
         return self
 
     def signal(self, name: str | Signal[Any] | Cancel, payload: Any = None, *, dedup_key: str | None = None) -> None:
-        """Send a signal. It is stored when this returns; the run reads it when it is driven."""
+        """Send a signal. It is stored when this returns; the run reads it when the test drives it."""
         self._signal(name, payload, dedup_key)
 
     def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
@@ -88,7 +87,7 @@ class SyncRun(RunBase[Result]):
         return self._cancel(reason, compensate)
 
     def ask(self, name: Any, payload: Any = None, *, timeout: Duration | None = None) -> Any:
-        """Ask the run, and drive until it answers."""
+        """Send a request to the run, and drive until it answers."""
         return self._kit.wait_for(self._handle.ask(name, payload, timeout=timeout), self._stuck)
 
 
@@ -118,7 +117,7 @@ class SyncKit(KitBase):
     def start(
         self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Unpack[StartOptions]
     ) -> SyncRun[Any]:
-        """Start a run, as `Engine.start` does. It does nothing before it is driven."""
+        """Start a run, as `Engine.start` does. The run does nothing until the test drives it."""
         return SyncRun(self, self._handle(workflow, input, dict(options)))
 
     @overload
@@ -128,25 +127,25 @@ class SyncKit(KitBase):
     @overload
     def run(self, workflow: Workflow[In, Out], input: In, **options: Unpack[StartOptions]) -> SyncRun[Out]: ...
     def run(self, workflow: Workflow[Any, Any], input: Any = None, **options: Unpack[StartOptions]) -> SyncRun[Any]:
-        """Start a run and drive it to its end, whatever that is. One that can never end raises `Stuck`."""
+        """Start a run and drive it to its end, successful or not. Raises `Stuck` if it can never end."""
         return self.start(workflow, input, **options).ended()
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncRun[Out]:
-        """A run that exists already, by id or key: a child, for example."""
+        """An existing run by id or key, for example a child."""
         self.check_open()
         return SyncRun(self, self.world.ask(self.world.engine.runs.handle(workflow, target)))
 
     def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
-        """Publish an event, as `Engine.publish` does; how many runs got it."""
+        """Publish an event, as `Engine.publish` does; returns how many runs got it."""
         return self._emit(topic, payload, options)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The answer to a coroutine of `stepwell.engine`, which every other verb is."""
+        """Await a coroutine of `stepwell.engine`: for every other method of the engine."""
         self.check_open()
         return self.world.tell(work)
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Let everything happen that needs no time to pass."""
         self.check_open()
         self.world.settle()
         self.check_diverged()
@@ -164,14 +163,14 @@ class SyncKit(KitBase):
         check: bool = True,
         **options: Unpack[StartOptions],
     ) -> CrashReport:
-        """Run the workflow once to find its commits, then once for each way to crash at each of them: the worker dies
-        before the commit, after it, or its acknowledgement is lost. Raises `CrashFound` if anything differs.
+        """Run the workflow once to find its commits, then three times for each commit: the worker dies before it, the
+        worker dies after it, or its acknowledgement is lost. Raises `CrashFound` if an execution differs.
 
-        `script` is what happens from outside, each line once the run waits. `same_result` compares status, result,
-        failure and path; a function is applied to the results first. `at_most_once` are paths whose bodies may not
-        begin twice unless they look at their idempotency key. `effects` are what happened to the outside world: a
-        collection that grows, or a function; each must happen as often as without a crash. `before_each` makes the
-        outside world anew. Mocks and faults count in every execution. With `check=False` it only reports.
+        `script` lists acts from outside; each is done when the run waits. `same_result` compares status, result,
+        failure and path; a function is applied to the results first. `at_most_once` lists paths whose bodies may begin
+        twice only if they read their idempotency key. `effects` are the effects on the outside world, as a growing
+        collection or a function; each must happen as often as without a crash. `before_each` resets the outside world.
+        Mocks and faults apply to every execution. With `check=False` it only reports.
         """
         return sweep(
             self,

@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 
 class ThreadCalls:
-    """Blocking calls run in a thread, and virtual time stands still meanwhile."""
+    """Runs blocking calls in threads. Virtual time does not pass meanwhile."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        self._one: ThreadPoolExecutor | None = None  # for calls that the loop waits for: they end in their order
+        self._one: ThreadPoolExecutor | None = None  # for calls that the loop waits for, which end in order
         self._many: ThreadPoolExecutor | None = None  # for calls that need the loop while they run
 
     def begin(self, call: Callable[[], T], began: Callable[[], None] | None) -> asyncio.Future[T]:
         """Run a call."""
         if began is not None:
-            began()  # there are threads enough
+            began()  # a thread is always free
         future: asyncio.Future[T]
         if self._loop.manual is None or _needs_loop(call):
             if self._many is None:
@@ -43,7 +43,7 @@ class ThreadCalls:
         return future
 
     def close(self) -> None:
-        """Let the threads end when they are free."""
+        """Let idle threads end."""
         for pool in (self._one, self._many):
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)

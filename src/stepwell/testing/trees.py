@@ -8,8 +8,9 @@ from typing import Any
 
 from stepwell.cli.texts import dump_json
 from stepwell.cli.tree import render_tree
-from stepwell.engine.views import EntryView, entry_views, run_view, wait_views
+from stepwell.engine.views import EntryView, chain_views, entry_views, run_view, wait_views
 from stepwell.stores.base.views import Detail
+from stepwell.testing.differences import HistoryLine
 
 _ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
@@ -17,7 +18,7 @@ _SNAPSHOT_KINDS_WITHOUT_VALUE = frozenset({"sleep", "stream"})
 
 
 def tree(details: Sequence[Detail]) -> str:
-    """A run and those that continue it, as `stepwell show` prints them."""
+    """A run and the runs that continue it, as `stepwell show` prints them."""
     lines: list[str] = []
     for detail in details:
         lines += render_tree(run_view(detail.run), entry_views(detail), wait_views(detail))
@@ -27,16 +28,14 @@ def tree(details: Sequence[Detail]) -> str:
 
 def snapshot(details: Sequence[Detail]) -> str:
     """A run as text that is the same in every execution: what it did, in order, without ids and times."""
-    ids: dict[str, str] = {}
-    for number, detail in enumerate(details, 1):
-        ids[detail.run.run_id] = f"<run {number}>"
+    ids = _numbered(details)
     lines: list[str] = []
     for detail in details:
         run = run_view(detail.run)
         lines.append(f"{run.workflow} v{run.version} {run.status}")
         if run.input is not None:
             lines.append(f"  input {_value(run.input, ids)}")
-        lines += [_entry(entry, ids) for entry in entry_views(detail)]
+        lines += [f"  {_entry(entry, ids)}" for entry in entry_views(detail)]
         for wait in wait_views(detail):
             names = " ".join(repr(name) for name in wait.names)
             lines.append(f"  … {wait.path}: waits for {wait.kind}{f' {names}' if names else ''}")
@@ -46,6 +45,16 @@ def snapshot(details: Sequence[Detail]) -> str:
             at = f" at {run.failure.path}" if run.failure.path else ""
             lines.append(f"  failure {_normal(run.failure.summary, ids)}{at}")
     return "\n".join(lines) + "\n"
+
+
+def history_lines(details: Sequence[Detail]) -> list[HistoryLine]:
+    """The history of a run and of the runs that continue it, as in its snapshot."""
+    ids = _numbered(details)
+    return [HistoryLine(entry.path, _entry(entry, ids)) for entry in chain_views(details)]
+
+
+def _numbered(details: Sequence[Detail]) -> dict[str, str]:
+    return {detail.run.run_id: f"<run {number}>" for number, detail in enumerate(details, 1)}
 
 
 def _entry(entry: EntryView, ids: dict[str, str]) -> str:
@@ -59,7 +68,7 @@ def _entry(entry: EntryView, ids: dict[str, str]) -> str:
         outcome = ""
     else:
         outcome = f" → {_value(entry.value, ids)}"
-    return f"  {mark} {entry.path}{kind}{tries}{outcome}{undone}"
+    return f"{mark} {entry.path}{kind}{tries}{outcome}{undone}"
 
 
 def _value(value: Any, ids: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A store as one process of a test reaches it: whatever is written is seen here, and can be lost either way."""
+"""The connection of one test process to its store. It sees every write, and can lose calls and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.worker.transactions import StepWork
 
 
 class Watcher(Protocol):
-    """Who sees what a process writes. `before` and `after` may kill the process, or raise what it gets to hear."""
+    """Sees the writes of a process. `before` and `after` may kill the process, or raise an error for it."""
 
     def before(self, wire: Wire, commits: Sequence[Commit]) -> None: ...
     def wrote(self, wire: Wire, commits: Sequence[Commit], applied: Sequence[Applied]) -> None: ...
@@ -33,7 +33,7 @@ class Wire:
         self._watcher = watcher
         self.lane = lane
         self.incarnation: Incarnation | None = None
-        self.is_cut_off = False  # every call is refused, and no hint comes
+        self.is_cut_off = False  # every call fails, and no hint arrives
 
     def reach(self, store: Store) -> RemoteStore:
         """The store at the other end."""
@@ -43,7 +43,7 @@ class Wire:
         return not self.lane.is_dead and not self.is_cut_off
 
     async def call(self, noun: str, verb: str, method: Method, args: Any, kwargs: Any) -> Any:
-        """One call: there, and back."""
+        """One call and its answer."""
         name = f"{noun}.{verb}"
         if name == "runs.apply":
             return await self._apply(method, args, kwargs)
@@ -79,21 +79,21 @@ class Wire:
         await self._reach()
         return performed
 
-    def struck(self, commit: Commit) -> None:
-        """Inside a transaction, before it is committed: whoever is killed here takes its transaction along."""
+    def before_commit(self, commit: Commit) -> None:
+        """Inside a transaction, before it is committed. If the process is killed here, the transaction rolls back."""
         self._watcher.before(self, [commit])
         if self.lane.is_dead:
-            raise StoreUnavailableError("the process died inside of its transaction")
+            raise StoreUnavailableError("the process died inside its transaction")
 
     async def _reach(self) -> None:
         if self.lane.is_dead:
             await never()
         if self.is_cut_off:
-            raise StoreUnavailableError("this worker is cut off from the store")
+            raise StoreUnavailableError("this worker is disconnected from the store")
 
 
 class _Watched:
-    """The work of a transactional step, seen before its transaction is committed."""
+    """The work of a transactional step, observed before its transaction is committed."""
 
     def __init__(self, work: Any, wire: Wire) -> None:
         self._work = work
@@ -101,7 +101,7 @@ class _Watched:
 
     def __call__(self, tx: Any, now: Instant) -> Commit:
         commit: Commit = self._work(tx, now)
-        self._wire.struck(commit)
+        self._wire.before_commit(commit)
         return commit
 
     def __repr__(self) -> str:
@@ -109,6 +109,6 @@ class _Watched:
 
 
 async def never() -> NoReturn:
-    """What a dead process waits for."""
+    """Never returns: a dead process waits here."""
     while True:
         await asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The world of one test: a database, a clock, workers, and everything that happens among them, in order."""
+"""The world of one test: a database, a clock, and workers, driven step by step."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from stepwell.virtual.processes import VirtualProcess
 T = TypeVar("T")
 
 BEGINNING = Instant(1_767_225_600_000_000)  # the first moment of 2026: a test sees the same times whenever it runs
-LAPSE = Span(1_000)  # how long the lease of a killed worker lasts on: a crash moves no timer by much
-JUMPS_MAX = 100_000  # of the clock, without anything being written: then it is for nothing
-_HORIZON = 20 * 365 * 86_400.0  # seconds; nothing but the renewal of leases is that far away
+LAPSE = Span(1_000)  # the rest of a killed worker's lease: short, so that a crash hardly delays timers
+JUMPS_MAX = 100_000  # of the clock without a write: then nothing will happen
+_HORIZON = 20 * 365 * 86_400.0  # seconds; only lease renewals are that far away
 _DIVERGED = frozenset({"SW201", "SW121"})
 _MOVING = (
     RunStatus.PENDING,
@@ -65,7 +65,7 @@ class Begun(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A commit, as a place where a process can die."""
+    """A commit, where a process can die."""
 
     number: int  # counted over the whole test, from 1
     run_id: RunId
@@ -80,7 +80,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a world is made."""
+    """The options of a world."""
 
     always_replay: bool = True
     clock: Literal["virtual", "real"] = "virtual"
@@ -91,7 +91,7 @@ class Options:
 
 
 class World:
-    """One database, one clock, any number of workers. Whoever asks it something is outside of all of them."""
+    """One database, one clock, any number of workers. The test itself acts from outside all workers."""
 
     def __init__(self, database: Database, options: Options) -> None:
         self.options = options
@@ -100,11 +100,11 @@ class World:
         self.loop = VirtualLoop(self.clock)
         self.loop.set_exception_handler(_ignore)
         self.faults = Faults()
-        self.changes = 0  # how often anything was written
+        self.changes = 0  # how many writes there were
         self.begun: list[Begun] = []
         self.emitted: dict[RunId, list[Emit]] = {}
         self.diverged: list[tuple[RunId, str]] = []
-        self.problems: list[Exception] = []  # mistakes of the test itself, met while driving
+        self.problems: list[Exception] = []  # mistakes of the test itself, found while driving
         self.nodes: list[Node] = []
         self.on_point: Callable[[Node, Moment, Point], None] | None = None
         self.on_begin: Callable[[Node, Body, str], None] | None = None
@@ -120,40 +120,40 @@ class World:
         )
         self._environment = outside.environment
         self.store = database.open(self._environment, self.clock)
-        # Ids of runs are numbered apart, so that they are the same on every store.
+        # Run ids have a counter of their own, so that they are the same on every store.
         asking = replace(self._environment, ids=counted_ids(self.clock, first=1 << 32))
         self.engine = NodeEngine(self.store, worker=False, environment=asking, codec=options.codec)
         self.perform(self.store.open(), self.outside)
 
-    # --- asking ---
+    # --- calls ---
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Ask the store something at once: nothing else happens meanwhile, and no time passes."""
+        """Read from the store at once: nothing else happens meanwhile, and no time passes."""
         try:
             work.send(None)
         except StopIteration as ended:
             return ended.value  # type: ignore[no-any-return]
         work.close()
-        raise AssertionError("a store of a test answers at once")
+        raise AssertionError("the store of a test must answer at once")
 
     def tell(self, work: Coroutine[Any, Any, T]) -> T:
-        """`ask`, for what changes something."""
+        """The same as `ask`, for a call that writes."""
         self.changes += 1
         return self.ask(work)
 
     def perform(self, work: Coroutine[Any, Any, T], lane: Lane) -> T:
-        """Do something that takes several rounds of the loop, and no time."""
+        """Run a coroutine that takes several rounds of the loop, but no time."""
         task = self.loop.create_task(work, context=lane.context())
         self.loop.drive(task.done, lambda when: when if when is not None and when <= self.loop.time() else None)
         if not task.done():
             task.cancel()
-            raise AssertionError(f"{work!r} waits for something that does not happen now")
+            raise AssertionError(f"{work!r} waits for something that needs time")
         return task.result()  # type: ignore[no-any-return]
 
     # --- workers ---
 
     def serve(self, *workflows: Workflow[Any, Any]) -> None:
-        """Let workers run these, and whatever they may start; the first call starts a worker."""
+        """Let workers run these workflows and all that they may start. The first call starts a worker."""
         new = [each for each in workflows if add_known(self._workflows, each, is_asked=True)]
         for asked in workflows:
             new += [each for each in related(asked) if add_known(self._workflows, each, is_asked=False)]
@@ -165,11 +165,11 @@ class World:
             self.add_node()
 
     def alive(self) -> list[Node]:
-        """The workers that live."""
+        """The live workers."""
         return [node for node in self.nodes if node.is_alive]
 
     def add_node(self, *, is_waited_for: bool = True, **settings: Any) -> Node:
-        """Start a worker. Leases last for ever unless the settings say otherwise: renewing them takes time."""
+        """Start a worker. By default leases never expire, because renewals would slow the test down."""
         node = Node(
             f"worker-{len(self.nodes) + 1}",
             self.loop,
@@ -203,18 +203,18 @@ class World:
         return node
 
     def kill(self, node: Node, *, is_replaced: bool = True) -> None:
-        """Kill a worker. Its lease ends a moment later, and another one has its runs then."""
+        """Kill a worker. Its lease expires a moment later, and then another worker claims its runs."""
         node.kill()
-        # Not here and now: it may have died inside of a transaction, which has to be undone first.
-        self.loop.call_soon(self._bury, node, is_replaced, context=self.outside.context())
+        # Not at once: it may have died inside a transaction, which must roll back first.
+        self.loop.call_soon(self._expire_lease, node, is_replaced, context=self.outside.context())
 
-    def _bury(self, node: Node, is_replaced: bool) -> None:
+    def _expire_lease(self, node: Node, is_replaced: bool) -> None:
         incarnation = node.wire.incarnation
         if incarnation is not None:
             try:
                 self.tell(self.store.workers.renew(incarnation, LAPSE))
             except LeaseLostError:
-                pass  # it was over before
+                pass  # it has expired already
             self.loop.call_later(LAPSE / SECOND + 1e-6, self._rescue, context=self.outside.context())
         if is_replaced and not self.alive():
             self.add_node(is_waited_for=False)
@@ -224,7 +224,7 @@ class World:
 
     @property
     def workflows(self) -> tuple[Workflow[Any, Any], ...]:
-        """Everything that workers run."""
+        """All workflows that workers run."""
         return tuple(self._workflows.values())
 
     def list_runs(self) -> list[Run]:
@@ -232,7 +232,7 @@ class World:
         return self.ask(self.store.views.list_runs(RunFilter(), limit=10_000))[::-1]
 
     def find(self, run_id: RunId) -> Run:
-        """The row of a run that exists."""
+        """The row of an existing run."""
         run = self.ask(self.store.views.find(run_id))
         assert run is not None
         return run
@@ -240,8 +240,8 @@ class World:
     # --- driving ---
 
     def drive(self, is_done: Callable[[], bool], *, until: float | None = None, only_if: Callable[[], bool]) -> None:
-        """Let everything happen until `is_done`, which is asked after each change. When nothing happens without time
-        passing, time passes: up to `until`, and while `only_if` says so.
+        """Let everything happen until `is_done`, which is called after each change. When nothing can happen at the
+        current time, time passes: up to `until`, and while `only_if` is true.
         """
         seen, answer, jumps, written = -1, False, 0, self.changes
 
@@ -271,11 +271,11 @@ class World:
             raise self.problems.pop(0)
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Let everything happen that needs no time to pass."""
         self.drive(lambda: False, until=self.loop.time(), only_if=lambda: True)
 
     def is_moving(self) -> bool:
-        """Whether a run does something: executes, is to be tried again, or waits for a worker to take over."""
+        """Whether a run makes progress: it executes, waits for a retry, or waits for a worker."""
         active = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
         now = self.store.now()
         served = set(self._workflows) if self.alive() else set()
@@ -291,7 +291,7 @@ class World:
         return detail is not None and any(wait.kind is WaitKind.RETRY for wait in detail.history.waits)
 
     def may_move(self) -> bool:
-        """Whether anything can still happen by itself: a run executes or will be due, or a sink is owed something."""
+        """Whether anything can still happen: a run executes or will be due, or a sink has events to send."""
         if any(node.engine.active for node in self.alive()):
             return True
         outlook = self.ask(self.store.views.outlook(tuple(self._workflows)))
@@ -304,12 +304,12 @@ class World:
         return any(self.ask(self.store.outbox.next_due(name)) is not None for name in sinks)
 
     def next_due(self) -> Instant | None:
-        """When the first run that waits is due."""
+        """When the first waiting run is due."""
         runs = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
         return min((run.wake_at for run in runs if run.wake_at is not None), default=None)
 
     def why(self, run_id: RunId) -> str:
-        """Why a run is not moving, and what would move it."""
+        """Why a run makes no progress, and what would continue it."""
         explained = self.ask(self.engine.explain(run_id))
         return f"{explained.sentence}\n  next: {explained.next}" if explained.next else explained.sentence
 
@@ -320,7 +320,7 @@ class World:
         self._begin(node, body, path)
         try:
             self.faults.apply(body, path, node.executor)
-        except Exception as error:  # noqa: BLE001  the test's own mistake: told where it drives, not to the engine
+        except Exception as error:  # noqa: BLE001  a mistake of the test: raised where the test drives, not in the engine
             self.problems.append(error)
         if self.on_begin is not None:
             self.on_begin(node, body, path)
@@ -360,7 +360,7 @@ class World:
                     self.diverged.append((commit.run_id, _in_words(failure.message, failure.why, failure.fix)))
 
     def after(self, wire: Wire, commits: Sequence[Commit]) -> None:
-        """A worker has committed, and has not heard of it yet."""
+        """A worker has committed, and has not got the answer yet."""
         self._meet(wire, commits, "after")
         if self.options.always_replay:
             node = self._node_of(wire)
@@ -396,12 +396,12 @@ class World:
     # --- the end ---
 
     def close(self) -> None:
-        """End everything. Nothing of this world is left."""
+        """End everything."""
         for node in self.alive():
             node.wire.is_cut_off = False
             try:
                 self.perform(node.engine.shutdown(grace=0.0), node.lane)
-            except Exception:  # noqa: BLE001  a body that does not stop: it is ended with its lane
+            except Exception:  # noqa: BLE001  a body that does not stop ends with its lane
                 continue
         self.loop.dispose()
         for node in self.nodes:
@@ -411,8 +411,9 @@ class World:
 
 
 def _is_progress(commit: Commit) -> bool:
-    """Whether the run can be given up after this commit without losing anything. The recorded start of an at-most-once
-    step is no such place: whoever finds it must take the step for begun.
+    """Whether the run can be released after this commit without losing anything.
+
+    Not after the recorded beginning of an at-most-once step: the next worker would have to treat the step as begun.
     """
     has_begun = any(attempt.failure is None and attempt.next_at is None for attempt in commit.attempts)
     return bool(commit.entries or commit.cursors) and not has_begun
@@ -423,7 +424,7 @@ def _in_words(message: str, why: str, fix: str) -> str:
 
 
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What nobody awaits inside a killed process is nobody's concern."""
+    """Ignore cancelled tasks of killed processes, which nothing awaits."""
     error = context.get("exception")
     if error is not None and not isinstance(error, asyncio.CancelledError):
         loop.default_exception_handler(context)

@@ -1,1 +1,1 @@
-"""Executes turns: claims runs, drives their code, commits what it did."""
+"""Executes turns: claims runs, drives their code, and commits the results."""

@@ -1,4 +1,4 @@
-"""Running attempts as their bodies talk to them: what a long step keeps, and when it should let others go first."""
+"""Running attempts, as their bodies see them: the state that a long step keeps, and when it should yield."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from stepwell.replay.budgets import Spending
 from stepwell.replay.step_context import outside_step
 from stepwell.worker.lease import Lease
 
-WRITE_EVERY = 1.0  # seconds, for what need not be durable at once
+WRITE_EVERY = 1.0  # seconds, for state that need not be durable at once
 
 
 class AttemptHost(Protocol):
-    """What an attempt needs of its worker."""
+    """What an attempt needs from its worker."""
 
     environment: Environment
     lease: Lease
@@ -32,7 +32,7 @@ class AttemptHost(Protocol):
 
 
 class ProgressSink(Protocol):
-    """What an attempt needs of its execution."""
+    """What an attempt needs from its execution."""
 
     @property
     def is_leaving(self) -> bool: ...
@@ -43,7 +43,7 @@ class ProgressSink(Protocol):
 
 
 class AttemptLink:
-    """One attempt while it runs. Its body may call it from any thread; all the rest happens on the loop's."""
+    """One attempt while it runs. Its body may call it from any thread; everything else runs on the loop's thread."""
 
     def __init__(self, sink: ProgressSink, body: Body, host: AttemptHost) -> None:
         self._sink = sink
@@ -58,8 +58,8 @@ class AttemptLink:
         self._state = known.state
         self._figures = (known.done, known.total, known.unit, known.note)
         self._turns = known.turns
-        self._is_dirty = False  # there is something that the execution has not heard of
-        self._is_planned = False  # it will be told
+        self._is_dirty = False  # the execution has not got the latest state
+        self._is_planned = False  # a write is scheduled
         self._written = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -69,7 +69,7 @@ class AttemptLink:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether its result is no longer wanted."""
         body = self._body
         return self._is_over or body.is_unwanted or body.is_stopping or self._sink.is_cancelling
 
@@ -79,23 +79,23 @@ class AttemptLink:
         return None if state is None else self._codec.decode(state, hint, place=self._place)
 
     def keep(self, state: Any, *, is_last: bool = False) -> None:
-        """Remember a state; it is written soon, or with the end of this turn."""
+        """Keep a state. It is written soon, or at the end of this turn."""
         self.check("yield_" if is_last else "heartbeat")
         if not is_last and self.is_cancelled:
             raise asyncio.CancelledError
         if is_last and not self._body.may_yield:
             raise InvalidOptionError(
-                f"step {self._path} runs at most once, and called `yield_`",
+                f"step {self._path} runs at most once, but called `yield_`",
                 where=self._path,
-                why="to go on later, its body would have to be run again",
-                fix="leave out at_most_once, or do not yield",
+                why="to continue later, its body would have to run again",
+                fix="remove at_most_once from the step, or do not call yield_",
             )
         if state is not None or is_last:
             self._state = self._encode(state)
             self._note(is_urgent=not is_last)
 
     def keep_durably(self, state: Any) -> Awaitable[None]:
-        """Write a state at once. On the loop's thread: to be awaited. On another: durable when this returns."""
+        """Write a state at once. Await the result on the loop's thread; in another, it is durable when this returns."""
         self.check("checkpoint")
         self._state = self._encode(state)
         if self._is_here():
@@ -109,7 +109,7 @@ class AttemptLink:
         return _Done()
 
     def report(self, done: int, total: int | None, unit: str, note: str) -> None:
-        """Figures for people."""
+        """Report progress for people."""
         self.check("progress")
         figures: tuple[tuple[str, Any], ...] = (("done", done), ("total", 0 if total is None else total))
         for name, figure in figures:
@@ -117,8 +117,8 @@ class AttemptLink:
                 raise InvalidOptionError(
                     f"progress: {name} is {figure!r}",
                     where=self._path,
-                    why="it is a count, and starts at 0",
-                    fix="give whole numbers, such as rows or percent",
+                    why="it must be a count from 0",
+                    fix="pass whole numbers, such as rows or percent",
                 )
         self._figures = (done, total, unit, note)
         self._note()
@@ -130,7 +130,7 @@ class AttemptLink:
             self._spending.count(rows=rows, bytes=bytes)
 
     def should_yield(self) -> bool:
-        """Whether it is time to let others go first, or to stop."""
+        """Whether the body should yield to other runs, or stop."""
         self.check("should_yield")
         sink = self._sink
         if self.is_cancelled or sink.is_leaving or not self._host.lease.is_live():
@@ -139,7 +139,7 @@ class AttemptLink:
         return spending is not None and spending.is_nearly_used(self._clock.monotonic() - self._began)
 
     def check(self, verb: str) -> None:
-        """Raise `OutsideStepError` once the attempt has ended, `CancelledError` once nobody waits for it."""
+        """Raise `OutsideStepError` after the attempt has ended, and `CancelledError` after it was abandoned."""
         if self._is_abandoned:
             raise asyncio.CancelledError
         if self._is_over:
@@ -165,16 +165,16 @@ class AttemptLink:
     # --- on the loop's thread ---
 
     def close(self, attempted: Attempted | None) -> Progress | None:
-        """The body has ended, or is not waited for any longer; what is still to be written of it."""
+        """The body has ended or was abandoned; returns the progress that is still to be written."""
         self._is_over = True
-        # A thread that was given up runs on: it hears so when it next says something.
+        # An abandoned thread continues to run; its next call here raises.
         self._is_abandoned = attempted is None or isinstance(attempted, TimedOut)
         if self._timer is not None:
             self._timer.cancel()
         for future in self._waiting:
             future.cancel()
         if self._body.is_unwanted:
-            return None  # its place is forgotten already, and must stay so
+            return None  # the progress of its path is deleted already, and must stay so
         if isinstance(attempted, Yielded):
             self._turns += 1
             return self._progress()
@@ -215,7 +215,7 @@ class AttemptLink:
         return future
 
     def _write_for(self, answer: Answer[None]) -> None:
-        """A thread waits for this."""
+        """Write for a thread that waits for the answer."""
         if self._is_over:
             answer.cancel()
             return
@@ -231,7 +231,7 @@ class AttemptLink:
 
 
 class _Done:
-    """What a thread gets, which has waited already."""
+    """The awaitable for a thread, which has waited already."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         yield from ()

@@ -1,4 +1,4 @@
-"""The bodies of one claim: what may begin and when, what runs, and how it is stopped."""
+"""The bodies of one claim: when they may begin, which run, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from stepwell.worker.invocations import run_body
 from stepwell.worker.progress import RunProgress
 from stepwell.worker.resources import Resources
 
-# How long one task may run body after body before the rest of the loop gets its turn.
+# How long one task may run one body after another before other tasks run.
 _INLINE_SECONDS, _INLINE_MAX = 0.002, 32
 
 Ended = Callable[[Body, Attempted | None], None]
 
 
 class BodyOwner(Protocol):
-    """What running bodies need of their execution."""
+    """What running bodies need from their execution."""
 
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
     def commit_kept(self) -> None: ...
@@ -34,7 +34,7 @@ class BodyOwner(Protocol):
 
 
 class BodyHost(Protocol):
-    """What running bodies need of the set of executions that theirs is in."""
+    """What running bodies need from the set of all executions."""
 
     @property
     def active(self) -> int: ...
@@ -43,9 +43,9 @@ class BodyHost(Protocol):
 
 
 class Bodies:
-    """Held back until everything before them is durable and the lease is live; then run, each in a task.
+    """Holds bodies until everything before them is durable and the lease is live; then runs each in a task.
 
-    Like `Commits`, it is given its execution with each call, and does not hold on to it.
+    Like `Commits`, it gets its execution with each call and keeps no reference to it.
     """
 
     __slots__ = (
@@ -72,37 +72,37 @@ class Bodies:
         self._host = host
         self.held: list[tuple[int, Body]] = []  # each with the commit that must be durable before it starts
         self.running: dict[Body, asyncio.Task[None]] = {}
-        self._free_task: asyncio.Task[None] | None = None  # takes the next body
+        self._free_task: asyncio.Task[None] | None = None  # can take the next body
         self._next: Body | None = None  # the body it took
-        self._receipts: Pending | None = None  # what is sent before long, even if no other commit takes it along
-        self.progress: RunProgress | None = None  # since the first body that takes a context
+        self._receipts: Pending | None = None  # receipts with a timer: they are committed soon, with or without others
+        self.progress: RunProgress | None = None  # created for the first body that takes a context
 
-    # --- what waits ---
+    # --- waiting bodies ---
 
     def renumber(self) -> None:
-        """The run was claimed again: what was asked for meanwhile waits for the first commit, if one is to be sent."""
+        """The run was claimed again: bodies that were requested meanwhile wait for its first commit, if any."""
         barrier = int(self._journal.pending.is_urgent)
         self.held = [(barrier, body) for _, body in self.held]
 
     def give_back(self, *, but_announced: bool) -> None:
-        """None of them begins in this claim, but those whose beginning is announced if that is said."""
+        """Begin none of them in this claim; with `but_announced`, bodies with a recorded beginning stay."""
         for _, body in self.held:
             self.retract(body)
         self.held = [held for held in self.held if held[1].is_announced] if but_announced else []
 
     def retract(self, body: Body) -> None:
-        """A body whose beginning is recorded does not begin, or was stopped in order: that never is an attempt."""
+        """Take back the recorded beginning of a body that does not run, or was stopped: it is not an attempt."""
         if body.is_noted and not body.is_unwanted:
             now = self._resources.now()
             self._journal.record_attempt(Attempt(body.location, body.attempt, now, None, now))
 
-    # --- what runs ---
+    # --- running bodies ---
 
     def start(self, owner: BodyOwner) -> None:
-        """Start what is held back, if everything before it is durable and the lease is live."""
+        """Start held bodies, if everything before them is durable and the lease is live."""
         held, acknowledged = self.held, self._claim.acknowledged
         if len(held) == 1 and held[0][0] > acknowledged:
-            return  # the most frequent case: its own commit is on its way
+            return  # the most frequent case: its own commit is in flight
         if not held or not self._lease.is_live():
             return
         self.held = []
@@ -120,7 +120,7 @@ class Bodies:
                 self.running[body] = resources.committer.answers.take(work) or resources.spawn_body(work)
         pending = self._journal.pending
         if pending.receipts and pending is not self._receipts and self.running:
-            # They go with the commit of a body's result, but a body that lasts does not keep them back.
+            # They share the commit of a body's result, but do not wait for a long body.
             self._receipts = pending
             self._resources.receipts.wait(partial(owner.record_receipts, pending))
 
@@ -131,10 +131,10 @@ class Bodies:
             self.progress.acknowledge(number)
 
     async def _run(self, body: Body, owner: BodyOwner) -> None:
-        """Run one body, and go on at once with what came of it: a done callback would cost a round of the loop.
+        """Run one body, and continue at once with its result: a done callback would cost a round of the loop.
 
-        Of a run that executes here alone nobody could share the commit, so it is written at once, and the body that
-        comes next runs in this task too, unless this one has left traces in it.
+        If only one run executes here, no other run could share its commit. So the commit is written at once, and the
+        next body runs in this task, too, unless this body has changed the context variables of the task.
         """
         task = self.running[body]
         environment, committer, clean = self._resources.environment, self._resources.committer, copy_context()
@@ -158,19 +158,19 @@ class Bodies:
                     self._hold_back(body, owner)
                     return
                 if attempted.__class__ is Raised and task.cancelling() and self._host.is_torn_down:
-                    # The event loop ends, and took the body along: that is no outcome of it.
+                    # The event loop ends and cancelled the body: that is not a result of the body.
                     owner.lose()
                     return
                 is_alone = self._host.active == 1 and len(self.running) == 1
-                committer.is_attended = is_alone and not task.cancelling() and copy_context() == clean
+                committer.is_deferred = is_alone and not task.cancelling() and copy_context() == clean
                 owner.body_ended(body, attempted)
             except BaseException:
-                committer.is_attended = False
+                committer.is_deferred = False
                 if link is not None:
                     self._close_link(link, attempted)
                 owner.body_ended(body, None)
                 raise
-            if not committer.is_attended:
+            if not committer.is_deferred:
                 return
             self._free_task = task
             try:
@@ -184,7 +184,7 @@ class Bodies:
                 began, count = monotonic(), 0
 
     def _may_begin(self, body: Body, owner: BodyOwner) -> bool:
-        """Whether the lease is live still, now that the body's turn has come. If not, it is held back."""
+        """Whether the lease is still live. If not, the body is held."""
         is_live = self._lease.is_live()
         if not is_live:
             self._hold_back(body, owner)
@@ -201,15 +201,15 @@ class Bodies:
             self._journal.keep_progress(progress)
 
     def _hold_back(self, body: Body, owner: BodyOwner) -> None:
-        """The process stood still before this body began, for longer than its lease: it begins when that is live."""
+        """The process was stopped for longer than its lease before this body began: hold it until the lease is live."""
         if not (self._claim.is_over or self._claim.is_stopping):
             self.held.append((0, body))
         owner.body_ended(body, None)
 
-    # --- what is to end ---
+    # --- stopping bodies ---
 
     def cancel_unwanted(self, unwanted: Iterable[Body], ended: Ended) -> None:
-        """Nobody waits for these any more."""
+        """Cancel bodies whose results are no longer wanted."""
         for body in unwanted:
             task = self.running.get(body)
             if task is not None:
@@ -217,14 +217,14 @@ class Bodies:
         self.held = [(barrier, body) for barrier, body in self.held if not body.is_unwanted]
 
     def stop(self, ended: Ended, *, but: Body | None) -> None:
-        """Ask running bodies to stop. A thread cannot be stopped, and may have to be undone: it is waited for."""
+        """Cancel running bodies. A thread cannot be stopped and its effect may need an undo, so it is waited for."""
         for body, task in self.running.items():
             if body.is_async and not body.is_stopping and body is not but:
                 body.is_stopping = True
                 self._cancel(body, task, ended)
 
     def abandon(self) -> None:
-        """Stop every body at once; nobody waits for what it gives."""
+        """Stop every body at once, and drop its result."""
         for body, task in self.running.items():
             body.is_unwanted = True
             self._resources.environment.executor.keep(task)
@@ -234,12 +234,12 @@ class Bodies:
         self.release()
 
     def release(self) -> None:
-        """The claim is over: let the execution go, which the progress of its bodies holds on to."""
+        """The claim is over: drop the progress of its bodies, which references the execution."""
         if self.progress is not None:
             self.progress.close()
             self.progress = None
 
     def _cancel(self, body: Body, task: asyncio.Task[None], ended: Ended) -> None:
-        """Cancel a body. One that has not begun yet never reaches its own end, so that is noted here."""
+        """Cancel a body. A task that has not begun never runs the code that reports its end, so the callback does."""
         task.cancel()
         task.add_done_callback(lambda _: ended(body, None))

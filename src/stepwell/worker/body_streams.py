@@ -1,4 +1,4 @@
-"""What running bodies append to streams: put into the run's journal, committed at once, acknowledged when durable."""
+"""Stream appends of running bodies: added to the run's journal, committed at once, acknowledged when durable."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stepwell.codec.base import Codec
 from stepwell.model.live import Append
 from stepwell.replay.bodies import Body
 
-Commit = Callable[[Body, Append], int | None]  # the number of the commit that carries it; None if it is too late
+Commit = Callable[[Body, Append], int | None]  # returns the number of its commit; None if it is too late
 
 
 class BodyStreams:
     """The streams that the bodies of one owned run append to.
 
-    While a commit is on its way, further appends collect for the next one.
+    While a commit is in flight, further appends collect for the next one.
     """
 
     def __init__(self, codec: Codec, closed: Callable[[], set[str]], commit: Commit) -> None:
@@ -31,7 +31,7 @@ class BodyStreams:
         return stream in self._closed()
 
     def put(self, body: Body, append: Append) -> asyncio.Future[None]:
-        """Commit a line; done when it is durable, and cancelled if nobody wants it any more."""
+        """Commit a line. The future is done when the line is durable, and cancelled if it is too late."""
         durable: asyncio.Future[None] = self.loop.create_future()
         number = self._commit(body, append)
         if number is None:

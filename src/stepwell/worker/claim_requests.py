@@ -7,11 +7,11 @@ from types import TracebackType
 
 
 class ClaimRequests:
-    """Entered while such an answer is on its way. If it is lost, the store may hold claims that are not known here."""
+    """Entered while such a request is in flight. If its answer is lost, the store may hold unknown claims."""
 
     def __init__(self, wake: asyncio.Event) -> None:
-        self.count = 0  # of those in flight
-        self.in_doubt = False  # the store is to be asked to free what is not known here
+        self.count = 0  # of requests in flight
+        self.in_doubt = False  # the store must release claims that this worker does not know
         self._wake = wake
 
     def __enter__(self) -> None:
@@ -23,6 +23,6 @@ class ClaimRequests:
             self.suspect_lost_claims()
 
     def suspect_lost_claims(self) -> None:
-        """An acknowledgement was lost: the store may hold claims for this worker that it never heard of."""
+        """An answer was lost: the store may hold claims for this worker that it does not know."""
         self.in_doubt = True
         self._wake.set()

@@ -1,4 +1,4 @@
-"""The claimer: claims what is ready, up to the worker's room, and frees claims that were never heard of."""
+"""The claimer: claims due runs up to the worker's capacity, and releases unknown claims."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Claimer:
         self._resources = resources
         self._executions = executions
         self._rounds = rounds
-        self._is_settling = False  # asking the store to free what is not known here
-        self._has_surplus = False  # at the last renewal the store named more runs than are known here
-        self.looks_at = _AT_ONCE  # when it looks for due runs next, if nobody wakes it
+        self._is_settling = False  # the store is releasing unknown claims
+        self._has_surplus = False  # at the last renewal the store counted more runs than are known here
+        self.looks_at = _AT_ONCE  # when it looks for due runs next, unless it is woken
 
     def offer(self) -> Claimant | None:
         """A claim that a start, signal or commit may make for this worker in its own transaction."""
@@ -39,9 +39,9 @@ class Claimer:
         try:
             await self._claim()
         finally:
-            self._resources.committer.let_go()
+            self._resources.committer.resume()
         if self._executions.is_draining:
-            await asyncio.Event().wait()  # until it is cancelled: it has not ended by itself
+            await asyncio.Event().wait()  # until it is cancelled: the supervisor would restart a loop that returns
 
     async def _claim(self) -> None:
         refused = PAUSE
@@ -50,7 +50,7 @@ class Claimer:
             self.looks_at = _AT_ONCE
             pause = await self._rounds.guarded(self.claim_once(), otherwise=None)
             if pause is None:
-                # The store did not answer: no hint is a reason to ask it again at once.
+                # The store did not answer: back off, even if a hint arrives.
                 await asyncio.sleep(refused)
                 refused = min(refused * 2, PAUSE_MAX)
                 continue
@@ -62,13 +62,14 @@ class Claimer:
         await wait_set(self._resources.wake, seconds)
 
     async def claim_once(self) -> float | None:
-        """Claim what is ready; gives how long nothing will be, in seconds."""
+        """Claim due runs; returns the seconds until the next run is due."""
         requests, committer = self._resources.requests, self._resources.committer
         store, settings, executions = self._resources.store, self._resources.settings, self._executions
         if requests.in_doubt:
             if requests.count or committer.is_asking:
-                # What they bring is ours, and would be freed under our feet. What they give up may be ours again, by a
-                # claim that we never heard of, and would be kept. Runs that commit all the time must not put it off.
+                # Requests in flight may bring claims, which would be released although this worker uses them. Commits
+                # in flight may end claims that this worker would still list. Runs that commit all the time must not
+                # delay this, so the committer is held.
                 committer.hold()
                 return PAUSE
             await self._relinquish()
@@ -88,17 +89,17 @@ class Claimer:
             self.looks_at = Instant(due - ahead)
             return (wait - ahead) / SECOND
         limit = min(offer.limit, CLAIM_MAX)
-        if wait > 0:  # some room stays for what comes meanwhile
+        if wait > 0:  # keep some capacity for runs that become due before
             limit = min(limit, offer.limit - settings.room_ahead // 2)
         claimed = await store.runs.claim(offer._replace(limit=limit, ahead=ahead))
         executions.adopt(claimed)
         if claimed or wait <= 0:
             return 0.0
-        self.looks_at = due  # not one that waits: it begins then
+        self.looks_at = due  # a run that has not begun is not claimed ahead of time
         return wait / SECOND
 
     async def _relinquish(self) -> None:
-        """Have the store free what it holds for this worker, but what is known here."""
+        """Let the store release all claims of this worker that it does not know."""
         requests = self._resources.requests
         requests.in_doubt, self._is_settling = False, True
         try:
@@ -108,11 +109,11 @@ class Claimer:
             raise
         finally:
             self._is_settling = False
-            self._resources.committer.let_go()
+            self._resources.committer.resume()
 
-    def compare(self, owned: int) -> None:
-        """Whether the store names more runs than are known here. Claims on their way are in only one of the two
-        numbers: what counts is a surplus at two renewals in a row.
+    def compare_owned(self, owned: int) -> None:
+        """Compare the number of runs that the store counts with the known ones. Claims in flight are in only one of the
+        two numbers, so only a surplus at two renewals in a row means lost claims.
         """
         had_surplus = self._has_surplus
         self._has_surplus = owned > len(self._executions.known)

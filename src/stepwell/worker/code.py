@@ -1,4 +1,4 @@
-"""The code of one claim: its turn, and what was sent to the run while no code could take it."""
+"""The code of one claim: its turn, and the messages that arrived while no code could receive them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 from stepwell.worker.moves import defect_of
 from stepwell.worker.resources import Resources
+from stepwell.worker.run_logs import fields_of
 
 _LOG = logging.getLogger("stepwell.worker")
 
 
 class Code:
-    """Begins and tears down the turns of an owned run, and hands the inbox from one to the next."""
+    """Begins and tears down the turns of an owned run, and passes the inbox from one turn to the next."""
 
     __slots__ = ("_came", "_journal", "_left", "_resources", "inbox", "turn", "workflow")
 
@@ -30,13 +31,13 @@ class Code:
         self.workflow = workflow
         self._journal = journal
         self._resources = resources
-        self.inbox = inbox  # what the code begins with
-        self._came: Inbox | None = None  # came while no code could take it
-        self._left: Mailbox | None = None  # what the code that was torn down has not taken
+        self.inbox = inbox  # of the next turn
+        self._came: Inbox | None = None  # arrived while no code could receive it
+        self._left: Mailbox | None = None  # not received by the code that was torn down
         self.turn: Turn | None = None
 
     def begin(self, run: Run) -> None:
-        """Run the forward code or the rollback, from the beginning, over what is recorded."""
+        """Run the forward code or the rollback from the beginning, over the recorded history."""
         resources = self._resources
         codec, threads = resources.codec, resources.environment.executor.lockstep_threads
         if run.status is RunStatus.COMPENSATING:
@@ -46,7 +47,7 @@ class Code:
             self.turn = begin_forward(self.workflow, run, self._journal, self.inbox, codec, threads)
 
     def begin_rollback(self, run: Run) -> None:
-        """Undo what the forward code did, with what that has left in the inbox and what has come since."""
+        """Begin the rollback, with the messages that the forward code left, and with later ones."""
         left, came = self._left, self._came
         self._left = self._came = None
         if left is not None:
@@ -65,21 +66,22 @@ class Code:
             self.turn.resume(run, inbox)
 
     def keep(self, inbox: Inbox) -> None:
-        """The forward code takes nothing any more; the rollback may."""
+        """Keep messages for the rollback: the forward code receives nothing more."""
         self._came = inbox
 
     def diverge(self, turn: Turn, error: BaseException) -> None:
-        """A defect in the code, or in what runs it, stops this run and no other."""
-        _LOG.error("run %s stopped by a defect", turn.run.run_id, exc_info=error)
+        """Pause this run after an internal error. Other runs continue."""
+        run = turn.run
+        _LOG.error("run %s: internal error; it will be paused", run.run_id, exc_info=error, extra=fields_of(run))
         turn.diverge(defect_of(error))
 
     def conclude(self, turn: Turn) -> Move:
-        """What is committed of code that has ended."""
+        """The move to commit for code that has ended."""
         try:
             return conclude(turn, self.workflow)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  what the code returned or raised cannot be recorded
+        except BaseException as error:  # noqa: BLE001  the result of the code cannot be recorded
             self.diverge(turn, error)
             return conclude(turn, self.workflow)
 
@@ -92,11 +94,12 @@ class Code:
                 turn.close()
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001  the code's own clean-up failed, and nothing depends on it
-                _LOG.warning("the code of run %s raised while it was torn down", turn.run.run_id, exc_info=True)
+            except BaseException:  # noqa: BLE001  nothing depends on the clean-up of the code
+                run = turn.run
+                _LOG.warning("run %s: its code raised in its clean-up", run.run_id, exc_info=True, extra=fields_of(run))
 
     def expire(self, run: Run) -> FailureRecord:
-        """The failure of a run that had not ended at its deadline; it names the place where the code waits."""
+        """The failure of a run that missed its deadline, with the path where the code waits."""
         assert run.deadline_at is not None
         waits = [*self._journal.waits.values()] if self.turn is None else self.turn.waits.all
         return deadline_exceeded(run.deadline_at, self._journal.names.text(waits[0].location) if waits else "")

@@ -1,4 +1,4 @@
-"""Parked code: waiting runs whose coroutines are kept, the most recently used ones."""
+"""The cache of code: the coroutines of waiting runs, least recently used first out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.worker.execution import Execution
 
 
 class CodeCache:
-    """Keeps at most `size` executions; the longest unused one is torn down first. It can always be replayed."""
+    """Keeps at most `size` executions. The least recently used one is torn down first; a replay can restore it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -20,7 +20,7 @@ class CodeCache:
         return len(self._kept)
 
     def keep(self, execution: Execution, revision: int) -> bool:
-        """Keep the code of a run that was parked at this revision; false if there is no room for any."""
+        """Keep the code of a run that began to wait at this revision; false if the cache has no size."""
         if self._size == 0:
             return False
         self._kept[execution.run.run_id] = (revision, execution)
@@ -31,7 +31,7 @@ class CodeCache:
         return True
 
     def take(self, run: Run) -> Execution | None:
-        """The code of this run, if it is still at the revision that it was parked at."""
+        """The code of this run, if the run is still at the revision at which it began to wait."""
         revision, execution = self._kept.pop(run.run_id, (0, None))
         if execution is not None and revision != run.revision:
             execution.close()

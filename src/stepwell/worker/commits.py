@@ -1,4 +1,4 @@
-"""The commits of one claim: at most one is in flight, and what the run does meanwhile goes with the next."""
+"""The commits of one claim: at most one is in flight; the next one carries what the run does meanwhile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stepwell.worker.committer import Committer
 
 
 class Commits:
-    """Makes the commits of one claim, numbers them, and knows the one in flight.
+    """Makes and numbers the commits of one claim, and knows the commit in flight.
 
-    It does not hold on to its execution, which each call names as the one to be answered: a run that has ended is then
-    free at once, and need not be found by the garbage collector.
+    It keeps no reference to its execution: each call passes the callback for the answer. So a run that has ended is
+    freed at once, without the garbage collector.
     """
 
     __slots__ = ("_claim", "_committer", "_journal", "_routes", "sent")
@@ -29,13 +29,13 @@ class Commits:
         self.sent: Commit | None = None  # the commit in flight
 
     def take(self, move: Move | None, waits: tuple[Wait, ...] | None) -> Commit:
-        """Everything that is not committed yet, as the next commit, which the caller sends."""
+        """Everything that is not committed yet, as the next commit. The caller sends it."""
         claim, routes = self._claim, self._routes
         number = claim.number + 1
         commit = self._journal.take(claim.fence, number, waits, move)
         if commit.emits or routes.announce is not None:
             commit = routes.address(commit)
-        claim.number = number  # not before: numbers have no gaps, also if a defect kept one from being made
+        claim.number = number  # not earlier: numbers must have no gaps, even if making the commit fails
         return commit
 
     def submit(self, answer: Answer, move: Move | None, waits: tuple[Wait, ...] | None = None) -> None:
@@ -51,11 +51,11 @@ class Commits:
         self._committer.submit(commit, answer)
 
     def send_again(self, commit: Commit, move: Move, answer: Answer) -> None:
-        """The store wrote nothing of this commit: the same delta goes with another move, and without waits."""
+        """The store wrote nothing of this commit: send it again with another move, and without waits."""
         self.send(commit._replace(move=move, waits=None), answer)
 
     def pause(self, pause: Pause, answer: Answer) -> None:
-        """Pause the run, with nothing of what it did since the last commit."""
+        """Pause the run, without what it did since the last commit."""
         claim = self._claim
         claim.number += 1
         self.sent = Commit(claim.run.run_id, claim.fence, claim.number, move=pause)

@@ -1,4 +1,4 @@
-"""Group commit: the deltas of all runs of this process, one batch after the other."""
+"""Group commit: writes the commits of all runs of this process, one batch after another."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from stepwell.stores.base.faults import Fate, fate_of
 from stepwell.stores.base.runs import RunStore
 from stepwell.worker.answers import Answer, AnswerDispatcher, Answered, Work
 from stepwell.worker.claim_requests import ClaimRequests
+from stepwell.worker.run_logs import fields_of_id
 
 _LOG = logging.getLogger("stepwell.worker")
 
 BACKOFF_FIRST, BACKOFF_MAX = 0.01, 1.0
 REFUSALS_MAX = 3  # of a batch before its commits are tried one by one
-GATHERED_MAX = 500  # commits that wait for more to join them: some ten milliseconds of work
+GATHERED_MAX = 500  # commits that wait for others to join them: about ten milliseconds of work
 
 
 class Committer:
-    """Collects commits while a batch is being written, and writes them as the next one.
+    """Collects commits while a batch is being written, and writes them as the next batch.
 
-    Nothing waits when it is idle.
+    A commit does not wait when the committer is idle.
     """
 
     def __init__(
@@ -38,46 +39,46 @@ class Committer:
         requests: ClaimRequests,
         spawn_body: Callable[[Work], asyncio.Task[None]],
         on_written: Callable[[list[Commit], float], None] | None = None,
-        tend: Callable[..., None] | None = None,
+        supervise: Callable[..., None] | None = None,
     ) -> None:
         self._environment = environment
         self._runs = runs
         self._offer = offer
-        self._requests = requests  # entered while an answer is on its way that may bring claims
+        self._requests = requests  # entered while a request is in flight that may bring claims
         self.answers = AnswerDispatcher(spawn_body, requests)
-        self._on_written = on_written  # told of every batch, and of the seconds that it took
-        self._tend = tend  # starts the loop that writes, and starts it again if it fails
+        self._on_written = on_written  # called with every batch and its duration in seconds
+        self._supervise = supervise  # starts the loop that writes, and restarts it if it fails
         self._queue: list[tuple[Commit, Answer]] = []
         self._is_busy = False
         self._is_closed = False
         self._is_asking = False
         self._is_held: asyncio.Event | None = None  # nothing is written until it is set
-        self._pause = BACKOFF_FIRST  # before the store is asked again
-        # Whoever set it calls `write_now` before it gives the loop back.
-        self.is_attended = False
+        self._pause = BACKOFF_FIRST  # before the next retry
+        # Set by a task that calls `write_now` before it returns to the loop.
+        self.is_deferred = False
 
     @property
     def is_asking(self) -> bool:
-        """Whether the store has been asked to apply commits whose runs do not know yet what became of them."""
+        """Whether commits are in flight, or answers are not delivered yet."""
         return self._is_asking or self.answers.is_dispatching
 
     def submit(self, commit: Commit, answer: Answer) -> None:
-        """Write this commit with the next batch; `answer` is called with what became of it."""
+        """Write this commit with the next batch; `answer` is called with the store's answer."""
         self._queue.append((commit, answer))
-        if not self._is_busy and not self.is_attended:
+        if not self._is_busy and not self.is_deferred:
             self._begin()
 
     def _begin(self) -> None:
         self._is_busy = True
-        # It begins in the next round of the loop: whoever submits in this one shares the batch.
-        if self._tend is None:
+        # It begins in the next round of the loop: commits that are submitted in this round share the batch.
+        if self._supervise is None:
             self._environment.executor.spawn(self._write(), name="stepwell-commit")
         else:
-            self._tend("commit", self._write, may_return=True)
+            self._supervise("commit", self._write, may_return=True)
 
     async def write_now(self) -> None:
-        """Write what was submitted while this was attended, unless somebody is writing: then it goes with the next."""
-        self.is_attended = False
+        """Write the deferred commits. If a batch is being written, they are in the next one."""
+        self.is_deferred = False
         if not self._queue or self._is_busy or self._is_closed:
             return
         self._is_busy = True
@@ -89,18 +90,18 @@ class Committer:
                 self._begin()
 
     def hold(self) -> None:
-        """Begin no batch until it is let go. What was asked before is answered."""
+        """Begin no batch until `resume`. A batch in flight is answered."""
         self._is_held = self._is_held or asyncio.Event()
 
-    def let_go(self) -> None:
-        """Write again."""
+    def resume(self) -> None:
+        """Write again after `hold`."""
         if self._is_held is not None:
             self._is_held.set()
             self._is_held = None
 
     def close(self) -> None:
-        """Write nothing more; whoever waits for an answer gets none."""
-        self.let_go()
+        """Write nothing more. Pending commits get no answer."""
+        self.resume()
         self._is_closed = True
         self._queue.clear()
         self.answers.close()
@@ -117,13 +118,13 @@ class Committer:
             else:
                 self.answers.dispatch_in_turn(answered)
             if not self._queue:
-                # The answers start bodies; what ends at once joins the next batch without a new unit of work.
+                # The answers start bodies; results that come at once join the next batch of this loop.
                 await asyncio.sleep(0)
         self._is_busy = False
 
     async def _has_gathered(self) -> bool:
-        """Whether there is something to write. As long as each round of the loop brings more, that joins: of many
-        timers that end together, none waits until the runs of the first are written.
+        """Whether there is something to write. While each round of the loop adds commits, they join the batch: when
+        many timers expire together, no run waits for the batch of the first.
         """
         seen = 0
         while seen < len(self._queue) < GATHERED_MAX:
@@ -139,7 +140,7 @@ class Committer:
         try:
             answers = await self._apply([commit for commit, _ in batch])
         except BaseException:
-            # Cancelled half-way, by a body that kept the task it ran in: whoever writes next repeats it.
+            # Cancelled while writing, with the task of a body: the next batch repeats these commits.
             self._queue = batch + self._queue
             raise
         if self._on_written is not None:
@@ -148,17 +149,17 @@ class Committer:
             return []
         if None not in answers:
             return list(zip(batch, cast("Sequence[Applied]", answers), strict=True))
-        # What the store did not take alone, either, goes again behind everything else.
+        # Commits that the store did not accept even alone are retried after all others.
         self._queue += [item for item, applied in zip(batch, answers, strict=True) if applied is None]
         return [(item, applied) for item, applied in zip(batch, answers, strict=True) if applied is not None]
 
     async def _apply(self, commits: list[Commit]) -> Sequence[Applied | None]:
-        """Apply until the store has answered; numbers make repeating safe. None for each that is to be asked again."""
+        """Retry until the store has answered; commit numbers make that safe. None for each commit to retry later."""
         refusals = 0
         while not self._is_closed:
             try:
                 answers = await self._ask(commits)
-            except Exception as error:  # noqa: BLE001  whatever it is, it must not hurt other runs
+            except Exception as error:  # noqa: BLE001  no error may affect other runs
                 fate = fate_of(error)
                 if fate is Fate.FINAL:
                     return await self._apply_each(commits, error)
@@ -173,7 +174,7 @@ class Committer:
 
     async def _ask(self, commits: list[Commit]) -> list[Applied]:
         try:
-            # Only children that begin here can be claimed by a commit.
+            # A commit can claim only the children that it starts.
             offer = self._offer() if any([commit.children for commit in commits]) else None
             if offer is None:
                 self._is_asking = True
@@ -185,19 +186,19 @@ class Committer:
 
     async def _back_off(self, commits: list[Commit], error: Exception) -> None:
         title = error.title if isinstance(error, StepwellError) else repr(error)
-        _LOG.warning("commit of %d runs not acknowledged, repeating: %s", len(commits), title)
+        _LOG.warning("the commit of %d run(s) was not acknowledged; retrying: %s", len(commits), title)
         self._requests.suspect_lost_claims()
         pause, self._pause = self._pause, min(self._pause * 2, BACKOFF_MAX)
         await asyncio.sleep(pause)
 
     async def _apply_each(self, commits: list[Commit], error: Exception) -> Sequence[Applied | None]:
-        """One of them is refused for good: it is found, and the others are applied."""
+        """The store rejects one of them permanently: find it, and apply the others."""
         if len(commits) == 1:
-            return [await self._set_aside(commits[0], error)]
+            return [await self._pause_run(commits[0], error)]
         return [(await self._apply([commit]))[0] for commit in commits]
 
     async def _try_each(self, commits: list[Commit]) -> list[Applied | None]:
-        """The store refuses them together, again and again: if that is because of one of them, the others go on."""
+        """The store keeps rejecting the batch: try each commit alone, so that only the cause of it waits."""
         answers: list[Applied | None] = []
         refusals = 0
         for commit in commits:
@@ -209,16 +210,18 @@ class Committer:
                 refusals = 0
             except Exception as error:  # noqa: BLE001  as above
                 if fate_of(error) is Fate.FINAL:
-                    answers.append(await self._set_aside(commit, error))
+                    answers.append(await self._pause_run(commit, error))
                 else:
                     refusals += 1
                     answers.append(None)
         return answers
 
-    async def _set_aside(self, commit: Commit, error: Exception) -> Applied:
-        """A commit that the store refuses would be refused again for ever: the run is paused with the reason."""
-        _LOG.error("commit of run %s was refused", commit.run_id, exc_info=error)
-        problem = ReplayError(f"the store refused what this run did: {type(error).__name__}: {error}")
+    async def _pause_run(self, commit: Commit, error: Exception) -> Applied:
+        """Pause a run whose commit the store rejects permanently, with the reason."""
+        run_id = commit.run_id
+        extra = fields_of_id(run_id)
+        _LOG.error("run %s is paused: the store rejected its commit", run_id, exc_info=error, extra=extra)
+        problem = ReplayError(f"the store rejected the commit of this run: {type(error).__name__}: {error}")
         pause = Commit(commit.run_id, commit.fence, commit.number, move=Pause(encode_failure(record_failure(problem))))
         while not self._is_closed:
             try:

@@ -1,4 +1,4 @@
-"""The timer of one claim: while a run is owned, no other worker looks at its deadlines."""
+"""The timer of one claim: while a run is owned, only its owner watches its deadlines."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stepwell.worker.resources import Resources
 
 
 class TimerOwner(Protocol):
-    """What a timer needs of its execution."""
+    """What a timer needs from its execution."""
 
     def pump(self) -> None: ...
 
 
 class DeadlineTimer:
-    """Lets the code continue at the next deadline of its waits, or at that of the run.
+    """Continues the code at the next deadline of its waits, or at the deadline of the run.
 
-    It holds on to its execution while it is set, so it is stopped when the claim is over.
+    It references its execution while it is set, so it is stopped when the claim ends.
     """
 
     __slots__ = ("_claim", "_resources", "handle")
@@ -31,7 +31,7 @@ class DeadlineTimer:
         self.handle: asyncio.TimerHandle | None = None  # None while it is not set
 
     def set(self, next_deadline: Instant | None, owner: TimerOwner) -> None:
-        """Wait for the deadline of the run or for this one, whichever is first, and for no other."""
+        """Wait for this deadline or the deadline of the run, whichever is first."""
         self.stop()
         deadline, end = next_deadline, self._claim.end_at
         if end is not None:
@@ -43,7 +43,7 @@ class DeadlineTimer:
             self.handle = asyncio.get_running_loop().call_later(delay, call)
 
     def stop(self) -> None:
-        """Wait for no deadline."""
+        """Stop the timer."""
         if self.handle is not None:
             self.handle.cancel()
             self.handle = None

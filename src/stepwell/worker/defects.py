@@ -1,4 +1,4 @@
-"""Defects: what stepwell itself fails on in one run pauses that run, and ends no loop of the worker."""
+"""Defects: an internal error in one run pauses that run, and stops no loop of the worker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stepwell.replay.bodies import Attempted, Body
 from stepwell.worker.claim_state import ClaimState
 from stepwell.worker.commits import Commits
 from stepwell.worker.moves import defect_of
+from stepwell.worker.run_logs import fields_of
 from stepwell.worker.stops import Stop
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 
 
 class DefectOwner(Protocol):
-    """What a defect needs of its execution."""
+    """What a defect needs from its execution."""
 
     def answered(self, applied: Applied) -> None: ...
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
@@ -30,7 +31,7 @@ class DefectOwner(Protocol):
 
 
 class Breakable(Protocol):
-    """Something that a defect ends."""
+    """An object that handles a defect of its own."""
 
     def break_off(self, error: BaseException) -> None: ...
 
@@ -39,7 +40,7 @@ B = TypeVar("B", bound=Breakable)
 
 
 def contained(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
-    """For every way into an execution: what one run raises stays with that run."""
+    """Decorates every entry point of an execution: an error of one run affects only that run."""
 
     @functools.wraps(method)
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -54,7 +55,7 @@ def contained(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate
 
 
 class Defect:
-    """The defect that one claim has met; it is made for the first one. The run is paused with the reason."""
+    """The first defect of a claim. The run is paused with the reason."""
 
     __slots__ = ("_claim", "_commits", "_stop", "pause")
 
@@ -62,34 +63,35 @@ class Defect:
         self._claim = claim
         self._commits = commits
         self._stop = stop
-        self.pause: Pause | None = None  # what is committed next and last
+        self.pause: Pause | None = None  # the next and last commit
 
     def pause_run(self, error: BaseException, owner: DefectOwner) -> bool:
-        """Stop everything and pause the run. False if that failed, too: the claim is given up as if it were lost."""
+        """Stop everything and pause the run. False if that failed, too: then the claim counts as lost."""
         claim, commits = self._claim, self._commits
         is_first = self.pause is None
-        _LOG.error("run %s stopped by a defect: %s: %s", claim.run.run_id, type(error).__name__, words_of(error))
+        extra, words = fields_of(claim.run), f"{type(error).__name__}: {words_of(error)}"
+        _LOG.error("run %s: internal error; it will be paused: %s", claim.run.run_id, words, extra=extra)
         try:
             self.pause = Pause(encode_failure(record_failure(defect_of(error))))
             claim.is_stopping = True
             owner.abandon()
             if not is_first:
-                raise RuntimeError("it cannot be paused, either")
+                raise RuntimeError("pausing the run failed, too")
             if commits.sent is None:
                 commits.pause(self.pause, owner.answered)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001  given back like a claim that was never heard of
-            _LOG.exception("run %s could not be paused", claim.run.run_id)
+        except BaseException:  # noqa: BLE001  released like an unknown claim
+            _LOG.exception("run %s could not be paused", claim.run.run_id, extra=extra)
             claim.is_over = True
             return False
         return True
 
     def answered(self, commit: Commit, applied: Applied, owner: DefectOwner) -> None:
-        """The store has answered the last commit before the defect, or the pause; the claim was not lost."""
+        """The store has answered the last commit before the defect, or the pause. The claim is not lost."""
         assert self.pause is not None
         if applied.verdict is not Verdict.APPLIED:
-            self.pause = None  # it was cancelled, or its time is over, which counts more
+            self.pause = None  # the run was cancelled or is late, which has priority
             self._stop.send_again(commit, applied.verdict, owner)
         elif commit.move is None:
             self._commits.pause(self.pause, owner.answered)

@@ -1,4 +1,4 @@
-"""One owned run: drives its code, commits what it did, runs its bodies once what is before them is durable."""
+"""One owned run: drives its code, commits the results, and runs bodies when everything before them is durable."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from stepwell.worker.code import Code
 from stepwell.worker.commits import Commits
 from stepwell.worker.deadline_timer import DeadlineTimer
 from stepwell.worker.defects import Defect, contained
-from stepwell.worker.moves import Next, Standing, decide_next, is_due_soon, is_interrupted
+from stepwell.worker.moves import ClaimFacts, NextMove, decide_next, is_due_soon, is_interrupted
 from stepwell.worker.resources import Resources
+from stepwell.worker.run_logs import fields_of
 from stepwell.worker.stops import Stop
 from stepwell.worker.transactions import Transactions
 
@@ -31,23 +32,23 @@ _APPLIED = Verdict.APPLIED
 
 
 class Host(Protocol):
-    """What an execution needs of the set that it is in."""
+    """What an execution needs from the set of all executions."""
 
     @property
     def active(self) -> int: ...
     @property
     def is_torn_down(self) -> bool: ...
     def parked(self, execution: Execution, revision: int, *, is_awake: bool) -> None: ...
-    def left(self, execution: Execution, *, is_parked: bool = False) -> None: ...
+    def left(self, execution: Execution, *, is_paused: bool = False) -> None: ...
     def adopt(self, claimed: tuple[Claimed, ...]) -> None: ...
 
 
 class Execution:
     """The life of one claim. Everything happens in callbacks of the event loop, one at a time.
 
-    It lets the code advance and decides what comes next. Its parts do the rest: the claim's state, the code, commits,
-    bodies, transactional steps, the timer, and the stop. They are given the execution with a call where they need it. A
-    part that kept it would make a cycle, and a run that has ended could not be freed at once.
+    It advances the code and decides what comes next. Its parts do the rest: the claim's state, the code, commits,
+    bodies, transactional steps, the timer, and the stop. They get the execution as an argument where they need it. A
+    part that kept a reference would make a cycle, and a run that has ended could not be freed at once.
     """
 
     __slots__ = (
@@ -86,22 +87,22 @@ class Execution:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its code is not to be kept."""
+        """Whether its code must not be kept."""
         return self._claim.is_leaving
 
     @property
     def is_over(self) -> bool:
-        """Whether this claim is given up."""
+        """Whether this claim has ended."""
         return self._claim.is_over
 
     # --- driven by the worker ---
 
     @contained
     def begin(self, *, is_leaving: bool = False) -> None:
-        """Start or resume the code under a new claim; if it is leaving already, begin no body."""
+        """Start or resume the code under a new claim. If it is leaving already, no body begins."""
         claim, code = self._claim, self._code
         claim.is_leaving, run = is_leaving, claim.run
-        if self._resources.observers is not None:
+        if self._resources.notices.wants_claims:
             self._resources.notices.claimed(run, [*self._journal.waits.values()], code.inbox)
         if claim.is_stopping:
             self._stop.finish(self)
@@ -115,9 +116,9 @@ class Execution:
 
     @contained
     def reclaim(self, claimed: Claimed, *, is_leaving: bool = False) -> None:
-        """The parked run was claimed again here, and nothing happened to it in between: go on in place."""
+        """The waiting run was claimed again here, and no other worker had it in between: continue in place."""
         self._claim.renew(claimed, self._resources.lease.incarnation)
-        # A deadline may have passed while the park was on its way, and the code asked for bodies: numbers begin anew.
+        # A deadline may have passed while the park was in flight, and the code requested bodies: numbers restart.
         self._bodies.renumber()
         self._stop.forget()
         self._code.resume(claimed.run, claimed.inbox)
@@ -125,7 +126,7 @@ class Execution:
 
     @contained
     def receive(self, inbox: Inbox, epoch: int) -> None:
-        """Messages came while the run is owned, by this very claim."""
+        """Messages arrived while this claim owns the run."""
         claim, code = self._claim, self._code
         if epoch != claim.run.epoch or claim.is_over:
             return
@@ -137,7 +138,7 @@ class Execution:
 
     @contained
     def cancel(self) -> None:
-        """A cancel was recorded: stop the code, let running bodies end, then undo."""
+        """A cancel was recorded: stop the code, let running bodies end, then roll back."""
         claim = self._claim
         if claim.is_over or claim.is_stopping or claim.run.status is RunStatus.COMPENSATING:
             return
@@ -145,7 +146,7 @@ class Execution:
 
     @contained
     def renewed(self) -> None:
-        """The lease lasts longer now: bodies that were held back may start."""
+        """The lease was renewed: held bodies may start."""
         if self._claim.is_over:
             return
         self._bodies.start(self)
@@ -154,21 +155,21 @@ class Execution:
 
     @contained
     def leave(self) -> None:
-        """Give the run back, without losing anything, as soon as no body of it is running."""
+        """Release the run as soon as none of its bodies runs. Nothing is lost."""
         claim = self._claim
         claim.is_leaving = True
         if not claim.is_over and not claim.is_stopping and self._commits.sent is None:
             self._commit_or_start()
 
     def drop(self) -> None:
-        """Stop at once; whatever is not committed is lost, and another worker will do it again."""
+        """Stop at once. Uncommitted work is lost, and another worker does it again."""
         claim = self._claim
         was_over, claim.is_over = claim.is_over, True
         self._resources.notices.dropped(claim.run, was_over=was_over)
         self.abandon()
 
     def lose(self) -> None:
-        """The run is not ours any more, or will not be for long: drop it."""
+        """This worker no longer owns the run, or will soon lose it: drop it."""
         self.drop()
         self._host.left(self)
 
@@ -179,12 +180,12 @@ class Execution:
     # --- the turn ---
 
     def pump(self) -> None:
-        """Let the code go as far as it can, and commit or start what that asks for."""
+        """Run the code as far as it gets, then commit or start what it requested."""
         try:
             self._pump()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+        except BaseException as error:  # noqa: BLE001  as `contained`, without its overhead
             self.break_off(error)
 
     def _pump(self) -> None:
@@ -193,13 +194,13 @@ class Execution:
             return
         is_late = claim.run.deadline_at is not None and claim.is_past_deadline(self._resources.now())
         late = self._code.expire(claim.run) if is_late else None
-        self._advance(turn)  # also when it is late: what has ended is recorded, so that it can be undone
+        self._advance(turn)  # also when it is late: completed steps must be recorded, so that they can be undone
         if late is not None:
             self._stop.begin(self, late)
             return
         bodies = self._bodies
         if turn.bodies.yielded and (bodies.running or bodies.held or not turn.bodies.are_idle):
-            # The slot cannot be given back while another body of the run needs it.
+            # The run keeps its slot while another of its bodies needs it.
             turn.bodies.resume_yielded()
             self._advance(turn)
         if turn.problem is None and not turn.is_ended:
@@ -222,7 +223,7 @@ class Execution:
             turn.advance(self._resources.now())
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  a defect stops this run and no other
+        except BaseException as error:  # noqa: BLE001  a defect affects only this run
             self._code.diverge(turn, error)
         if turn.bodies.unwanted:
             self._bodies.cancel_unwanted(turn.bodies.unwanted, self.body_ended)
@@ -235,14 +236,14 @@ class Execution:
         claim, bodies, timer, due = self._claim, self._bodies, self._timer, self._transactions.due
         is_special = due or claim.is_leaving or timer.handle is not None or claim.run.deadline_at is not None
         if bodies.held and not is_special and turn.is_stepping:
-            # Its code waits for bodies, and needs nothing else.
+            # The code waits only for bodies.
             if self._journal.pending.is_urgent:
                 self._commits.submit(self.answered, None, turn.take_waits())
             bodies.start(self)
             return
         move = self._next_move(turn)
         if due and move is None and self._transactions.begin(turn, self):
-            pass  # it takes along what there is to commit
+            pass  # its commit carries everything that is not committed yet
         elif move is not None or self._journal.pending.is_urgent or turn.waits.has_new:
             self._commits.submit(self.answered, move, turn.take_waits())
         if bodies.held:
@@ -260,7 +261,7 @@ class Execution:
             bodies.give_back(but_announced=True)
         is_waiting = not (has_ended or bodies.running or bodies.held)
         now, deadline = (self._resources.now(), turn.waits.next_deadline) if is_waiting else (Instant(0), None)
-        standing = Standing(
+        facts = ClaimFacts(
             has_ended=has_ended,
             is_interrupted=is_interrupted(turn.problem),
             is_leaving=claim.is_leaving,
@@ -278,20 +279,20 @@ class Execution:
                 ahead_span=settings.ahead_span,
             ),
         )
-        following = decide_next(standing)
+        following = decide_next(facts)
         match following:
-            case Next.STAY:
+            case NextMove.STAY:
                 return None
-            case Next.STOP_BODIES:
+            case NextMove.STOP_BODIES:
                 bodies.stop(self.body_ended, but=self._transactions.running)
                 return None
-            case Next.CONCLUDE:
+            case NextMove.CONCLUDE:
                 return self._code.conclude(turn)
-            case Next.RELEASE:
+            case NextMove.RELEASE:
                 return Release()
-            case Next.YIELD:
+            case NextMove.YIELD:
                 return Park(now if deadline is None else min(now, deadline))
-            case Next.PARK:
+            case NextMove.PARK:
                 return Park(deadline)
             case _:
                 assert_never(following)
@@ -305,7 +306,7 @@ class Execution:
             commit, commits.sent = commits.sent, None
             verdict, is_cancelling, _, _, claimed, is_held = applied
             if claimed:
-                # Also when this run is given up meanwhile: the children are ours, and nobody else will run them.
+                # Also if this claim has ended meanwhile: this worker owns the children, so no other will run them.
                 self._host.adopt(claimed)
             if claim.is_over or commit is None:
                 return
@@ -321,16 +322,17 @@ class Execution:
                 self._judged(commit, applied)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+        except BaseException as error:  # noqa: BLE001  as `contained`, without its overhead
             self.break_off(error)
 
     def _judged(self, commit: Commit, applied: Applied) -> None:
         verdict = applied.verdict
         match verdict:
             case Verdict.FENCED:
-                _LOG.warning("run %s is not ours any more: its work since the last commit is lost", self.run.run_id)
+                words = "run %s is no longer owned by this worker: its work since the last commit is lost"
+                _LOG.warning(words, self.run.run_id, extra=fields_of(self.run))
                 self.lose()
-                # It may be ours again, by a later claim whose answer was lost while we still held this one.
+                # A later claim of this worker may exist, if its answer was lost while this claim was active.
                 self._resources.requests.suspect_lost_claims()
             case Verdict.CANCELLING | Verdict.EXPIRED:
                 self._stop.send_again(commit, verdict, self)
@@ -352,7 +354,7 @@ class Execution:
             case None:
                 self._commit_or_start()
             case Park():
-                self._give_up(move)
+                self._give_up(move, is_held=applied.held)
                 turn = self._code.turn
                 if turn is not None and turn.threads.functions:
                     turn.threads.release()
@@ -360,7 +362,7 @@ class Execution:
             case BeginRollback():
                 self._begin_rollback(move)
             case End() | Pause() | Release():
-                self.end(move)
+                self.end(move, is_held=applied.held)
             case _:
                 assert_never(move)
 
@@ -380,20 +382,20 @@ class Execution:
 
     # --- ends ---
 
-    def end(self, move: Move) -> None:
-        """The claim ended with this move, and the run is not to be continued here."""
-        self._give_up(move)
+    def end(self, move: Move, *, is_held: bool = False) -> None:
+        """The claim ended with this move, and the run is not continued here. `is_held`: a person has paused it."""
+        self._give_up(move, is_held=is_held)
         self._code.close()
-        self._host.left(self, is_parked=isinstance(move, Pause))
+        self._host.left(self, is_paused=isinstance(move, Pause))
 
-    def _give_up(self, move: Move) -> None:
+    def _give_up(self, move: Move, *, is_held: bool) -> None:
         claim = self._claim
         claim.is_over = True
         if self._timer.handle is not None:
             self._timer.stop()
         if self._bodies.progress is not None:
             self._bodies.release()
-        self._resources.notices.over(claim.run, move, is_leaving=claim.is_leaving)
+        self._resources.notices.over(claim.run, move, is_leaving=claim.is_leaving, is_held=is_held)
 
     def abandon(self) -> None:
         """End the timer, the bodies and the code at once."""
@@ -403,9 +405,10 @@ class Execution:
         self._code.close()
 
     def break_off(self, error: BaseException) -> None:
-        """Something failed that the run's code cannot handle. The run is paused with the reason; the others go on."""
+        """Pause the run after an internal error, with the reason. Other runs continue."""
         if self._claim.is_over:
-            _LOG.error("run %s met a defect after it was given up: %s", self.run.run_id, type(error).__name__)
+            words = "run %s: internal error after its claim had ended: %s"
+            _LOG.error(words, self.run.run_id, type(error).__name__, extra=fields_of(self.run))
             return
         if self._defect is None:
             self._defect = Defect(self._claim, self._commits, self._stop)
@@ -416,7 +419,7 @@ class Execution:
     # --- for its bodies ---
 
     def body_ended(self, body: Body, attempted: Attempted | None) -> None:
-        """A body has ended, or was cancelled and gave nothing."""
+        """A body has ended, or was cancelled without a result."""
         try:
             running, turn, claim = self._bodies.running, self._code.turn, self._claim
             if running.pop(body, None) is None or claim.is_over or turn is None:
@@ -435,12 +438,12 @@ class Execution:
                 self._stop.finish(self)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  as `contained`, without what that costs
+        except BaseException as error:  # noqa: BLE001  as `contained`, without its overhead
             self.break_off(error)
 
     @contained
     def commit_kept(self) -> None:
-        """Commit what a running body keeps: now, or with the next commit if one is in flight."""
+        """Commit the state of a running body: now, or with the next commit if one is in flight."""
         if self._commits.sent is None:
             if self._claim.is_stopping:
                 self._commits.submit(self.answered, None)
@@ -449,7 +452,7 @@ class Execution:
 
     @contained
     def record_receipts(self, pending: Pending) -> None:
-        """Receipts have waited long enough for a commit that they could share."""
+        """Commit receipts that have waited long enough for another commit."""
         claim = self._claim
         if self._journal.pending is pending and not claim.is_over:
             pending.is_urgent = True

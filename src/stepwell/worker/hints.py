@@ -1,4 +1,4 @@
-"""Hints from the store: what a worker looks at when it is told that something happened."""
+"""Hints from the store: a worker reads what has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.worker.rounds import Rounds
 
 
 class HintListener:
-    """Turns hints into looks at the store. A hint that is lost costs time, and nothing else."""
+    """Reads from the store when a hint arrives. A lost hint only costs time."""
 
     def __init__(self, resources: Resources, executions: Executions, relays: Relays, rounds: Rounds) -> None:
         self._resources = resources
@@ -24,8 +24,8 @@ class HintListener:
         self._relays = relays
         self._rounds = rounds
 
-    def hear(self, hint: Hint) -> None:
-        """Something happened."""
+    def receive(self, hint: Hint) -> None:
+        """A hint arrived."""
         match hint.kind:
             case HintKind.READY:
                 self._resources.wake.set()
@@ -46,26 +46,26 @@ class HintListener:
                 pass
             case HintKind.ENDED:
                 for run_id in hint.runs:
-                    self._executions.parked_code.forget(run_id)
+                    self._executions.code_cache.forget(run_id)
             case _:
                 assert_never(hint.kind)
 
     def look_at(self, run_id: RunId) -> None:
-        """Something outside may have changed a run."""
+        """Read a run again: it may have been changed from outside."""
         execution = self._executions.find(run_id)
         if execution is not None and not execution.is_over:
             work = self._rounds.once(self._look(execution))
             self._resources.environment.executor.spawn(work, name="stepwell-mail")
 
     async def _look(self, execution: Execution) -> None:
-        """Fetch the inbox of an owned run, and see whether it is still ours."""
+        """Fetch the inbox of an owned run, and check whether this worker still owns it."""
         store = self._resources.store
         epoch, run = execution.run.epoch, await store.views.find(execution.run.run_id)
         if execution.is_over or execution.run.epoch != epoch or run is None:
-            return  # if it was given up and claimed again meanwhile, that has told more
+            return  # a new claim has read newer facts
         if run.status in TERMINAL or (run.owner, run.epoch) != (self._resources.lease.incarnation, epoch):
             execution.lose()
-            # It may be ours by a later claim that we never heard of.
+            # This worker may own it by a later claim that it does not know.
             self._resources.requests.suspect_lost_claims()
         elif run.status is RunStatus.CANCELLING:
             execution.cancel()
@@ -80,7 +80,7 @@ class HintListener:
             self._resources.environment.executor.spawn(work, name="stepwell-holds")
 
     async def _honour_holds(self) -> None:
-        """Give back the runs of workflows that were paused."""
+        """Release the runs of workflows that were paused."""
         held = {workflow or ALL_WORKFLOWS for workflow, _ in await self._resources.store.holds.list_holds()}
         for execution in self._executions:
             if not held.isdisjoint((ALL_WORKFLOWS, execution.run.workflow)):

@@ -1,4 +1,4 @@
-"""Runs step bodies: coroutines on the loop, plain functions in threads, isolated ones in processes."""
+"""Runs step bodies: coroutines on the loop, plain functions in threads, isolated functions in processes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from stepwell.worker.isolation.parent import run_isolated
 
 
 async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]) -> Attempted | None:
-    """Run one attempt to its end or its timeout; None if it might not begin any more when there was a thread for it.
+    """Run one attempt to its end or its timeout; None if it might no longer begin when a thread was free for it.
 
-    What it logs says where it comes from. Raises nothing but the cancellation of this very attempt, and the
+    Its log records name their run, path and attempt. Raises only the cancellation of this attempt, and the
     `KeyboardInterrupt` of a coroutine, which ends the process.
     """
     doing = RUNNING_BODY.set(body)
     try:
         if body.timeout is None:
             if body.is_async and not body.takes_context and not isinstance(body.fn, Isolated):
-                return Succeeded(await body.fn(*body.args, **body.kwargs))  # what nearly every step is
+                return Succeeded(await body.fn(*body.args, **body.kwargs))  # nearly every step
             return await _attempt(body, executor, may_begin)
         timer = _Timer(body)
         try:
@@ -60,7 +60,7 @@ async def run_body(body: Body, executor: Executor, may_begin: Callable[[], bool]
 
 
 class _Timer:
-    """The timeout of one attempt. The time of a plain function begins when a thread is free for it."""
+    """The timeout of one attempt. For a plain function it begins when a thread is free."""
 
     def __init__(self, body: Body) -> None:
         assert body.timeout is not None
@@ -83,7 +83,7 @@ async def _attempt(
     args = (body.info, *body.args) if body.takes_context else body.args
     if body.is_async:
         return Succeeded(await body.fn(*args, **body.kwargs))
-    # A thread has no context variables of its own task: what it logs belongs to this body too.
+    # A thread does not inherit context variables: copy them, so that its log records name this body.
     call = functools.partial(_begin, may_begin, copy_context().run, body.fn, *args, **body.kwargs)
     came = await executor.call_blocking(call, began=None if timer is None else timer.begin)
     if isinstance(came, Raised):
@@ -94,21 +94,21 @@ async def _attempt(
 
 
 def _begin(may_begin: Callable[[], bool], call: Callable[..., Any], *args: Any, **kwargs: Any) -> Succeeded | Raised:
-    """In the thread: the process may have stood still since the body was put into the queue for one.
+    """Call the body in its thread. The process may have been stopped since the body was queued, so check again.
 
-    What the body raises is returned: a future does not take every exception.
+    An exception of the body is returned, because a future does not accept every exception.
     """
     if not may_begin():
         return Raised(_TooLateError())
     try:
         return Succeeded(call(*args, **kwargs))
-    except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
+    except BaseException as error:  # noqa: BLE001  any exception of a body is its outcome
         return Raised(error)
 
 
-# Raised in a coroutine, these would become something else, or end the process. Ctrl-C never reaches a thread.
+# Raised in a coroutine, these would change their type or end the process. Ctrl-C never reaches a thread.
 _NOT_TO_BE_RAISED: Final = (StopIteration, GeneratorExit, KeyboardInterrupt)
 
 
 class _TooLateError(Exception):
-    """A body may not begin any more."""
+    """A body may no longer begin."""

@@ -25,7 +25,7 @@ class Lease:
         return self._clock.monotonic()
 
     def granted(self, requested: float) -> None:
-        """The request that was sent then has been granted."""
+        """The store granted the request that was sent at `requested`."""
         self._deadline = max(self._deadline, requested + self._seconds * (1 - self.MARGIN))
 
     @property

@@ -1,4 +1,4 @@
-"""What a worker does, counted for Prometheus."""
+"""Metrics of a worker for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _ENDS = frozenset({"completed", "failed", "compensated", "cancelled", "continued
 
 
 class Metrics:
-    """Counts what the worker of an engine does; `Engine.figures` tells it to Prometheus.
+    """Counts what the worker of an engine does; `Engine.figures` returns the counts for Prometheus.
 
         engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Metrics()])
 
-    Names of workflows are the only labels that an author chooses: the number of lines grows with them, and with
-    nothing else.
+    Names of workflows are the only labels that an author chooses, so the number of time series depends only on them.
     """
 
     def __init__(self) -> None:
         self._began = Counter("stepwell_runs_started_total", "Runs that were executed for the first time.", _OF)
         self._ended = Counter("stepwell_runs_ended_total", "Runs that ended, by status.", (*_OF, "status"))
-        self._paused = Counter("stepwell_runs_paused_total", "Runs that were set aside for a person.", _OF)
-        self._lost = Counter("stepwell_runs_lost_total", "Claims that others took over, or that were dropped.", _OF)
+        self._paused = Counter("stepwell_runs_paused_total", "Runs that were paused and need a person.", _OF)
+        self._lost = Counter("stepwell_runs_lost_total", "Claims that other workers took, or that were dropped.", _OF)
         self._bodies = Counter("stepwell_bodies_total", "Attempts at steps, by outcome.", (*_OF, "outcome"))
         self._retries = Counter("stepwell_retries_total", "Attempts at steps that were not the first.", _OF)
-        self._late = Histogram("stepwell_resume_seconds", "From what a run waited for to its code going on.", SECONDS)
+        words = "From what a run waited for until its code continues."
+        self._late = Histogram("stepwell_resume_seconds", words, SECONDS)
         self._batches = Histogram("stepwell_commit_runs", "Runs whose commits were written together.", COUNTS)
         self._entries = Counter("stepwell_commit_entries_total", "Entries of histories that were written.")
         self._took = Histogram("stepwell_commit_seconds", "How long the store took to write a batch.", SECONDS)
@@ -42,10 +42,10 @@ class Metrics:
         counted = (self._began, self._ended, self._paused, self._lost, self._bodies, self._retries)
         return [*counted, at_work, self._late, self._batches, self._entries, self._took]
 
-    # --- what the worker tells ---
+    # --- called by the worker ---
 
     def starting(self, new: NewRun) -> NewRun:
-        """A run is about to be created: it is counted when it is executed."""
+        """A run is about to be created. It is counted when it is executed."""
         return new
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
@@ -55,7 +55,7 @@ class Metrics:
             self._began.add(run.workflow)
 
     def resumed(self, run: Run, late: Span) -> None:
-        """Its code goes on."""
+        """Its code continues."""
         self._late.add(late / SECOND)
 
     def body(self, body: Body) -> None:
@@ -67,10 +67,10 @@ class Metrics:
         """An attempt ended."""
         labels = (body.run.workflow, outcome)
         values = self._bodies.values
-        values[labels] = values.get(labels, 0) + 1  # as `add`, for each of thousands a second
+        values[labels] = values.get(labels, 0) + 1  # as `add`, but faster: thousands of calls a second
 
     def left(self, run: Run, outcome: str) -> None:
-        """A run is executed no longer."""
+        """A run is no longer executed here."""
         self._active -= 1
         if outcome in _ENDS:
             self._ended.add(run.workflow, outcome)

@@ -1,4 +1,4 @@
-"""What a claim does next: decided from what is true of it, in one place."""
+"""What a claim does next: one pure function of the facts about it."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from stepwell.replay.journal import Journal
 from stepwell.stores.base.faults import is_final
 
 
-class Next(StrEnum):
-    """The ways on for a claim whose code stands still."""
+class NextMove(StrEnum):
+    """What a claim does when its code waits or has ended."""
 
-    STAY = "stay"  # bodies run or will, or it would be claimed again at once
-    STOP_BODIES = "stop bodies"  # the code has ended, and nobody waits for them
+    STAY = "stay"  # bodies run or will run, or it would be claimed again at once
+    STOP_BODIES = "stop bodies"  # the code has ended, so their results are not wanted
     CONCLUDE = "conclude"  # commit how the code ended
-    RELEASE = "release"  # give the run up as it is
-    YIELD = "yield"  # park it as due now, behind all runs that are due already
-    PARK = "park"  # until a wait is satisfied
+    RELEASE = "release"  # release the run as it is
+    YIELD = "yield"  # let it wait as due now, behind all runs that are due already
+    PARK = "park"  # let it wait until a wait is satisfied
 
 
-class Standing(NamedTuple):
-    """Where a run stands when its code goes no further by itself."""
+class ClaimFacts(NamedTuple):
+    """The facts about a claim when its code waits or has ended."""
 
     has_ended: bool = False  # the code returned, raised or diverged
-    is_interrupted: bool = False  # it was stopped because the store is away
-    is_leaving: bool = False  # the run is to be given back
+    is_interrupted: bool = False  # it was stopped because the store is unavailable
+    is_leaving: bool = False  # the run is to be released
     is_running: bool = False  # some of its bodies run
     is_holding: bool = False  # some of its bodies will begin
-    is_idle: bool = True  # nothing but waiting is left
-    has_yielded: bool = False  # a step gave its slot back
-    is_due_soon: bool = False  # giving it up is not worth while
+    is_idle: bool = True  # the code only waits
+    has_yielded: bool = False  # a step released its slot
+    is_due_soon: bool = False  # releasing it is not worth while
 
 
-def decide_next(standing: Standing) -> Next:
-    """Say what the claim does; the caller carries it out."""
-    if standing.has_ended:
-        if standing.is_running:
-            return Next.STOP_BODIES
-        return Next.RELEASE if standing.is_interrupted else Next.CONCLUDE
-    if standing.is_running or standing.is_holding:
-        return Next.STAY
-    if standing.is_leaving:
-        return Next.RELEASE
-    if not standing.is_idle:
-        return Next.STAY
-    if standing.has_yielded:
-        return Next.YIELD
-    return Next.STAY if standing.is_due_soon else Next.PARK
+def decide_next(facts: ClaimFacts) -> NextMove:
+    """Decide what the claim does; the caller does it."""
+    if facts.has_ended:
+        if facts.is_running:
+            return NextMove.STOP_BODIES
+        return NextMove.RELEASE if facts.is_interrupted else NextMove.CONCLUDE
+    if facts.is_running or facts.is_holding:
+        return NextMove.STAY
+    if facts.is_leaving:
+        return NextMove.RELEASE
+    if not facts.is_idle:
+        return NextMove.STAY
+    if facts.has_yielded:
+        return NextMove.YIELD
+    return NextMove.STAY if facts.is_due_soon else NextMove.PARK
 
 
 def is_due_soon(
@@ -65,8 +65,8 @@ def is_due_soon(
     hold_span: Span,
     ahead_span: Span,
 ) -> bool:
-    """Whether it is not worth while to give a run up: it only waits for a time that is near, or would be claimed again
-    at once.
+    """Whether releasing a run is not worth while: it waits only for a time that is near, or would be claimed again at
+    once.
     """
     if deadline is not None and waits_for_time_only and deadline - now <= hold_span:
         return True
@@ -75,20 +75,19 @@ def is_due_soon(
 
 
 def stop_move(journal: Journal, late: FailureRecord | None) -> Move:
-    """The move of a run whose forward code was stopped: for a cancel, or because it is late."""
+    """The move of a run whose forward code was stopped by a cancel, or because it is late."""
     return honour_cancel(journal) if late is None else expire(journal, late)
 
 
 def is_interrupted(problem: ReplayError | None) -> bool:
-    """Whether the code was stopped because the store is away, and with it a payload that is kept apart in it.
+    """Whether the code was stopped because the store, and with it an offloaded payload, is unavailable.
 
-    The run is given back, which waits until the store is there again. A payload in a file that cannot be read needs a
-    person.
+    Such a run is released, and the release waits for the store. A payload in an unreadable file needs a person.
     """
     cause = None if problem is None else problem.__cause__
     return isinstance(cause, StoreError) and not is_final(cause) and not isinstance(cause.__cause__, OSError)
 
 
 def defect_of(error: BaseException) -> ReplayError:
-    """What a run is paused with when stepwell itself failed on it."""
-    return ReplayError(f"stepwell itself failed on this run: {type(error).__name__}: {words_of(error)}")
+    """The reason with which a run is paused after an internal error."""
+    return ReplayError(f"internal error of stepwell in this run: {type(error).__name__}: {words_of(error)}")

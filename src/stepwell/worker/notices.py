@@ -1,4 +1,4 @@
-"""Notices of a worker: observers and callers in this process are told how claims begin and end."""
+"""Notices of a worker: its log, observers and callers in this process learn how claims begin and end."""
 
 from __future__ import annotations
 
@@ -10,44 +10,57 @@ from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 from stepwell.worker.observers import Observers, outcome_of, woken_at
+from stepwell.worker.run_logs import RunLog
 
 
 class Notices:
-    """One for all runs of a worker. Without observers, nothing is told of beginnings."""
+    """One for all runs of a worker. Unless `wants_claims`, `claimed` need not be called."""
 
     def __init__(
-        self, observers: Observers | None, on_over: Callable[[Run], None] | None, now: Callable[[], Instant]
+        self,
+        observers: Observers | None,
+        run_log: RunLog | None,
+        on_over: Callable[[Run], None] | None,
+        now: Callable[[], Instant],
     ) -> None:
         self._observers = observers
+        self._run_log = run_log
         self._on_over = on_over
         self._now = now
+        self.wants_claims = observers is not None or run_log is not None
 
     def claimed(self, run: Run, waits: Sequence[Wait], inbox: Inbox) -> None:
-        """A run was claimed; if it was parked before, observers hear how long after it could have continued."""
+        """A run was claimed. Observers of a run that waited learn how long ago it could have continued."""
+        is_fresh = run.epoch == 1
+        if self._run_log is not None and is_fresh:
+            self._run_log.started(run)
         if self._observers is not None:
-            is_fresh = run.epoch == 1
             self._observers.began(run, is_fresh=is_fresh)
             woken = None if is_fresh else woken_at(waits, inbox, self._now())
             if woken is not None:
                 self.woken(run, woken)
 
     def woken(self, run: Run, due: Instant) -> None:
-        """A run continues that could have done so since then."""
+        """A run continues now, and could have done so since `due`."""
         if self._observers is not None:
             self._observers.resumed(run, Span(max(0, self._now() - due)))
 
-    def over(self, run: Run, move: Move, *, is_leaving: bool) -> None:
-        """A claim ended with this move. Callers that wait for the result need not read what was just written."""
+    def over(self, run: Run, move: Move, *, is_leaving: bool, is_held: bool) -> None:
+        """A claim ended with this move; `is_held`: a person has paused the run. Callers that wait for the result get
+        it from here, without a read of the store.
+        """
         if self._on_over is not None and (is_leaving or not isinstance(move, Park)):
             if isinstance(move, End) and move.status is RunStatus.COMPLETED:
                 self._on_over(run._replace(status=move.status, output=move.output))
             else:
                 self._on_over(run)
+        if self._run_log is not None:
+            self._run_log.over(run, move, is_held=is_held)
         if self._observers is not None:
             self._observers.left(run, outcome_of(move))
 
     def dropped(self, run: Run, *, was_over: bool) -> None:
-        """A claim was lost, or its worker ends at once; what was not committed is lost."""
+        """A claim was lost, or its worker ends at once. Uncommitted work is lost."""
         if self._observers is not None and not was_over:
             self._observers.left(run, "lost")
         if self._on_over is not None:

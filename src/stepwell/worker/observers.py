@@ -1,4 +1,4 @@
-"""Observers hear what a worker does while it does it: metrics, traces. They cannot change what a run does."""
+"""Observers are notified of what a worker does: metrics, traces, logs. They cannot change what a run does."""
 
 from __future__ import annotations
 
@@ -26,46 +26,44 @@ _OUTCOMES: dict[type, str] = {
 
 
 class Observer(Protocol):
-    """Told of what happens when it happens, on the worker's own thread: whatever it does takes the worker's time.
+    """Called when something happens, on the worker's own thread: an observer takes the worker's time.
 
-    An exception of an observer is logged, and the run goes on.
+    An exception of an observer is logged, and the run continues.
     """
 
     def starting(self, new: NewRun) -> NewRun:
-        """This process is about to create a run. Returns it with the tags that it is stored with; no other change
-        counts.
-        """
+        """This process is about to create a run. Returns it with the tags to store; other changes are ignored."""
         ...
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
-        """A claimed run is executed from now on; a fresh one has never been before."""
+        """A claimed run is executed from now on. `is_fresh`: for the first time."""
         ...
 
     def resumed(self, run: Run, late: Span) -> None:
-        """What a run waited for happened so long ago, and its code goes on now."""
+        """The code of a run continues, this long after what it waited for."""
         ...
 
     def body(self, body: Body) -> Any:
-        """One attempt at a step begins; what is returned is given back when it ends. A replayed step has none."""
+        """An attempt at a step begins. The return value is passed to `body_ended`. A replayed step has no attempt."""
         ...
 
     def body_ended(self, body: Body, mark: Any, outcome: str, error: BaseException | None) -> None:
-        """It ended: succeeded, failed, timed_out, yielded or cancelled."""
+        """An attempt ended: succeeded, failed, timed_out, yielded or cancelled."""
         ...
 
     def left(self, run: Run, outcome: str) -> None:
-        """It is executed no longer: its final status, or waiting, paused, released or lost."""
+        """A run is no longer executed here. `outcome`: its final status, or waiting, paused, released or lost."""
         ...
 
     def wrote(self, commits: Sequence[Commit], seconds: float) -> None:
-        """These were written together, in this time."""
+        """A batch of commits was written in this time."""
         ...
 
 
 class Observers:
-    """Several observers as one. What one of them raises is logged, and hurts nobody.
+    """Several observers as one. An exception of an observer is logged and affects no run.
 
-    A body is told of twice, and there are thousands of them a second: whatever is left out here is felt.
+    Each body causes two calls, thousands of times a second, so these methods do as little as possible.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
@@ -78,19 +76,19 @@ class Observers:
                 new = new._replace(tags=each.starting(new).tags)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # noqa: BLE001  looking on must not change what is looked at
+            except BaseException as error:  # noqa: BLE001  an observer must not affect runs
                 _log(each, error)
         return new
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
-        self._tell(lambda each: each.began(run, is_fresh=is_fresh))
+        self._notify(lambda each: each.began(run, is_fresh=is_fresh))
 
     def resumed(self, run: Run, late: Span) -> None:
-        self._tell(lambda each: each.resumed(run, late))
+        self._notify(lambda each: each.resumed(run, late))
 
     async def watch(self, body: Body, attempt: Coroutine[Any, Any, Attempted | None]) -> Attempted | None:
-        """Run one attempt, and tell of its beginning and its end."""
-        doing = RUNNING_BODY.set(body)  # also for what is logged of an observer that fails
+        """Run one attempt, and notify of its beginning and its end."""
+        doing = RUNNING_BODY.set(body)  # also for the log record of a failing observer
         marks, came = self.body(body), None
         try:
             came = await attempt
@@ -112,10 +110,10 @@ class Observers:
         return marks
 
     def body_ended(self, body: Body, marks: list[Any], attempted: Attempted | None) -> None:
-        """One attempt gave this, or was cancelled and gave nothing."""
+        """An attempt ended with this result; None if it was cancelled."""
         outcome = "cancelled" if attempted is None else _OUTCOMES[type(attempted)]
         raised = attempted.error if outcome == "failed" and isinstance(attempted, Raised) else None
-        # The last one first: what each has set up for the body is taken down in the other direction.
+        # In reverse order: each observer takes down what it has set up for the body.
         for each in self._backwards:
             try:
                 each.body_ended(body, marks.pop(), outcome, raised)
@@ -125,15 +123,15 @@ class Observers:
                 _log(each, error)
 
     def left(self, run: Run, outcome: str) -> None:
-        self._tell(lambda each: each.left(run, outcome))
+        self._notify(lambda each: each.left(run, outcome))
 
     def wrote(self, commits: Sequence[Commit], seconds: float) -> None:
-        self._tell(lambda each: each.wrote(commits, seconds))
+        self._notify(lambda each: each.wrote(commits, seconds))
 
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
+    def _notify(self, call: Callable[[Observer], None]) -> None:
         for each in self._observers:
             try:
-                tell(each)
+                call(each)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  as above
@@ -145,7 +143,7 @@ def _log(observer: Observer, error: BaseException) -> None:
 
 
 def outcome_of(move: Move | None) -> str:
-    """How a stretch of a run ended, by the move of its last commit."""
+    """How the execution of a run ended, by the move of its last commit."""
     match move:
         case End():
             return move.status.value
@@ -158,7 +156,7 @@ def outcome_of(move: Move | None) -> str:
 
 
 def woken_at(waits: Sequence[Wait], inbox: Inbox, now: Instant) -> Instant | None:
-    """When the latest thing happened that a parked run may have waited for; None if none is known."""
+    """When the latest thing happened that a waiting run may have waited for; None if nothing is known."""
     times = [wait.due_at for wait in waits if wait.due_at is not None and wait.due_at <= now]
     times += [signal.sent_at for signal in inbox.signals]
     times += [event.published_at for event in inbox.events]

@@ -1,4 +1,4 @@
-"""What running bodies keep and show: written by the run's own commits, under its fence."""
+"""Progress and streams of running bodies: written by the run's own commits, under its fence."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from stepwell.worker.resources import Resources
 
 
 class ProgressOwner(Protocol):
-    """What progress needs of its execution."""
+    """What progress needs from its execution."""
 
     def commit_kept(self) -> None: ...
 
 
 class Checkpoints:
-    """Who waits for a commit to be durable."""
+    """Futures that wait for a commit to be durable."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     def add(self, number: int) -> asyncio.Future[None]:
-        """Done when the commit of this number is."""
+        """A future that is done when the commit of this number is durable."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((number, future))
         return future
 
-    def tell(self, acknowledged: int) -> None:
-        """Everything up to this commit is durable."""
+    def acknowledge(self, acknowledged: int) -> None:
+        """All commits up to this number are durable."""
         for number, future in self.waiting:
             if number <= acknowledged and not future.done():
                 future.set_result(None)
@@ -44,7 +44,7 @@ class Checkpoints:
 
 
 class RunProgress:
-    """Progress and streams of the running bodies of one claim. It is made for the first body that takes a context."""
+    """Progress and streams of the running bodies of one claim. Created for the first body that takes a context."""
 
     __slots__ = ("_checkpoints", "_claim", "_code", "_journal", "_owner", "_resources", "_running", "_streams")
 
@@ -73,20 +73,20 @@ class RunProgress:
         return link
 
     def acknowledge(self, number: int) -> None:
-        """The commits up to this one are durable: tell bodies that wait for that."""
+        """The commits up to this one are durable: notify the bodies that wait for that."""
         self._streams.acknowledge(number)
         if self._checkpoints.waiting:
-            self._checkpoints.tell(number)
+            self._checkpoints.acknowledge(number)
 
     def close(self) -> None:
-        """The claim is over: let its execution go. Threads that were given up still hold on to this."""
+        """The claim has ended: drop its execution. Abandoned threads may still reference this object."""
         self._owner = None
 
     # --- for attempts ---
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the run is to be given back."""
+        """Whether the run is to be released."""
         return self._claim.is_leaving
 
     @property
@@ -95,13 +95,13 @@ class RunProgress:
         return self._claim.is_stopping
 
     def keep(self, progress: Progress) -> None:
-        """Write how far a body has come, with the next commit."""
+        """Write the progress of a body with the next commit."""
         if self._owner is not None and not self._claim.is_over:
             self._journal.keep_progress(progress)
             self._owner.commit_kept()
 
     def keep_durably(self, progress: Progress) -> asyncio.Future[None]:
-        """Write how far a body has come; done when that is durable, cancelled if it never will be."""
+        """Write the progress of a body. The future is done when it is durable, and cancelled if it never will be."""
         future = self._checkpoints.add(self._claim.number + 1)
         if self._claim.is_over:
             future.cancel()
@@ -111,9 +111,9 @@ class RunProgress:
     # --- for streams ---
 
     def _append(self, body: Body, append: Append) -> int | None:
-        """A running body appends to a stream: the number of the commit that carries it.
+        """Append to a stream for a running body; returns the number of the commit that carries it.
 
-        None if it is too late: a thread goes on after its timeout, and must not mix into the next attempt.
+        None if it is too late: a thread continues after its timeout, and must not mix into the next attempt.
         """
         owner, is_late = self._owner, self._claim.is_over or self._code.turn is None
         if owner is None or is_late or body not in self._running or body.is_unwanted:

@@ -1,4 +1,4 @@
-"""Receipts that wait for a commit which they can share, but not for long: people look at what a run has read."""
+"""Receipts of signals wait a short time for a commit that they can share."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Callable
 
 _SECONDS = 0.02
-_EARLY_SECONDS = 0.005  # one wake-up serves all that are due so soon
+_EARLY_SECONDS = 0.005  # one wake-up handles all receipts that are due this soon
 
 
 class Receipts:
-    """One timer for all runs of a worker: nearly every receipt has gone with a commit when its time comes."""
+    """One timer for all runs of a worker: nearly every receipt is committed before its time."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[float, Callable[[], None]]] = deque()
         self._is_timed = False
 
     def wait(self, record: Callable[[], None]) -> None:
-        """Call this before long."""
+        """Call `record` soon."""
         loop = asyncio.get_running_loop()
         self._waiting.append((loop.time() + _SECONDS, record))
         if not self._is_timed:

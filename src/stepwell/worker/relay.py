@@ -1,4 +1,4 @@
-"""The relay: takes what is owed to one sink from the outbox, and hands it over in the order of each run."""
+"""The relay: takes the events for one sink from the outbox, and sends them in the order of each run."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from stepwell.worker.rounds import PAUSE, Rounds, until_answered, wait_set
 
 _LOG = logging.getLogger("stepwell.worker")
 
-BATCHES_MAX = 16  # that a sink works on at once, each of another run
-BLOCKING_MAX = 4  # if each takes a thread: those are for steps, too
+BATCHES_MAX = 16  # that a sink sends at once, each of another run
+BLOCKING_MAX = 4  # if each needs a thread: steps need threads, too
 BATCH_MAX = 10  # events of one run that are taken at once
-FAILURE_MAX = 500  # characters that are kept of a failure
+FAILURE_MAX = 500  # characters of a failure that are kept
 
 
 class Relay:
-    """Serves one sink. One that is slow or broken holds up nobody but itself."""
+    """Serves one sink. A slow or broken sink does not delay the others."""
 
     def __init__(self, resources: Resources, rounds: Rounds, sink: Sink) -> None:
         self._resources = resources
         self._rounds = rounds
         self._store = resources.store
         self._sink = sink
-        self._busy: dict[int, Lease] = {}  # the batches in our hands, by their first number
+        self._busy: dict[int, Lease] = {}  # the batches that are being sent, by their first number
         self._wake = asyncio.Event()
         self._is_stopping = False
-        self._abandoned: set[_Blocking] = set()  # calls that ran out of time, in threads that nobody can stop
+        self._abandoned: set[_BlockingCall] = set()  # calls that timed out; their threads cannot be stopped
         self._limit = BATCHES_MAX if is_async(sink.send) else BLOCKING_MAX
-        self._in_doubt = False  # the store may have given us what we never heard of
+        self._in_doubt = False  # an answer was lost, so the store may count batches as taken that are unknown here
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- life ---
+    # --- lifecycle ---
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._resources.environment.executor.spawn(work, name="stepwell-relay")
@@ -53,11 +53,11 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     def wake(self) -> None:
-        """Something may be owed."""
+        """The outbox may have events for this sink."""
         self._wake.set()
 
     async def drain(self, deadline: float) -> None:
-        """Take nothing more, and let what is being sent be settled until the deadline, by the monotonic clock."""
+        """Take nothing more, and let the batches in flight be settled until the deadline, by the monotonic clock."""
         self._is_stopping = True
         self._wake.set()
         clock = self._resources.environment.clock
@@ -72,7 +72,7 @@ class Relay:
     # --- the loop ---
 
     async def serve(self) -> None:
-        """Hand over what is owed, until this is cancelled."""
+        """Send events until this is cancelled."""
         while True:
             if self._is_stopping:
                 await asyncio.Event().wait()
@@ -84,7 +84,7 @@ class Relay:
                 await wait_set(self._wake, pause)
 
     async def serve_once(self) -> float | None:
-        """Take what is due, and begin to send it; how long nothing will be due, in seconds."""
+        """Take due events, and begin to send them; returns the seconds until the next event is due."""
         lease = self._resources.lease
         free = self._limit - len(self._busy) - len(self._abandoned)
         if free <= 0 or not lease.is_live():
@@ -98,7 +98,7 @@ class Relay:
                 return wait
         for batch in await self._take(lease, free):
             if self._is_stopping:
-                break  # they are freed when the worker leaves
+                break  # they are released when the worker retires
             self._busy[batch[0].number] = lease
             self._spawn(self._relay(batch, lease))
         return 0.0
@@ -109,7 +109,7 @@ class Relay:
         batches = await self._store.outbox.take(
             lease.incarnation, self._sink.name, limit=limit, batch_max=BATCH_MAX, keep=keep
         )
-        # While in doubt, a full answer may have left some of our own out.
+        # While in doubt, a full answer may not contain all batches of this worker.
         self._in_doubt = was_in_doubt and len(batches) == limit
         return batches
 
@@ -120,7 +120,7 @@ class Relay:
             settled = await self._send_all(batch, lease)
             await until_answered(lambda: self._store.outbox.settle(lease.incarnation, [settled]))
         except StepwellError:
-            _LOG.exception("sink %s: what became of a batch could not be noted", self._sink.name)
+            _LOG.exception("sink %s: the result of a batch could not be stored", self._sink.name)
             self._in_doubt = True
         finally:
             self._busy.pop(batch[0].number, None)
@@ -130,7 +130,7 @@ class Relay:
         """Send a run's events one after the other, until one fails."""
         sent: list[int] = []
         for owed in batch:
-            # After the lease others may send them: ours would come late, between theirs.
+            # After the lease has expired, other workers may send them: ours would arrive out of order.
             if self._is_stopping or lease is not self._resources.lease or not lease.is_live():
                 break
             error = await self._send(owed)
@@ -140,7 +140,7 @@ class Relay:
         return Settled(batch[0].number, tuple(sent))
 
     async def _send(self, owed: Owed) -> BaseException | None:
-        """One attempt; what went wrong, if anything did."""
+        """One attempt; returns its error, if any."""
         try:
             await self._attempt(self._event(owed))
         except asyncio.CancelledError as error:
@@ -150,7 +150,7 @@ class Relay:
             return error
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001  whatever a sink raises is a failed attempt
+        except BaseException as error:  # noqa: BLE001  any exception of a sink is a failed attempt
             return error
         return None
 
@@ -168,7 +168,7 @@ class Relay:
         if is_async(self._sink.send):
             await self._sink.send(event)
             return
-        call = _Blocking(functools.partial(self._sink.send, event), self._thread_ended)
+        call = _BlockingCall(functools.partial(self._sink.send, event), self._thread_ended)
         try:
             result = await self._resources.environment.executor.call_blocking(call)
         except asyncio.CancelledError:
@@ -178,7 +178,7 @@ class Relay:
         if inspect.isawaitable(result):
             await result
 
-    def _thread_ended(self, call: _Blocking) -> None:
+    def _thread_ended(self, call: _BlockingCall) -> None:
         self._abandoned.discard(call)
         self._wake.set()
 
@@ -201,9 +201,9 @@ class Relay:
         record = record_failure(error)
         failure = f"{record.code} {record.summary}".strip()[:FAILURE_MAX]
         retry_in = decide_retry(self._sink, attempt, error, self._resources.environment.random.random())
-        fate = "given up" if retry_in is None else f"again in {retry_in / SECOND:.1f} s"
+        fate = "no further retry" if retry_in is None else f"retry in {retry_in / SECOND:.1f} s"
         _LOG.warning(
-            "sink %s: event %s (%s), attempt %d of %d: %s; %s",
+            "sink %s: event %s (%s) was not sent, attempt %d of %d: %s; %s",
             self._sink.name,
             owed.name,
             owed.event_id,
@@ -225,19 +225,19 @@ class Relays:
         return iter(self._relays)
 
     def wake(self) -> None:
-        """Something may be owed to any sink."""
+        """The outbox may have events for any sink."""
         for relay in self._relays:
             relay.wake()
 
     async def drain(self, deadline: float) -> None:
-        """Let all of them come to an end until the deadline, by the monotonic clock."""
+        """Drain all of them until the deadline, by the monotonic clock."""
         await asyncio.gather(*(relay.drain(deadline) for relay in self._relays))
 
 
-class _Blocking:
-    """A call in a thread, that tells when it has ended."""
+class _BlockingCall:
+    """A call in a thread that reports its end."""
 
-    def __init__(self, call: Callable[[], Any], on_end: Callable[[_Blocking], None]) -> None:
+    def __init__(self, call: Callable[[], Any], on_end: Callable[[_BlockingCall], None]) -> None:
         self._call = call
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -254,7 +254,7 @@ class _Blocking:
 
 
 def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:
-    """When to try again after failed attempt number `attempt`; None if that was the last."""
+    """How long to wait after failed attempt number `attempt`; None if it was the last."""
     if attempt >= sink.retry.max_attempts or isinstance(error, Fatal):
         return None
     failed = error if isinstance(error, Exception) else RuntimeError(str(error))
@@ -266,7 +266,7 @@ def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) 
 
 
 def read_payload(codec: Codec, owed: Owed) -> Any:
-    """The payload of an event. stepwell's own events hold nothing to conceal, and are written by the store itself."""
+    """The payload of an event. The store itself writes stepwell's own events, which are not encrypted."""
     if owed.name.startswith(OWN_PREFIX):
         return codec.decode_body(owed.payload[1:], Any, Place(owed.workflow, owed.path, "the event"))
     place = Place(owed.workflow, owed.path, "the event", row=event_row(owed.run_id, owed.path, owed.event_id))

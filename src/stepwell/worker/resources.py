@@ -1,4 +1,4 @@
-"""What all parts of a worker use."""
+"""The services and settings that all parts of a worker share."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from stepwell.worker.lease import Lease
 from stepwell.worker.notices import Notices
 from stepwell.worker.observers import Observers
 from stepwell.worker.receipts import Receipts
+from stepwell.worker.run_logs import RunLog
 
 
 @dataclass(slots=True, eq=False)
@@ -36,24 +37,25 @@ class Resources:
     codec: Codec
     routes: Routes
     observers: Observers | None
-    on_over: Callable[[Run], None] | None  # told of a run that is not executed here any more, ended if it has completed
+    run_log: RunLog | None  # None if its level is off
+    on_over: Callable[[Run], None] | None  # called with each run that is no longer executed here; completed, if it is
     lease: Lease = field(init=False)
     committer: Committer = field(init=False)
     notices: Notices = field(init=False)
     receipts: Receipts = field(init=False, default_factory=Receipts)
-    wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set when the claimer is to look for runs
+    wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)  # set to let the claimer look for runs
     requests: ClaimRequests = field(init=False)
     now: Callable[[], Instant] = field(init=False)
     _context: Context = field(init=False, default_factory=copy_context)
 
     def __post_init__(self) -> None:
         self.now = self.store.now
-        self.notices = Notices(self.observers, self.on_over, self.now)
+        self.notices = Notices(self.observers, self.run_log, self.on_over, self.now)
         self.requests = ClaimRequests(self.wake)
         self.lease = self.new_lease()
 
     def new_lease(self) -> Lease:
-        """A lease that was not asked for yet, of a new incarnation."""
+        """A lease of a new incarnation, which is not registered yet."""
         incarnation = Incarnation(self.environment.ids.uuid())
         return Lease(self.environment.clock, incarnation, self.settings.lease_span)
 

@@ -1,4 +1,4 @@
-"""Runs that were parked because their code did not fit go on by themselves when a worker with fitting code is there."""
+"""The resumer: continues runs that were paused by changed code, when this worker has code that fits them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from stepwell.stores.base.damage import UNREADABLE
 from stepwell.stores.base.views import RunFilter
 from stepwell.worker.resources import Resources
 from stepwell.worker.rounds import Rounds
+from stepwell.worker.run_logs import fields_of
 
 _LOG = logging.getLogger("stepwell.worker")
 
 PAGE: Final = 200
-SWEEPS: Final = 5  # one look for so many sweeps
+SWEEPS: Final = 5  # it looks once in this many sweep intervals
 KNOWN_MAX: Final = 10_000
-_PARKED: Final = RunFilter(statuses=(RunStatus.PAUSED,))
-# What other code may mend. That a run took its workers down is for a person to look at.
-_MENDABLE: Final = frozenset(
+_PAUSED: Final = RunFilter(statuses=(RunStatus.PAUSED,))
+# Errors that other code may fix. A run that stopped its workers needs a person.
+_FIXABLE: Final = frozenset(
     error.code
     for error in (
         ReplayError,
@@ -54,35 +55,33 @@ _MENDABLE: Final = frozenset(
 
 
 class Resumer:
-    """Looks through parked runs, and lets those go on that the code of this worker fits."""
+    """Replays paused runs, and resumes the runs that fit the code of this worker."""
 
     def __init__(self, resources: Resources, rounds: Rounds) -> None:
         self._resources = resources
         self._rounds = rounds
         self._store = resources.store
         self._registry = resources.registry
-        self._own: set[RunId] = set()  # parked by this very code: it will not become another in this process
-        self._unfit: dict[RunId, int] = {}  # judged, at this revision
-        self._tried: dict[
-            RunId, tuple[int, Instant]
-        ] = {}  # how often it was let go on from here, and not before when again
+        self._own: set[RunId] = set()  # paused by this process, whose code does not change
+        self._unfit: dict[RunId, int] = {}  # does not fit, at this revision
+        self._tried: dict[RunId, tuple[int, Instant]] = {}  # how often it was resumed here, and when it may be again
         self._before: RunId | None = None  # where the next page begins
 
-    def note_parked(self, run_id: RunId) -> None:
-        """This worker could not go on with a run."""
+    def note_paused(self, run_id: RunId) -> None:
+        """This worker has paused a run, so it does not resume it."""
         if len(self._own) < KNOWN_MAX:
             self._own.add(run_id)
 
     async def serve(self) -> None:
-        """Look once at all that is parked, and then at a page from time to time."""
+        """Look at all paused runs once, and then at one page from time to time."""
         every = SWEEPS * span(self._resources.settings.sweep_every) / SECOND
         while True:
             is_more = await self._rounds.guarded(self.look_once(), otherwise=False)
             await asyncio.sleep(0 if is_more else every)
 
     async def look_once(self) -> bool:
-        """Look at one page of parked runs; whether there may be more behind it."""
-        page = await self._store.views.list_runs(_PARKED, limit=PAGE, before=self._before)
+        """Look at one page of paused runs; returns whether there may be more."""
+        page = await self._store.views.list_runs(_PAUSED, limit=PAGE, before=self._before)
         is_full = len(page) == PAGE
         self._before = page[-1].run_id if is_full else None
         for run in [run for run in page if self._may_fit(run)]:
@@ -94,13 +93,13 @@ class Resumer:
             return False
         if self._unfit.get(run.run_id) == run.revision:
             return False
-        if self._registry.find(run.definition) is None or not _is_mendable(run.failure):
+        if self._registry.find(run.definition) is None or not _is_fixable(run.failure):
             return False
         _, not_before = self._tried.get(run.run_id, (0, Instant(0)))
         return self._store.now() >= not_before
 
     async def _try(self, run: Run) -> None:
-        """Rehearse a run with the code at hand, and let it go on if nothing is in its way."""
+        """Replay a run with the current code, and resume it if it fits."""
         workflow = self._registry.find(run.definition)
         assert workflow is not None
         try:
@@ -112,25 +111,25 @@ class Resumer:
             if not isinstance(error, CorruptRecordError):
                 raise
             problem = ReplayError("its history cannot be read")
-        except Exception:  # noqa: BLE001  whatever it is, this code does not fit
-            problem = ReplayError("the replay broke off")
+        except Exception:  # noqa: BLE001  any error means that this code does not fit
+            problem = ReplayError("the replay failed")
         if problem is not None:
             if len(self._unfit) >= KNOWN_MAX:
                 self._unfit.clear()
             self._unfit[run.run_id] = run.revision
             return
         times, _ = self._tried.get(run.run_id, (0, Instant(0)))
-        # Workers with the old code may still be there, and park it again: each time it is left to them for longer.
+        # Workers with the old code may pause it again, so each further try waits longer.
         pause = SWEEPS * span(self._resources.settings.sweep_every) << min(times, 6)
         self._tried[run.run_id] = times + 1, Instant(self._store.now() + pause)
         by = f"worker {self._resources.settings.name}: its code fits"
         if await self._store.runs.resume(run.run_id, by=by, even_if_held=False):
-            _LOG.info("run %s goes on: the code of this worker fits it", run.run_id)
+            _LOG.info("run %s is resumed: the code of this worker fits it", run.run_id, extra=fields_of(run))
 
 
-def _is_mendable(failure: bytes) -> bool:
-    """Whether other code may mend it; not if what is stored cannot be read."""
+def _is_fixable(failure: bytes) -> bool:
+    """Whether other code may fix the failure; false if the record is unreadable."""
     try:
-        return decode_failure(failure).code in _MENDABLE
+        return decode_failure(failure).code in _FIXABLE
     except UNREADABLE:
         return False

@@ -1,4 +1,4 @@
-"""Rounds of a worker's loops: what the errors of the store mean for them."""
+"""Rounds of a worker's loops: how they handle errors of the store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger("stepwell.worker")
 
-PAUSE, PAUSE_MAX = 0.05, 1.0  # after a store that did not answer
+PAUSE, PAUSE_MAX = 0.05, 1.0  # seconds, after the store did not answer
 
 
 class Rounds:
-    """Does one round of a loop at a time. It has neither the loop nor its pause."""
+    """Runs one round of a loop. The loop itself and its pause are elsewhere."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class Rounds:
         self._on_store_lost = on_store_lost
 
     async def guarded(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        """Do one round. A store that does not answer, or refuses for now, is asked again in the next round; a lost
-        lease is taken anew. Raises everything else: the supervisor decides what becomes of the loop.
+        """Run one round. If the store does not answer, or fails temporarily, the next round retries; after a lost lease
+        the worker registers again. Other errors are raised: the supervisor restarts the loop or ends the worker.
         """
         resources = self._resources
         lease = resources.lease
@@ -45,9 +45,9 @@ class Rounds:
             if lease is resources.lease:
                 await self._on_lease_lost(error)
         except StoreSealedError as error:
-            # Its lease was over when the database was closed, and it comes back too late. If the database is opened
-            # again, it finds its lease gone and starts over.
-            _LOG.error("this worker serves nothing: %s", error.title)
+            # The database was closed after the lease of this worker had expired. If it is opened again, the worker
+            # finds its lease lost and registers again.
+            _LOG.error("this worker executes no runs: %s", error.title)
             await asyncio.sleep(resources.settings.lease_span / SECOND)
         except StoreLostError as error:
             self._on_store_lost(error)
@@ -62,15 +62,15 @@ class Rounds:
         return otherwise
 
     async def once(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something once that a hint asked for. If it fails, the next sweep or renewal does without it."""
+        """Run once what a hint requested. If it fails, the next sweep or renewal does the same."""
         try:
             await self.guarded(work, otherwise=None)
-        except Exception:  # noqa: BLE001  one run's defect must not hurt the others
-            _LOG.exception("a look at a run failed")
+        except Exception:  # noqa: BLE001  an error of one run must not affect others
+            _LOG.exception("reading a run after a hint failed")
 
 
 async def until_answered(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Ask until the store answers with something final."""
+    """Retry until the store answers or fails permanently."""
     pause = PAUSE
     while True:
         try:
@@ -84,7 +84,7 @@ async def until_answered(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def wait_set(event: asyncio.Event, seconds: float) -> None:
-    """Wait until an event is set, or until the time is over."""
+    """Wait until an event is set, or until the time has passed."""
     with suppress(TimeoutError):
         # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
         async with asyncio.timeout(None if seconds == float("inf") else seconds):

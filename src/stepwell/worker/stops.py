@@ -1,4 +1,4 @@
-"""How the forward code of one claim is stopped: for a cancel, or because its time is over."""
+"""How the forward code of one claim is stopped: by a cancel, or because the run is late."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stepwell.worker.transactions import Transactions
 
 
 class StopOwner(Protocol):
-    """What stopping needs of its execution."""
+    """What stopping needs from its execution."""
 
     def answered(self, applied: Applied) -> None: ...
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
 
 
 class Stop:
-    """The forward code goes no further; what its running bodies give is recorded, and the run ends or rolls back.
+    """Stops the forward code: the results of running bodies are recorded, and the run ends or rolls back.
 
-    Like `Commits`, it is given its execution with each call, and does not hold on to it.
+    Like `Commits`, it gets its execution with each call and keeps no reference to it.
     """
 
     __slots__ = ("_bodies", "_claim", "_code", "_commits", "_failure", "_journal", "_transactions")
@@ -49,7 +49,7 @@ class Stop:
         self._failure: FailureRecord | None = None  # why, unless it is a cancel
 
     def begin(self, owner: StopOwner, failure: FailureRecord | None = None) -> None:
-        """Start no further body, and wait for those that cannot be stopped. `failure` is for a run that is late."""
+        """Start no further body, and wait for bodies that cannot be stopped. `failure` is for a run that is late."""
         self._failure = failure
         self._claim.is_stopping = True
         self._bodies.held.clear()
@@ -59,16 +59,16 @@ class Stop:
             self.finish(owner)
 
     def finish(self, owner: StopOwner) -> None:
-        """No body runs any more: record what did end, and leave the forward code."""
+        """No body runs: record the results, and leave the forward code."""
         if self._commits.sent is not None:
-            return  # its answer comes back here
+            return  # its answer calls this again
         self._code.close()
         self._commits.submit(owner.answered, stop_move(self._journal, self._failure))
 
     def send_again(self, commit: Commit, verdict: Verdict, owner: StopOwner) -> None:
         """The store wrote nothing of this commit, because a cancel or the deadline came first.
 
-        The same delta goes again with the move of the cancel, or with the failure of code that ended too late.
+        The same commit is sent again with the move of the cancel, or with the failure of code that ended too late.
         """
         self._claim.is_stopping = True
         self._failure = None if verdict is Verdict.CANCELLING else self._code.expire(self._claim.run)

@@ -12,7 +12,7 @@ from stepwell.worker.rounds import Rounds
 
 
 class Sweeper:
-    """Frees the runs of dead workers, and looks for anything ready without a hint."""
+    """Releases the runs of dead workers, and finds due runs whose hint was lost."""
 
     def __init__(self, resources: Resources, claimer: Claimer, relays: Relays, rounds: Rounds) -> None:
         self._resources = resources
@@ -21,21 +21,29 @@ class Sweeper:
         self._rounds = rounds
 
     async def serve(self) -> None:
-        """Sweep from time to time, and when a lease has ended."""
+        """Sweep at regular intervals, and when a lease has expired."""
         every = span(self._resources.settings.sweep_every) / SECOND
         while True:
-            # At once when it starts: a worker that lives shorter than a period must not leave stranded runs behind.
+            # The first sweep is at once: even a worker that lives for a short time releases stranded runs.
             pause = await self._rounds.guarded(self.sweep_once(), otherwise=every)
             await asyncio.sleep(min(pause, every))
 
     async def sweep_once(self) -> float:
-        """Free what is stranded, and wake what may have work. Gives how long no lease will end, in seconds."""
+        """Release stranded runs, and wake the loops that may have work; returns the seconds to the next expiry."""
         store, wake = self._resources.store, self._resources.wake
         outlook = await store.views.outlook(self._resources.registry.definitions)
         if outlook.has_stranded:
-            await store.runs.rescue(stalls_max=self._resources.settings.stalls_max)
+            await self._rescue()
         if outlook.has_stranded or (outlook.next_wake is not None and outlook.next_wake < self._claimer.looks_at):
             wake.set()
         self._relays.wake()
         lapses_at = outlook.lapses_at
         return float("inf") if lapses_at is None else max(0.01, (lapses_at - store.now()) / SECOND)
+
+    async def _rescue(self) -> None:
+        store, run_log = self._resources.store, self._resources.run_log
+        rescued = await store.runs.rescue(stalls_max=self._resources.settings.stalls_max)
+        if rescued and run_log is not None:
+            for run in await store.views.find_many(rescued):
+                if run is not None:
+                    run_log.rescued(run)

@@ -1,7 +1,7 @@
-"""What a worker does, as spans of OpenTelemetry: one for each stretch of a run, and one for each attempt at a step.
+"""Spans of OpenTelemetry: one for each claim of a run, from claim to wait or end, and one for each attempt at a step.
 
-A replay makes none: what is recorded is not done again. The context in which a run was started goes with it as a tag,
-so its stretches belong to one trace, wherever and whenever they are executed.
+A replayed step makes no span. The trace context of the start is stored with the run as a tag, so all its spans belong
+to one trace, wherever and whenever the run is executed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _BAD: Final = frozenset({"failed", "timed_out", "compensated", "compensation_fai
 
 class _Mark(NamedTuple):
     span: TraceSpan
-    token: Any  # what makes the context before it the current one again
+    token: Any  # restores the previous context
 
 
 class Traces:
-    """Spans for what an engine starts and executes; without `provider`, for the one that the process has set up.
+    """Spans for the runs that an engine starts and executes. Without `provider`, the provider of the process is used.
 
         engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Traces()])
 
-    Needs `pip install "stepwell[otel]"`. Spans carry names, ids, keys, paths and the messages of exceptions,
-    without known secrets. They carry no payload, unless an exception quotes one in its message.
+    Needs `pip install "stepwell[otel]"`. Spans carry names, ids, keys, paths and the messages of exceptions, with
+    known secrets masked. They carry no payload, unless an exception quotes one in its message.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
@@ -49,12 +49,12 @@ class Traces:
         self._context, self._trace = context, trace
         self._propagate = TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer("stepwell", tracer_provider=provider)
-        self._stretches: dict[RunId, TraceSpan] = {}
+        self._run_spans: dict[RunId, TraceSpan] = {}
 
-    # --- what the engine and its worker tell ---
+    # --- called by the engine and its worker ---
 
     def starting(self, new: NewRun) -> NewRun:
-        """Give a run its place in the trace of whoever starts it."""
+        """Store the trace context of the caller with the run."""
         facts = {"stepwell.run": new.run_id, "stepwell.workflow": new.workflow}
         with self._tracer.start_as_current_span(
             f"start {new.workflow}", kind=self._trace.SpanKind.PRODUCER, attributes=facts
@@ -66,9 +66,9 @@ class Traces:
         return new._replace(tags=tuple(sorted((*new.tags, (TRACE_TAG, carried[TRACE_TAG])))))
 
     def began(self, run: Run, *, is_fresh: bool) -> None:
-        """A stretch begins."""
+        """A claim begins."""
         parent = dict(run.tags).get(TRACE_TAG)
-        # Not the current context: that is the one of whoever started the worker.
+        # Not the current context, which belongs to the code that started the worker.
         outside = self._context.Context()
         above = outside if parent is None else self._propagate.extract({TRACE_TAG: parent}, outside)
         facts: dict[str, str | int] = {
@@ -79,21 +79,21 @@ class Traces:
             **({} if run.key is None else {"stepwell.key": redact(run.key)}),
             **({} if run.parent is None else {"stepwell.parent": run.parent.run_id}),
         }
-        self._stretches[run.run_id] = self._tracer.start_span(
+        self._run_spans[run.run_id] = self._tracer.start_span(
             f"run {run.workflow}", above, kind=self._trace.SpanKind.CONSUMER, attributes=facts
         )
 
     def resumed(self, run: Run, late: Span) -> None:
-        """Its code goes on."""
-        span = self._stretches.get(run.run_id)
+        """Its code continues."""
+        span = self._run_spans.get(run.run_id)
         if span is not None:
             span.add_event("resumed", {"stepwell.late_seconds": late / SECOND})
 
     def body(self, body: Body) -> _Mark:
-        """An attempt begins: what its code traces is below it."""
-        run_id, workflow, path, attempt = body.place
-        stretch = self._stretches.get(body.run.run_id)
-        above = self._context.Context() if stretch is None else self._trace.set_span_in_context(stretch)
+        """An attempt begins. Spans that its code makes are children of its span."""
+        run_id, _, workflow, path, attempt = body.place
+        run_span = self._run_spans.get(body.run.run_id)
+        above = self._context.Context() if run_span is None else self._trace.set_span_in_context(run_span)
         span = self._tracer.start_span(
             f"step {path.rpartition('/')[2]}",
             above,
@@ -112,19 +112,19 @@ class Traces:
             return
         self._context.detach(mark.token)
         if error is not None:
-            # Not `record_exception`: the traceback of an error quotes lines and values that nobody has looked at.
+            # Not `record_exception`: the traceback of an error may quote secret values.
             said = {"exception.type": type(error).__qualname__, "exception.message": redact(str(error))}
             mark.span.add_event("exception", said)
         self._end(mark.span, outcome)
 
     def left(self, run: Run, outcome: str) -> None:
-        """A stretch ends."""
-        span = self._stretches.pop(run.run_id, None)
+        """A claim ends."""
+        span = self._run_spans.pop(run.run_id, None)
         if span is not None:
             self._end(span, outcome)
 
     def wrote(self, commits: Sequence[Commit], seconds: float) -> None:
-        """A batch belongs to many runs, and to the trace of none."""
+        """A batch belongs to many runs, so it has no span."""
 
     def _end(self, span: TraceSpan, outcome: str) -> None:
         span.set_attribute("stepwell.outcome", outcome)

@@ -29,7 +29,7 @@ _LOG = logging.getLogger("stepwell.worker")
 
 
 class TransactionOwner(Protocol):
-    """What a running transaction needs of its execution."""
+    """What a running transaction needs from its execution."""
 
     def answered(self, applied: Applied) -> None: ...
     def body_ended(self, body: Body, attempted: Attempted | None) -> None: ...
@@ -38,9 +38,9 @@ class TransactionOwner(Protocol):
 
 
 class Transactions:
-    """The transactional steps of one claim, one at a time; the code stands still while one runs.
+    """The transactional steps of one claim, one at a time. The code does not run meanwhile.
 
-    Like `Commits`, it is given its execution with each call, and does not hold on to it.
+    Like `Commits`, it gets its execution with each call and keeps no reference to it.
     """
 
     __slots__ = ("_bodies", "_claim", "_commits", "_journal", "_resources", "due", "running")
@@ -53,11 +53,11 @@ class Transactions:
         self._commits = commits
         self._bodies = bodies
         self._resources = resources
-        self.due: list[Body] = []  # asked for, and not begun
+        self.due: list[Body] = []  # requested, and not begun
         self.running: Body | None = None
 
     def begin(self, turn: Turn, owner: TransactionOwner) -> bool:
-        """Begin the step that is due first, with a commit that takes along what is before it; whether one may begin."""
+        """Begin the first due step, with a commit that carries everything before it; returns whether it began."""
         self.due = [body for body in self.due if not body.is_unwanted]
         if self._claim.is_leaving or not self.due or not self._resources.lease.is_live():
             return False
@@ -81,7 +81,7 @@ class Transactions:
             self._settle(body, commit, performed, recorded, owner)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  what one run raises stays with that run
+        except BaseException as error:  # noqa: BLE001  an error of one run affects only that run
             owner.break_off(error)
 
     def _settle(
@@ -90,14 +90,14 @@ class Transactions:
         """The store has answered the commit of a step."""
         applied = performed.applied
         if applied is None:
-            # Nothing was written: what was to go along goes now.
+            # Nothing was written: send the commit without the step.
             assert performed.error is not None
             self._commits.send(commit, owner.answered)
             owner.body_ended(body, Raised(performed.error))
         elif applied.verdict is Verdict.FENCED:
             owner.answered(applied)
         elif applied.verdict is Verdict.CANCELLING:
-            # A cancel came first, and the body was not run; the answer to this commit says so again.
+            # A cancel came first, so the body did not run. The answer to this commit reports the cancel again.
             self._bodies.running.pop(body, None)
             self._commits.send(commit, owner.answered)
         else:
@@ -126,7 +126,7 @@ class Transactions:
 
 
 class StepWork:
-    """One attempt at a transactional step, as the store does it. Done again, it replaces what was recorded before."""
+    """One attempt at a transactional step, called by the store. A second call replaces the first result."""
 
     def __init__(self, body: Body, commit: Commit) -> None:
         self._body = body
@@ -147,7 +147,7 @@ class StepWork:
 async def transact(
     store: TransactionStore, body: Body, commit: Commit, suspect_lost_claims: Callable[[], None]
 ) -> tuple[Performed, Recorded | None]:
-    """Do the step's work with its commit, until the store has answered; numbers make repeating safe."""
+    """Do the step's work with its commit, and retry until the store has answered; commit numbers make that safe."""
     work = StepWork(body, commit)
     pause = BACKOFF_FIRST
     while True:
@@ -156,12 +156,12 @@ async def transact(
             if not isinstance(performed.error, StoreUnavailableError):
                 return performed, work.recorded
             problem: StoreError = performed.error
-        except Exception as error:  # noqa: BLE001  also what the codec raises
+        except Exception as error:  # noqa: BLE001  also errors of the codec
             if not isinstance(error, StoreError) or is_final(error):
-                return Performed(error=error), None  # refused: nothing was written
+                return Performed(error=error), None  # rejected: nothing was written
             problem = error
             suspect_lost_claims()
-        _LOG.warning("transaction of %r not acknowledged, repeating: %s", work, problem.title)
+        _LOG.warning("the transaction of %r was not acknowledged; retrying: %s", work, problem.title)
         await asyncio.sleep(pause)
         pause = min(pause * 2, BACKOFF_MAX)
 
@@ -182,7 +182,7 @@ def _call(body: Body, tx: Transaction) -> Any:
 
 
 def _run_through(awaitable: Awaitable[Any], body: Body) -> Any:
-    """Run a coroutine that waits for nothing."""
+    """Run a coroutine that never waits."""
     steps = awaitable.__await__()
     try:
         next(steps)
@@ -192,8 +192,8 @@ def _run_through(awaitable: Awaitable[Any], body: Body) -> Any:
         awaitable.close()
     path = body.names.text(body.location)
     raise TransactionError(
-        f"transactional step `{path}` waits for something else than its transaction",
+        f"transactional step `{path}` waits for something outside its transaction",
         where=path,
-        why="while its body runs, nobody else can write to the database, not even what it waits for",
-        fix="do what takes time in a step before, and hand its result over",
+        why="while its body runs, nothing else can write to the database, not even what it waits for",
+        fix="do the waiting in an earlier step, and pass its result to this one",
     )

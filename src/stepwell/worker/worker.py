@@ -30,12 +30,13 @@ from stepwell.worker.relay import Relays
 from stepwell.worker.resources import Resources
 from stepwell.worker.resumer import Resumer
 from stepwell.worker.rounds import Rounds, wait_set
+from stepwell.worker.run_logs import find_run_log, find_step_log
 from stepwell.worker.supervisor import Supervisor
 from stepwell.worker.sweeper import Sweeper
 
 _LOG = logging.getLogger("stepwell.worker")
 
-LAST_WORD_SECONDS = 1.0  # for retiring at the store when the grace time is over
+RETIRE_SECONDS = 1.0  # for retiring at the store after the grace time
 
 
 class Worker:
@@ -54,8 +55,19 @@ class Worker:
     ) -> None:
         if codec.conceals:
             store.declare_encrypted()
-        told, ways = Observers(observers) if observers else None, Routes() if routes is None else routes
-        self._resources = resources = Resources(environment, store, registry, settings, codec, ways, told, on_over)
+        step_log = find_step_log(environment.clock.monotonic)
+        watching = (*observers, *(() if step_log is None else (step_log,)))
+        self._resources = resources = Resources(
+            environment,
+            store,
+            registry,
+            settings,
+            codec,
+            Routes() if routes is None else routes,
+            Observers(watching) if watching else None,
+            find_run_log(),
+            on_over,
+        )
         self._rounds = rounds = Rounds(resources, self._start_over, self._lose_store)
         self._supervisor = Supervisor(environment, self._give_up)
         self._relays = Relays(resources, rounds)
@@ -67,10 +79,10 @@ class Worker:
         self._sweeper = Sweeper(resources, self._claimer, self._relays, rounds)
         resources.committer = self._new_committer()
         self.failure: str | None = None  # why this worker gave up
-        self.lost: StoreLostError | None = None  # the error behind that, if the database is gone
+        self.lost: StoreLostError | None = None  # the error, if the database is gone
         self.has_failed = asyncio.Event()
         self._unlisten: Callable[[], None] = lambda: None
-        # In a simulated process nothing is gained, and one that is killed would leave the collector as it set it.
+        # Not in a simulated process: if it were killed, the collector of the real process would stay tuned.
         self._is_real = isinstance(environment.executor, SystemExecutor)
 
     # --- lifecycle ---
@@ -80,18 +92,18 @@ class Worker:
         await self._registration.register()
         if self._is_real:
             collector.relax()
-        self._unlisten = self._resources.store.wakeups.listen(self._hints.hear)
-        self._supervisor.tend("claimer", self._claimer.serve)
-        self._supervisor.tend("lease", self._registration.serve)
-        self._supervisor.tend("sweeper", self._sweeper.serve)
-        self._supervisor.tend("resumer", self._resumer.serve)
+        self._unlisten = self._resources.store.wakeups.listen(self._hints.receive)
+        self._supervisor.supervise("claimer", self._claimer.serve)
+        self._supervisor.supervise("lease", self._registration.serve)
+        self._supervisor.supervise("sweeper", self._sweeper.serve)
+        self._supervisor.supervise("resumer", self._resumer.serve)
         for number, relay in enumerate(self._relays):
-            self._supervisor.tend(f"relay-{number}", relay.serve)
+            self._supervisor.supervise(f"relay-{number}", relay.serve)
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Claim nothing more, let running bodies end within the grace time, give everything back, and leave.
+        """Claim nothing more, let running bodies end within the grace time, release all runs, and deregister.
 
-        It takes no longer than the grace time and a second, whatever the store does.
+        It takes at most the grace time and one second, even if the store does not answer.
         """
         wake, monotonic = self._resources.wake, self._resources.environment.clock.monotonic
         self._executions.drain()
@@ -103,17 +115,17 @@ class Worker:
                 await wait_set(wake, deadline - monotonic())
             await self._relays.drain(deadline)
         except asyncio.CancelledError:
-            await self._leave(LAST_WORD_SECONDS)
+            await self._leave(RETIRE_SECONDS)
             raise
-        await self._leave(max(LAST_WORD_SECONDS, deadline - monotonic()))
+        await self._leave(max(RETIRE_SECONDS, deadline - monotonic()))
 
     async def _leave(self, seconds: float) -> None:
-        """End everything here, and give the lease back if the store answers in time."""
+        """End everything here, and release the lease if the store answers in time."""
         await self._end_parts()
         if self._is_real:
             collector.restore()
         if self.failure is not None:
-            with suppress(TimeoutError):  # its lease is being given back already
+            with suppress(TimeoutError):  # its lease is being released already
                 async with asyncio.timeout(seconds):
                     await self.has_failed.wait()
             return
@@ -125,7 +137,7 @@ class Worker:
             _LOG.warning("worker stopped without deregistering; its lease will expire: %s", why)
 
     async def _end_parts(self) -> None:
-        """Listen to nothing, begin nothing, and end every loop and every run."""
+        """Receive no hints, begin nothing, and end every loop and every run."""
         unlisten, self._unlisten = self._unlisten, lambda: None
         unlisten()
         self._executions.is_closed = True
@@ -134,12 +146,12 @@ class Worker:
         self._resources.committer.close()
 
     def _give_up(self, reason: str) -> None:
-        """A part of this worker does not work any more. It ends, so that its runs go to other workers."""
+        """A part of this worker has failed. The worker ends, so that other workers claim its runs."""
         if self.failure is not None or self._executions.is_draining:
             return
         self.failure = reason
         self._executions.is_draining = True
-        _LOG.critical("this worker ends: %s", reason)
+        _LOG.critical("this worker shuts down: %s", reason)
         self._resources.environment.executor.spawn(self._end(self.lease.incarnation), name="stepwell-end")
 
     async def _end(self, incarnation: Incarnation) -> None:
@@ -150,14 +162,14 @@ class Worker:
         try:
             async with asyncio.timeout(resources.settings.lease_span / SECOND):
                 await resources.store.workers.retire(incarnation)
-        except (Exception, TimeoutError):  # noqa: BLE001  then the lease runs out
+        except (Exception, TimeoutError):  # noqa: BLE001  then the lease expires
             _LOG.warning("worker stopped without deregistering; its lease will expire", exc_info=True)
         finally:
             self.has_failed.set()
 
     async def _start_over(self, error: LeaseLostError) -> None:
-        """The lease ran out: others may own our runs now. Drop them all and come back as a new incarnation."""
-        _LOG.warning("lease lost, starting over: %s", error.title)
+        """The lease expired, so other workers may own the runs. Drop all runs and register as a new incarnation."""
+        _LOG.warning("the lease is lost; registering again: %s", error.title)
         resources = self._resources
         self._executions.drop_all()
         resources.committer.close()
@@ -167,7 +179,7 @@ class Worker:
         resources.wake.set()
 
     def _lose_store(self, error: StoreLostError) -> None:
-        """The database is gone: nothing that runs do could be recorded."""
+        """The database is gone, so nothing can be recorded: drop all runs."""
         self.lost = error
         self._give_up(str(error))
         self._executions.drop_all()
@@ -181,10 +193,10 @@ class Worker:
             resources.requests,
             resources.spawn_body,
             None if resources.observers is None else resources.observers.wrote,
-            self._supervisor.tend,
+            self._supervisor.supervise,
         )
 
-    # --- what the engine uses: the fast path inside one process ---
+    # --- for the engine: the fast path inside one process ---
 
     @property
     def lease(self) -> Lease:
@@ -193,7 +205,7 @@ class Worker:
 
     @property
     def awaiting(self) -> AbstractContextManager[None]:
-        """Entered while an answer is on its way that may claim runs for this worker."""
+        """Entered while a request is in flight that may claim runs for this worker."""
         return self._resources.requests
 
     @property
@@ -202,7 +214,7 @@ class Worker:
         return self._executions.active
 
     def is_executing(self, run_id: RunId) -> bool:
-        """Whether a run is at work here: its end will be told by a hint."""
+        """Whether a run executes here: a hint will report its end."""
         return self._executions.find(run_id) is not None
 
     def offer(self) -> Claimant | None:
@@ -214,9 +226,9 @@ class Worker:
         self._executions.adopt(claimed)
 
     def evict(self, run_id: RunId) -> None:
-        """Hand a run over: give it back between two steps, and tear its code down."""
+        """Release a run between two steps, and tear its code down."""
         self._executions.evict(run_id)
 
     def suspect_lost_claims(self) -> None:
-        """The store may hold claims for this worker that it never heard of, or runs that it may claim now."""
+        """The store may hold claims of this worker that it does not know, or new runs that it may claim."""
         self._resources.requests.suspect_lost_claims()

@@ -18,7 +18,7 @@ from stepwell.model.failures import record_failure
 from stepwell.replay.isolation import Isolated
 from stepwell.replay.step_options import qualified_name
 from stepwell.worker.isolation.failures import crashed, describe, describe_output, rebuild
-from stepwell.worker.isolation.frames import Failed, Order, Returned, frame_of, parse_answer
+from stepwell.worker.isolation.frames import BodyRequest, Failed, Returned, frame_of, parse_answer
 from stepwell.worker.isolation.process import ChildProcess, Tail
 
 
@@ -35,7 +35,7 @@ class Shortage(OSError):
         super().__init__(item, missing)
 
 
-def order(**changes: Any) -> Order:
+def order(**changes: Any) -> BodyRequest:
     given: dict[str, Any] = {
         "module": "shop",
         "own_module": "shop",
@@ -50,7 +50,7 @@ def order(**changes: Any) -> Order:
         "search": [],
         "python_path": None,
     }
-    return Order(**{**given, **changes})
+    return BodyRequest(**{**given, **changes})
 
 
 def there_and_back(error: BaseException, output: str = "", **changes: Any) -> BaseException:

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.errors import ReplayError, StoreUnavailableError
-from stepwell.worker.moves import Next, Standing, decide_next, is_due_soon, is_interrupted
+from stepwell.worker.moves import ClaimFacts, NextMove, decide_next, is_due_soon, is_interrupted
 
 NOW = Instant(100 * SECOND)
 
@@ -14,30 +14,30 @@ NOW = Instant(100 * SECOND)
 @pytest.mark.parametrize(
     ("standing", "following"),
     [
-        (Standing(), Next.PARK),
-        (Standing(is_due_soon=True), Next.STAY),
-        (Standing(has_yielded=True), Next.YIELD),
-        (Standing(has_yielded=True, is_due_soon=True), Next.YIELD),
-        (Standing(is_idle=False), Next.STAY),
-        (Standing(is_idle=False, has_yielded=True), Next.STAY),
-        (Standing(is_running=True, is_idle=False), Next.STAY),
-        (Standing(is_holding=True, is_idle=False), Next.STAY),
-        (Standing(is_leaving=True), Next.RELEASE),
-        (Standing(is_leaving=True, is_due_soon=True), Next.RELEASE),
-        (Standing(is_leaving=True, has_yielded=True), Next.RELEASE),
-        (Standing(is_leaving=True, is_idle=False), Next.RELEASE),  # transactional steps have not begun
-        (Standing(is_leaving=True, is_running=True), Next.STAY),
-        (Standing(is_leaving=True, is_holding=True), Next.STAY),  # their beginning is announced
-        (Standing(has_ended=True), Next.CONCLUDE),
-        (Standing(has_ended=True, is_leaving=True), Next.CONCLUDE),
-        (Standing(has_ended=True, is_idle=False), Next.CONCLUDE),
-        (Standing(has_ended=True, is_interrupted=True), Next.RELEASE),
-        (Standing(has_ended=True, is_running=True), Next.STOP_BODIES),
-        (Standing(has_ended=True, is_running=True, is_interrupted=True), Next.STOP_BODIES),
-        (Standing(has_ended=True, is_running=True, is_leaving=True), Next.STOP_BODIES),
+        (ClaimFacts(), NextMove.PARK),
+        (ClaimFacts(is_due_soon=True), NextMove.STAY),
+        (ClaimFacts(has_yielded=True), NextMove.YIELD),
+        (ClaimFacts(has_yielded=True, is_due_soon=True), NextMove.YIELD),
+        (ClaimFacts(is_idle=False), NextMove.STAY),
+        (ClaimFacts(is_idle=False, has_yielded=True), NextMove.STAY),
+        (ClaimFacts(is_running=True, is_idle=False), NextMove.STAY),
+        (ClaimFacts(is_holding=True, is_idle=False), NextMove.STAY),
+        (ClaimFacts(is_leaving=True), NextMove.RELEASE),
+        (ClaimFacts(is_leaving=True, is_due_soon=True), NextMove.RELEASE),
+        (ClaimFacts(is_leaving=True, has_yielded=True), NextMove.RELEASE),
+        (ClaimFacts(is_leaving=True, is_idle=False), NextMove.RELEASE),  # transactional steps have not begun
+        (ClaimFacts(is_leaving=True, is_running=True), NextMove.STAY),
+        (ClaimFacts(is_leaving=True, is_holding=True), NextMove.STAY),  # their beginning is announced
+        (ClaimFacts(has_ended=True), NextMove.CONCLUDE),
+        (ClaimFacts(has_ended=True, is_leaving=True), NextMove.CONCLUDE),
+        (ClaimFacts(has_ended=True, is_idle=False), NextMove.CONCLUDE),
+        (ClaimFacts(has_ended=True, is_interrupted=True), NextMove.RELEASE),
+        (ClaimFacts(has_ended=True, is_running=True), NextMove.STOP_BODIES),
+        (ClaimFacts(has_ended=True, is_running=True, is_interrupted=True), NextMove.STOP_BODIES),
+        (ClaimFacts(has_ended=True, is_running=True, is_leaving=True), NextMove.STOP_BODIES),
     ],
 )
-def test_where_a_run_stands_says_what_its_claim_does(standing: Standing, following: Next) -> None:
+def test_where_a_run_stands_says_what_its_claim_does(standing: ClaimFacts, following: NextMove) -> None:
     assert decide_next(standing) is following
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepwell.check.differences import Difference, Line
+    from stepwell.check.differences import ComparedEntry, Difference
     from stepwell.check.histories import Recording
     from stepwell.cli.commands.runs import Seen
     from stepwell.engine.views import EntryView
@@ -246,13 +246,13 @@ def _head(found: Difference, *, ascii: bool) -> Iterator[str]:
         yield clean(f"They first part at {found.first.path}: {_what(found.first)}")
 
 
-def _what(line: Line) -> str:
+def _what(line: ComparedEntry) -> str:
     if line.left is None:
         return "only the second has it"
     return "only the first has it" if line.right is None else ", ".join(line.changes)
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: ComparedEntry) -> list[str]:
     slower = f"{line.slower_by:+.2f} s" if not line.is_only_one else ""
     return [clean(line.path), _what(line) or "=", _side(line.left), _side(line.right), slower]
 

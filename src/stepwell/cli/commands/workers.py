@@ -37,8 +37,20 @@ _LEVELS = ("debug", "info", "warning", "error")
 )
 @click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Prometheus reads there.")
 @click.option("--traces", is_flag=True, help="Spans for the OpenTelemetry that this process has set up.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or one JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS),
+    default="info",
+    show_default=True,
+    help="info logs runs, debug also their steps.",
+)
 def worker(
     settings: Settings,
     module: str | None,
@@ -53,7 +65,8 @@ def worker(
 ) -> None:
     """Execute the workflows of MODULE (shop.orders) or file (orders.py) until told to stop.
 
-    What a step logs says which run, path and attempt it comes from. With --metrics, figures are at
+    The log is written to stderr: runs that start, complete, fail, are paused or end in an incomplete rollback, and what
+    your code logs. Each record names its run, key, workflow and path. With --metrics, figures are at
     http://127.0.0.1:PORT/metrics; 0 takes a free port.
 
     Ctrl-C or SIGTERM: takes nothing new, lets running steps end, gives the rest back. Twice: at once.

@@ -1,5 +1,5 @@
-"""Steps in a process of their own: started for one attempt, killed with all it started, never trusted to answer.
+"""Steps in a process of their own: it is started for one attempt and killed with all that it started.
 
-`parent.py` is called by the worker, `child.py` is what runs; they speak in the frames of `frames.py`, which are typed
-JSON. The child imports a module by the name that the function has in the parent's memory, never by a stored one.
+The worker calls `parent.py`; the process runs `child.py`. They exchange the frames of `frames.py`, in typed JSON. The
+child imports a module by the name of the function in the parent's memory, never by a stored name.
 """

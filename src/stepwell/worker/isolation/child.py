@@ -1,4 +1,4 @@
-"""The process of one attempt: reads its order from stdin, runs the body, answers on a pipe of its own, and ends.
+"""The process of one attempt: reads its request from stdin, runs the body, answers on a pipe of its own, and ends.
 
 python -m stepwell.worker.isolation.child <descriptor of the answer>
 """
@@ -21,23 +21,23 @@ from stepwell.environment import start_watcher
 from stepwell.model.failures import sound
 from stepwell.replay.step_context import StepContext
 from stepwell.worker.isolation.failures import describe
-from stepwell.worker.isolation.frames import CODEC, Answer, Order, Returned, frame_of, read_order, write_all
+from stepwell.worker.isolation.frames import CODEC, Answer, BodyRequest, Returned, frame_of, read_request, write_all
 from stepwell.worker.isolation.functions import find_function, loaded_as
 
 _STATM: Final = Path("/proc/self/statm")
 
 
 def main(answer: int) -> NoReturn:
-    """Carry out one order. Ends the process, whatever threads the body has left behind."""
+    """Run one request. Ends the process, even if the body has left threads behind."""
     os.set_inheritable(answer, False)
-    orders = _take_stdin()
-    order = read_order(orders)
-    if order is None:
+    stdin = _take_stdin()
+    request = read_request(stdin)
+    if request is None:
         os._exit(1)
-    start_watcher(functools.partial(_end_with_parent, orders), name="stepwell-parent")
-    _settle_in(order)
+    start_watcher(functools.partial(_end_with_parent, stdin), name="stepwell-parent")
+    _prepare(request)
     try:
-        frame = frame_of(_perform(order))
+        frame = frame_of(_perform(request))
         write_all(answer, frame)
         code = 0
     except SystemExit as left:
@@ -51,46 +51,46 @@ def main(answer: int) -> NoReturn:
 
 
 def _take_stdin() -> int:
-    """Keep the parent's pipe for ourselves: the body, and what it starts, read nothing."""
-    orders = os.dup(0)  # not inherited
+    """Keep the parent's pipe for this module: the body and its child processes read an empty stdin."""
+    stdin = os.dup(0)  # not inherited
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    return orders
+    return stdin
 
 
-def _end_with_parent(orders: int) -> None:
-    """The pipe says nothing more, and ends when the parent does: then so does everything here."""
-    while os.read(orders, 1):
+def _end_with_parent(stdin: int) -> None:
+    """Wait until the pipe is closed, which means that the parent has ended; then kill this process group."""
+    while os.read(stdin, 1):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
-def _settle_in(order: Order) -> None:
-    sys.path[:] = order.search
-    sys.argv[:] = [order.file or order.module]
+def _prepare(request: BodyRequest) -> None:
+    sys.path[:] = request.search
+    sys.argv[:] = [request.file or request.module]
     os.environ.pop("PYTHONPATH", None)
-    if order.python_path is not None:
-        os.environ["PYTHONPATH"] = order.python_path
-    if order.memory_max is not None:
-        _limit_memory(_address_space() + order.memory_max)
+    if request.python_path is not None:
+        os.environ["PYTHONPATH"] = request.python_path
+    if request.memory_max is not None:
+        _limit_memory(_address_space() + request.memory_max)
 
 
-def _perform(order: Order) -> Answer:
+def _perform(request: BodyRequest) -> Answer:
     try:
-        fn = find_function(order)
-        context = None if order.context is None else StepContext(**order.context)
+        fn = find_function(request)
+        context = None if request.context is None else StepContext(**request.context)
         skip = int(context is not None)
-        args, kwargs = decode_call(order.call, fn, place=order.place("the input"), codec=CODEC, skip=skip)
+        args, kwargs = decode_call(request.call, fn, place=request.place("the input"), codec=CODEC, skip=skip)
         result = fn(*((context, *args) if context is not None else args), **kwargs)
         if inspect.isawaitable(result):
             result = asyncio.run(_wait_for(result))
-        return Returned(CODEC.encode(result, hints_of(fn).returns, place=order.place("the result")))
+        return Returned(CODEC.encode(result, hints_of(fn).returns, place=request.place("the result")))
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001  whatever a body raises is its outcome
-        _limit_memory(None)  # what it held is held by its traceback, and there must be room for an answer
-        return describe(sound(error), order, loaded_as(order))
+    except BaseException as error:  # noqa: BLE001  any exception of a body is its outcome
+        _limit_memory(None)  # the traceback still holds the body's memory, and the answer needs some
+        return describe(sound(error), request, loaded_as(request))
 
 
 async def _wait_for(result: Awaitable[Any]) -> Any:
@@ -98,7 +98,7 @@ async def _wait_for(result: Awaitable[Any]) -> Any:
 
 
 def _address_space() -> int:
-    """What the interpreter has taken so far: the body's limit comes on top of that. Zero where it cannot be read."""
+    """The memory that the interpreter uses already: the body's limit is added to it. Zero if it is unknown."""
     try:
         return int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     except OSError:
@@ -114,7 +114,7 @@ def _limit_memory(bytes_max: int | None) -> None:
 
 
 def _exit_code(left: SystemExit) -> int:
-    """As the interpreter would end: a text is printed."""
+    """The exit code that the interpreter would use; it prints a text."""
     if left.code is None or isinstance(left.code, int):
         return (left.code or 0) & 0xFF
     print(left.code, file=sys.stderr)

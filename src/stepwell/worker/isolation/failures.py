@@ -1,4 +1,4 @@
-"""What went wrong in the child: described there, and made an exception again in the parent."""
+"""Failures of the child: described there, and turned into exceptions in the parent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stepwell.clock import Span, span, to_timedelta
 from stepwell.errors import Failure, Fatal, RecordedError, RetryAfter, Rollback, StepwellError
 from stepwell.model.failures import record_failure
 from stepwell.replay.revival import known_type
-from stepwell.worker.isolation.frames import CODEC, Failed, Order
+from stepwell.worker.isolation.frames import CODEC, BodyRequest, Failed
 
-# A record keeps 8,000 characters of trace: room for the child's own, and for the end of each stream.
+# A record keeps 8,000 characters of trace: enough for the child's trace and the end of each stream.
 _TRACE_MAX: Final = 3_500
 _STREAM_MAX: Final = 2_000
-_LAST_WORDS_MAX: Final = 200
+_LAST_LINE_MAX: Final = 200
 
 _OURS: Final[dict[str, type[Exception]]] = {
     f"{kind.__module__}.{kind.__qualname__}": kind for kind in (Failure, Fatal, RetryAfter, Rollback)
@@ -27,33 +27,33 @@ _OURS: Final[dict[str, type[Exception]]] = {
 # --- in the child ----------------------------------------------------------------------------
 
 
-def describe(error: BaseException, order: Order, loaded_as: str) -> Failed:
-    """An exception as an answer; `loaded_as` is what the function's module is called in this process."""
+def describe(error: BaseException, request: BodyRequest, loaded_as: str) -> Failed:
+    """An exception as an answer. `loaded_as` is the name of the function's module in this process."""
     if isinstance(error, StepwellError):
         return Failed(record_failure(error))
     try:
-        data, delay = _data_of(error, order), _delay_of(error)
+        data, delay = _data_of(error, request), _delay_of(error)
     except StepwellError as broken:
         return Failed(record_failure(broken))
 
     def named(kind: type) -> str:
-        module = order.own_module if kind.__module__ == loaded_as else kind.__module__
+        module = request.own_module if kind.__module__ == loaded_as else kind.__module__
         return f"{module}.{kind.__qualname__}"
 
     failure = record_failure(error, data=data)
     if failure.qualified:
         failure = msgspec.structs.replace(failure, qualified=named(type(error)))
-    if isinstance(error, MemoryError) and order.memory_max is not None:
-        words = f"the body needed more than its memory_max of {order.memory_max:,} bytes"
+    if isinstance(error, MemoryError) and request.memory_max is not None:
+        words = f"the body needed more than its memory_max of {request.memory_max:,} bytes"
         failure = msgspec.structs.replace(failure, message=": ".join(filter(None, (words, failure.message))))
     lineage = [named(kind) for kind in type(error).__mro__ if issubclass(kind, BaseException)]
     return Failed(failure, lineage, delay, error.to if isinstance(error, Rollback) else None)
 
 
-def _data_of(error: BaseException, order: Order) -> bytes:
+def _data_of(error: BaseException, request: BodyRequest) -> bytes:
     if not isinstance(error, Failure) or error.data is None:
         return b"null"
-    return CODEC.encode_readable(error.data, place=order.place("the data of a failure"))
+    return CODEC.encode_readable(error.data, place=request.place("the data of a failure"))
 
 
 def _delay_of(error: BaseException) -> Span | None:
@@ -64,9 +64,9 @@ def _delay_of(error: BaseException) -> Span | None:
 
 
 def rebuild(failed: Failed, output: str) -> BaseException:
-    """The exception of a body that raised: an instance of its nearest known type, with the words of the child."""
+    """The exception of a body that raised: an instance of its nearest known type, with the child's message."""
     failure = failed.failure
-    if failure.code:  # one of our own: final, and recorded as it is
+    if failure.code:  # an error of stepwell: final, and recorded as it is
         return RecordedError(msgspec.structs.replace(failure, trace=join_notes(failure.trace, output)))
     parts: dict[str, Any] = {"reason": failure.message, "to": failed.to}
     if failed.delay is not None:
@@ -80,7 +80,7 @@ def rebuild(failed: Failed, output: str) -> BaseException:
     return error
 
 
-def crashed(code: int, output: str, last_words: str, memory_max: int | None) -> ChildProcessError:
+def crashed(code: int, output: str, last_line: str, memory_max: int | None) -> ChildProcessError:
     """The exception of a body whose process ended without an answer."""
     if code < 0:
         try:
@@ -92,8 +92,8 @@ def crashed(code: int, output: str, last_words: str, memory_max: int | None) -> 
         title = f"its process ended with exit code {code} and without a result"
     if memory_max is not None:
         title += f" (memory_max is {memory_max:,} bytes)"
-    if last_words:
-        title += f"; it last wrote: {last_words[-_LAST_WORDS_MAX:]}"
+    if last_line:
+        title += f"; it last wrote: {last_line[-_LAST_LINE_MAX:]}"
     error = ChildProcessError(title)
     if output:
         error.add_note(output)
@@ -101,29 +101,29 @@ def crashed(code: int, output: str, last_words: str, memory_max: int | None) -> 
 
 
 def join_notes(*notes: str) -> str:
-    """What is there, one after the other."""
+    """The notes that are not empty, one after another."""
     return "\n".join(filter(None, notes))
 
 
 def describe_output(stdout: str, stderr: str) -> str:
-    """The end of what a process wrote, as it is kept with a failure."""
+    """The end of a process' output, as it is kept with a failure."""
     streams = (("stdout", stdout.rstrip()), ("stderr", stderr.rstrip()))
     return join_notes(*(f"Its {name} ended with:\n{text[-_STREAM_MAX:]}" for name, text in streams if text))
 
 
 def _instance(name: str, qualified: str, lineage: list[str], message: str) -> BaseException:
-    """An exception of a class that is called as the child's, below the nearest type that is known here."""
+    """An exception of a class with the child's name, derived from the nearest type that is known here."""
     known = [_OURS.get(each) or known_type(each) for each in lineage]
     for base in (*filter(None, known), BaseException):
         try:
             kind = _named_below(base, name, qualified or f"{base.__module__}.{name}")
-            # Its own `__init__` is not called: what that wants is not known here.
+            # `__init__` is not called: its arguments are unknown here.
             error = kind.__new__(kind)
             error.args = (message,)
-        except Exception:  # noqa: BLE001  a class that cannot be made without its arguments: its base can
+        except Exception:  # noqa: BLE001  the class needs arguments: try its base
             continue
         return error
-    raise AssertionError("BaseException can be made")
+    raise AssertionError("a BaseException needs no arguments")
 
 
 @lru_cache(maxsize=256)

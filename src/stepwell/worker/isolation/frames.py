@@ -1,4 +1,4 @@
-"""What parent and child say to each other: one order, one answer, each a length and typed JSON."""
+"""The frames between parent and child: one request, one answer, each a length and typed JSON."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from stepwell.errors.records import FailureRecord
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 _LENGTH_BYTES: Final = 4
 
-# Bytes travel in base64: a payload within this limit is within the frame's. What is stored has a limit of its own, and
-# secrets are refused or encrypted there: here they go from one of our processes to another, by a pipe of their own.
+# Bytes are sent in base64, so a payload within this limit fits into a frame. Secrets are allowed here: they stay
+# on a private pipe between two processes. The stored payload has its own limit, and rejects or encrypts secrets.
 CODEC: Final = JsonCodec(payload_bytes_max=FRAME_BYTES_MAX // 2).allowing_secrets()
 
 
-class Order(msgspec.Struct, frozen=True):
-    """One attempt: which function, with which arguments, in which surroundings."""
+class BodyRequest(msgspec.Struct, frozen=True):
+    """One attempt: its function, arguments and environment."""
 
     module: str  # to import; `__main__` for a script, which is loaded from its file
     own_module: str  # as the function and its classes name it in the parent
     file: str
     name: str
-    code_name: str  # of its code: what a decorator put around it has another
+    code_name: str  # of its code object: a decorator's wrapper has another
     call: Payload
     workflow: str
     path: str
@@ -37,7 +37,7 @@ class Order(msgspec.Struct, frozen=True):
     python_path: str | None  # the parent's PYTHONPATH
 
     def place(self, what: str) -> Place:
-        """Where a value of this call belongs, for the words of an error."""
+        """The place of a value of this call, for error messages."""
         return Place(self.workflow, self.path, what)
 
 
@@ -48,10 +48,10 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The body raised. Types travel as names and are looked up in a closed registry."""
+    """The body raised. Types are sent as names and looked up in a closed registry."""
 
     failure: FailureRecord
-    lineage: list[str] = []  # its type and the bases of that, nearest first
+    lineage: list[str] = []  # its type and base types, nearest first
     delay: Span | None = None  # of a RetryAfter
     to: str | None = None  # of a Rollback
 
@@ -59,25 +59,25 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Answer: TypeAlias = Returned | Failed
 
 _encode = msgspec.json.Encoder().encode
-_decode_order = msgspec.json.Decoder(Order).decode
+_decode_request = msgspec.json.Decoder(BodyRequest).decode
 _decode_answer: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
-def frame_of(message: Order | Answer) -> bytes:
+def frame_of(message: BodyRequest | Answer) -> bytes:
     """The message as it is sent."""
     body = _encode(message)
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-def read_order(descriptor: int) -> Order | None:
-    """The order, by blocking reads; None if the parent went away before it was complete."""
+def read_request(descriptor: int) -> BodyRequest | None:
+    """The request, by blocking reads; None if the parent ended before it was complete."""
     head = _read_exactly(descriptor, _LENGTH_BYTES)
     body = _read_exactly(descriptor, int.from_bytes(head, "big"))
-    return _decode_order(body) if head and body else None
+    return _decode_request(body) if head and body else None
 
 
 def parse_answer(received: bytes | bytearray) -> Answer | None:
-    """The answer, or None if it is not complete: the child ended while it wrote it, or before."""
+    """The answer; None if it is not complete, because the child ended before or while it wrote it."""
     size = int.from_bytes(received[:_LENGTH_BYTES], "big")
     if len(received) < _LENGTH_BYTES or len(received) != _LENGTH_BYTES + size:
         return None

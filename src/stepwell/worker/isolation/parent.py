@@ -12,7 +12,7 @@ from stepwell.errors import InvalidOptionError
 from stepwell.replay.bodies import Body, Raised, Succeeded
 from stepwell.replay.isolation import Isolated
 from stepwell.worker.isolation.failures import crashed, describe_output, rebuild
-from stepwell.worker.isolation.frames import CODEC, Failed, Order, Returned, frame_of, parse_answer
+from stepwell.worker.isolation.frames import CODEC, BodyRequest, Failed, Returned, frame_of, parse_answer
 from stepwell.worker.isolation.functions import loading
 from stepwell.worker.isolation.process import ChildProcess, search_path
 from stepwell.worker.isolation.variables import variables_for
@@ -23,25 +23,25 @@ _CONTEXT: Final = ("run_id", "workflow", "path", "attempt", "is_final_attempt", 
 
 
 async def run_isolated(body: Body, fn: Isolated) -> Succeeded | Raised:
-    """Run a body to its end, in a fresh process that does not outlive this call.
+    """Run a body to its end, in a new process that does not outlive this call.
 
-    Cancelled, it kills the process and all that was started in its group, and leaves in `body.output` what it wrote.
-    Raises nothing but that cancellation. Not promised: the end of a process that left the group by `setsid`.
+    A cancellation kills the process and its process group, and leaves the output in `body.output`. Raises only that
+    cancellation. Not promised: the end of a process that left the group by `setsid`.
     """
     try:
-        order = _order_for(body, fn)
+        request = _request_for(body, fn)
         process = ChildProcess()
         is_ended = False
         try:
-            await process.run(_MODULE, frame_of(order), variables_for(fn.env))
+            await process.run(_MODULE, frame_of(request), variables_for(fn.env))
             is_ended = True
         finally:
             await process.end()
             if not is_ended:
                 body.output = describe_output(process.stdout, process.stderr)
                 _log_output(body, process, logging.WARNING, "was killed")
-        outcome = _outcome(order, fn, process)
-    except Exception as error:  # noqa: BLE001  it could not be started, or a value does not fit: that is its outcome
+        outcome = _outcome(request, fn, process)
+    except Exception as error:  # noqa: BLE001  a failed start or a value that does not fit is its outcome
         return Raised(error)
     if isinstance(outcome, Succeeded):
         _log_output(body, process, logging.INFO, "returned")
@@ -50,18 +50,18 @@ async def run_isolated(body: Body, fn: Isolated) -> Succeeded | Raised:
     return outcome
 
 
-def _order_for(body: Body, fn: Isolated) -> Order:
+def _request_for(body: Body, fn: Isolated) -> BodyRequest:
     info = body.info
     if loading():
         raise InvalidOptionError(
-            f"step {info.path} was to run while {loading()} was only being loaded for another step",
+            f"step {info.path} was called while {loading()} was being loaded for another step",
             where=fn.file,
             why="the module starts its work when it is imported",
-            fix='put what starts the engine below `if __name__ == "__main__":`',
+            fix='move the code that starts the engine below `if __name__ == "__main__":`',
         )
     place = Place(info.workflow, info.path, "the input")
     call = encode_call(body.args, body.kwargs, fn.func, place=place, codec=CODEC, skip=int(body.takes_context))
-    return Order(
+    return BodyRequest(
         module=fn.module,
         own_module=fn.func.__module__,
         file=fn.file,
@@ -77,11 +77,11 @@ def _order_for(body: Body, fn: Isolated) -> Order:
     )
 
 
-def _outcome(order: Order, fn: Isolated, process: ChildProcess) -> Succeeded | Raised:
+def _outcome(request: BodyRequest, fn: Isolated, process: ChildProcess) -> Succeeded | Raised:
     output = describe_output(process.stdout, process.stderr)
     match parse_answer(process.answer):
         case Returned(value):
-            return Succeeded(CODEC.decode(value, hints_of(fn.func).returns, place=order.place("the result")))
+            return Succeeded(CODEC.decode(value, hints_of(fn.func).returns, place=request.place("the result")))
         case Failed() as failed:
             return Raised(rebuild(failed, output))
         case None:

@@ -1,4 +1,4 @@
-"""A child process as the parent holds it: its pipes, what it wrote last, and its end."""
+"""A child process, seen from the parent: its pipes, the end of its output, and its exit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stepwell.worker.isolation.variables import variables_for
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
 
-_STARTED_SECONDS_MAX: Final = 5.0  # it is forked at once; what is left is to connect its pipes
+_STARTED_SECONDS_MAX: Final = 5.0  # the fork is immediate; connecting the pipes takes longer
 _KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
-_CANCELS_MAX: Final = 3  # that are put off until it is gone
-_DRAIN_SECONDS_MAX: Final = 1.0  # somebody outside of the group may hold a pipe open for ever
+_CANCELS_MAX: Final = 3  # that are delayed until it is gone
+_DRAIN_SECONDS_MAX: Final = 1.0  # a process outside the group may keep a pipe open permanently
 
 
 class Tail:
@@ -31,7 +31,7 @@ class Tail:
         self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        """More was written."""
+        """Add output."""
         self._kept += data[-self._bytes_max :]
         self._dropped += max(0, len(data) - self._bytes_max)
         if len(self._kept) > 2 * self._bytes_max:
@@ -44,7 +44,7 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """The end of what was written, and how much is missing before it."""
+        """The end of the output, and how many bytes were dropped before it."""
         self._cut()
         text = self._kept.decode("utf-8", "replace")
         return f"[{self._dropped:,} bytes before]\n{text}" if self._dropped else text
@@ -84,14 +84,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
     async def run(self, module: str, frame: bytes, variables: Mapping[str, str] | None = None) -> None:
         """Start the process of a module, give it a frame, and wait until it has ended.
 
-        Whoever calls this calls `end` afterwards, also when it was cancelled.
+        The caller must call `end` afterwards, also after a cancellation.
         """
-        # A cancellation in the middle would lose the process: it is there before its transport is known here.
+        # A cancellation here would lose the process, which exists before its transport is known.
         self._started = self._loop.create_future()
         await asyncio.shield(self._start(module, variables, self._started))
         assert self._transport is not None
-        orders = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        orders.write(frame)  # stays open: its end tells the child that we are gone
+        stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        stdin.write(frame)  # it stays open: when it closes, the child knows that the parent has ended
         await self._exited
 
     async def _start(self, module: str, variables: Mapping[str, str] | None, started: asyncio.Future[None]) -> None:
@@ -118,8 +118,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             started.set_result(None)
 
     async def end(self) -> None:
-        """Kill whatever is left of it, with all it started in its group; wait until it is gone and all is read, even if
-        that is cancelled: the loop may be about to end, and nobody else would wait for a dead child.
+        """Kill the process group; wait until the process is gone and its output is read, even if that is cancelled: the
+        loop may be about to end, and nothing else waits for the child.
         """
         interrupted: asyncio.CancelledError | None = None
         try:
@@ -140,7 +140,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _kill(group: int) -> None:
         try:
             os.killpg(group, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # nobody is left; macOS says so in its own way
+        except (ProcessLookupError, PermissionError):  # no process is left; macOS reports it as a permission error
             pass
 
     # --- called by the loop ---
@@ -158,14 +158,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._exited.set_result(None)
 
     def answered(self, data: bytes) -> None:
-        """A part of the answer came."""
+        """A part of the answer arrived."""
         self.answer += data
         if len(self.answer) > FRAME_BYTES_MAX and self._answer_pipe is not None:
-            self._answer_pipe.close()  # nobody of ours writes this much
+            self._answer_pipe.close()  # no valid answer is this long
 
 
 async def _await(future: asyncio.Future[None], seconds: float) -> asyncio.CancelledError | None:
-    """Wait for something that comes soon; gives the cancellation that came meanwhile."""
+    """Wait for a future that is done soon; returns the cancellation that arrived meanwhile."""
     interrupted: asyncio.CancelledError | None = None
     for _ in range(_CANCELS_MAX):
         try:
@@ -188,11 +188,11 @@ class _AnswerPipe(asyncio.Protocol):
 
 
 def search_path() -> list[str]:
-    """Where this process looks for modules, as another one would have to write it."""
-    return [str(os.path.abspath(entry)) for entry in sys.path]  # noqa: PTH100  also "", and what is no folder
+    """The module search path of this process, with absolute paths."""
+    return [str(os.path.abspath(entry)) for entry in sys.path]  # noqa: PTH100  also "" and entries that are not folders
 
 
 def _interpreter() -> list[Any]:
-    """This very interpreter: unbuffered, so that the words of a killed body are kept; a crash in C names its line."""
+    """This interpreter: unbuffered, so that the output of a killed body is kept; a crash in C reports its line."""
     optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     return [sys.executable, "-u", "-P", *optimize, "-X", "faulthandler"]

@@ -1,4 +1,4 @@
-"""The environment variables of a body in a process of its own: what a program needs to run, and what its step names."""
+"""The environment variables of an isolated body: what every program needs, and the names that its step lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-# Where programs, libraries and temporary files are, who runs it, in which language, and how the interpreter behaves.
+# Paths of programs, libraries and temporary files, the user, the language, and settings of the interpreter.
 NEEDED: Final = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "TZ"),
     *("LANG", "LANGUAGE", "LC_*"),
@@ -15,7 +15,7 @@ NEEDED: Final = (
 
 
 def variables_for(named: Iterable[str], given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of this process that a body gets: the ones that are needed, and those that its step names."""
+    """The variables of this process that a body gets: `NEEDED`, and the names that its step lists."""
     exact: set[str] = set()
     begun: list[str] = []
     for name in (*NEEDED, *named):
