@@ -7,9 +7,10 @@ from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Names, carried_from, carry
-from stepwell.replay.compensations import count_given_first, has_name, signature_of
+from stepwell.replay.compensations import has_name, signature_of
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import count_given_first
 from stepwell.replay.steps import find_compensation, find_step
 
 

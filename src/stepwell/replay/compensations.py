@@ -14,12 +14,12 @@ from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import count_given_first
 from stepwell.replay.step_options import qualified_name
-from stepwell.replay.steps import Step, find_compensation, find_step, stable_name, takes
+from stepwell.replay.steps import Step, find_compensation, find_step, stable_name
 from stepwell.replay.turn import Turn
 
 _UNNAMED = "~"  # before a name that no other process, and no other run of the code, can find the callable by
-_GIVEN_FIRST = ("Context", "SyncContext", "StepContext", "Transaction")
 
 
 class UndoFailed(Exception):  # noqa: N818  control flow inside a rollback
@@ -35,6 +35,8 @@ def describe_call(
 ) -> bytes:
     """What is stored with a step's result so that it can be undone: two names, and the input."""
     assert step.options_.compensate is not None
+    if step.undo_needs > len(args) + len(kwargs) + 1:
+        step.check_compensation(len(args) + len(kwargs))
     place = turn.place(location, "the input", field="undo")
     arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
     return pack([step.qualified, _name(step.options_.compensate)], arguments)
@@ -134,11 +136,6 @@ def _unknown(path: str, recorded: str) -> DefinitionError:
         why="this code did not come to that place again, and no compensation has this name",
         fix="import the module that defines it where the workflow is registered, then resume the rollback",
     )
-
-
-def count_given_first(signature: Signature) -> int:
-    """How many parameters a compensation has before those that it is offered: its context, if it takes one."""
-    return int(any(takes(signature, name) for name in _GIVEN_FIRST))
 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -122,12 +122,16 @@ def revive(failure: FailureRecord) -> RunError:
         case StepFailed.code if "step" in failure.causes:
             return step_failed(failure.path, failure.causes["step"], failure.attempts)
         case JoinError.code:
-            return JoinError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+            return JoinError(failure.path, _revive_all(failure.causes), title=failure.message)
         case RaceError.code:
-            return RaceError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+            return RaceError(failure.path, _revive_all(failure.causes), title=failure.message)
         case ChildFailed.code:
             return ChildFailed(failure.path, failure.run_id, failure.status, failure.causes.get("child"))
         case WaitTimeout.code:
             return WaitTimeout(failure.path)
         case _:
             return _build(RecordedError, failure.qualified, failure)
+
+
+def _revive_all(causes: dict[str, FailureRecord]) -> dict[str, Exception]:
+    return {name: revive(cause) for name, cause in causes.items()}

@@ -10,10 +10,11 @@ from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.compensations import UndoFailed, read_call, signature_of
 from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import takes
 from stepwell.replay.plain_code import plain_branch
 from stepwell.replay.primitives.step import perform
 from stepwell.replay.scopes import Scope
-from stepwell.replay.steps import step_of, takes
+from stepwell.replay.steps import step_of
 from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
 

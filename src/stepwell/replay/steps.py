@@ -21,6 +21,7 @@ from stepwell.model.retries import Retry
 from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.isolation import Isolated, Isolation, Size, isolated
+from stepwell.replay.parameters import check_compensation, count_needed_roughly, count_offered, takes
 from stepwell.replay.step_options import (
     Durability,
     StepOptions,
@@ -55,6 +56,7 @@ class Step(Generic[P, R]):
         "skip",
         "takes_context",
         "takes_transaction",
+        "undo_needs",
     )
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
@@ -76,12 +78,22 @@ class Step(Generic[P, R]):
         self.qualified = qualified_name(fn)
         if _may_be_found(self.qualified):
             _STEPS[self.qualified] = self
+        self.undo_needs = 0  # values that the compensation needs: arguments and result; one more if it has a context
         if options.compensate is not None:
             if not callable(options.compensate):
                 raise InvalidOptionError(
                     f"compensate of step {options.name!r} is not callable", fix="give the function that undoes it"
                 )
+            self.undo_needs = count_needed_roughly(options.compensate, _signature_of(options.compensate))
+            if self.undo_needs > count_offered(self.signature, self.skip):
+                self.check_compensation()
             _know_compensation(options.compensate)
+
+    def check_compensation(self, passed: int | None = None) -> None:
+        """Reject a compensation that cannot be called after a call with `passed` arguments, or after any call."""
+        undo = self.options_.compensate
+        assert undo is not None
+        check_compensation(undo, _signature_of(undo), self.signature, self.skip, self.name, passed)
 
     @property
     def name(self) -> str:
@@ -141,6 +153,10 @@ class Step(Generic[P, R]):
             "transaction": transaction,
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
+
+
+def _signature_of(fn: Callable[..., Any]) -> Signature | None:
+    return fn.signature if isinstance(fn, Step) else None
 
 
 _STEPS: dict[str, Step[..., Any]] = {}
@@ -203,12 +219,6 @@ def is_async(fn: Any) -> bool:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
-def takes(signature: Signature, name: str) -> bool:
-    """Whether the first parameter is annotated with our class of that name."""
-    first = signature.parameters[0].hint if signature.parameters else None
-    return getattr(first, "__name__", None) == name and str(getattr(first, "__module__", "")).startswith("stepwell.")
 
 
 @overload

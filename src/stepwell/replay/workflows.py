@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import check_name
+from stepwell.replay.parameters import check_context, takes
 from stepwell.replay.signals import MailboxRules, Signal, Unread, mailbox_rules
 from stepwell.replay.step_options import qualified_name
-from stepwell.replay.steps import takes
 
 if TYPE_CHECKING:
     from stepwell.replay.context import Context
@@ -40,8 +40,9 @@ class Workflow(Generic[In, Out]):
             )
         signature = hints_of(fn)
         _check_surface(fn, signature, name, is_plain=self.is_plain)
+        check_context(fn, signature, name, is_plain=self.is_plain)
         parameters = signature.parameters
-        if not 1 <= len(parameters) <= 2:
+        if len(parameters) > 2:
             raise InvalidOptionError(
                 f"workflow {name!r} takes {len(parameters)} parameters",
                 why="a workflow takes its context and at most one input",

@@ -61,7 +61,7 @@ async def run_map(
         took = turn.now - started_at
         if failed:
             errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
-            failure = encode_failure(record_failure(JoinError(journal.names.text(location), errors)))
+            failure = encode_failure(record_failure(JoinError(journal.names.text(location), errors, part="item")))
             entry = journal.record(location, EntryKind.MAP, EntryStatus.FAILED, failure, turn.now, took)
         else:
             entry = journal.record(location, EntryKind.MAP, EntryStatus.DONE, pack([len(items)], b""), turn.now, took)
