@@ -22,9 +22,9 @@ class ReplayOrder:
         self._loose = loose  # ranges that the code may leave out after a repair
         self._tokens = 0
         self.queue: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that would record something new
+        self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that are about to record something new
         self.is_rehearsal = False
-        self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not yet beyond all that is recorded
+        self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not live yet
 
     async def reach(self, entry: Entry) -> None:
         """Wait until all recorded results before this one have reached the code."""
@@ -40,8 +40,9 @@ class ReplayOrder:
                 journal.pass_replies(entry.seq)
 
     async def reach_end(self) -> None:
-        """Wait until all recorded results have reached the code, and until nothing else in it is ready: what is
-        recorded now comes after all that in a replay.
+        """Wait until every recorded result has reached the code and nothing else in it is ready.
+
+        A result that is recorded after this comes after all of them in a replay, too.
         """
         journal = self._journal
         if self.queue or journal.unvisited > 0 or self._loop.ready:
@@ -64,5 +65,5 @@ class ReplayOrder:
 
     @property
     def futures(self) -> list[asyncio.Future[None]]:
-        """What the code awaits here."""
+        """The futures that the code awaits here."""
         return [*(future for _, _, future in self.queue), *self.held]

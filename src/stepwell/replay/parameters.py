@@ -61,7 +61,7 @@ def _rest(parameters: tuple[Parameter, ...]) -> str:
 
 
 def _may_be_context(hint: Any) -> bool:
-    """Whether a parameter with this annotation can hold a context. Only a class that cannot is a reason to say no."""
+    """Whether a parameter with this annotation can hold a context. Only a class that rules it out cannot."""
     kind = typing.get_origin(hint) or hint
     if kind is typing.Annotated:
         return _may_be_context(typing.get_args(hint)[0])
@@ -93,10 +93,9 @@ def count_offered(signature: Signature, skip: int) -> int:
 
 
 def count_needed_roughly(compensation: Callable[..., Any], signature: Signature | None) -> int:
-    """How many values a compensation needs at least, or one more.
+    """How many values a compensation needs, or one more if it takes a context.
 
-    A plain function may be made anew for every call of a step, so its annotations are not read here. A context among
-    its parameters is counted, too.
+    The annotations of a plain function are not read here: it may be a new function for every call of a step.
     """
     is_bare = signature is None and type(compensation) is FunctionType and not compensation.__dict__
     if is_bare and not compensation.__code__.co_kwonlyargcount:
@@ -119,9 +118,9 @@ def check_compensation(
     name: str,
     passed: int | None = None,
 ) -> None:
-    """Reject a compensation that cannot be called with what it is offered: the arguments of its step, then the result.
+    """Reject a compensation that cannot be called with the values that it gets: the step's arguments, then its result.
 
-    `passed` is how many arguments a call passes; None if any call is meant.
+    `passed` is the number of arguments of one call of the step; None stands for the longest possible call.
     """
     own = signature or hints_of(compensation)
     needed, offered = _count_needed(own), count_offered(step, skip) if passed is None else passed + 1

@@ -11,9 +11,9 @@ from stepwell.replay.scopes import Scope
 
 
 def declare_removed(scope: Scope, name: str, kind: str) -> None:
-    """Let a recorded entry of this name and kind, and all below it, go unvisited.
+    """Accept that the code does not visit recorded entries of this name and kind, or anything below them.
 
-    Numbered uses of the name count too.
+    This includes numbered uses of the name.
     """
     words = {each.word: each for each in EntryKind}
     if kind not in words:
