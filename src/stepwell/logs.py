@@ -1,7 +1,7 @@
-"""Log records that say which run, path and attempt they come from: as lines for people, or as JSON for programs.
+"""Log records with the run, path and attempt that wrote them: as lines for people, or as JSON for programs.
 
-A record that a step's body writes, in any logger and also in a thread of its own, carries its place. Attach `PLACES` to
-handlers of your own to have the same there; `configure` sets the root logger up.
+A record that a step's body writes, in any logger and in any of its threads, carries its place. Attach `PLACES` to your
+own handlers to get the same there; `configure` sets up the root logger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIELDS: Final = ("run", "workflow", "path", "attempt")
 
 
 class RunningBody(Protocol):
-    """A body that runs."""
+    """A running body."""
 
     @property
     def place(self) -> tuple[str, str, str, int]:
@@ -36,13 +36,13 @@ RUNNING_BODY: Final[ContextVar[RunningBody | None]] = ContextVar("stepwell_runni
 
 
 class PlaceFilter(logging.Filter):
-    """Gives every record `run`, `workflow`, `path` and `attempt`: those of the body that wrote it, or None."""
+    """Adds `run`, `workflow`, `path` and `attempt` of the body that wrote a record; None outside a body."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         doing = RUNNING_BODY.get()
         place = (None, None, None, None) if doing is None else doing.place
         for name, value in zip(FIELDS, place, strict=True):
-            # What the writer said with `extra` is meant.
+            # A value that the writer passed in `extra` is kept.
             if not hasattr(record, name):
                 setattr(record, name, value)
         return True
@@ -52,8 +52,8 @@ PLACES: Final = PlaceFilter()
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people, with the place at its end. What a record quotes cannot steer a terminal: control characters
-    are spelled, and further lines are indented.
+    """One line for people, with the place at its end. Quoted text cannot control a terminal: control characters are
+    escaped, and further lines are indented.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: at, level, logger, message; where they are known run, workflow, path, attempt, error."""
+    """One JSON object a line: at, level, logger, message; and run, workflow, path, attempt, error if known."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {
@@ -88,15 +88,15 @@ class JsonFormatter(logging.Formatter):
 
 
 class Bounded(logging.Filter):
-    """Lets so many records of one kind pass in each window, and says with the next one how many it left out.
+    """Limits the records of one kind in each window, and adds to the next record how many it dropped.
 
-    For loggers that others can make write: a full disk stops more than a lost line hides.
+    For loggers that clients can trigger: a full disk does more harm than a lost line.
     """
 
     def __init__(self, *, lines_max: int = 20, window_seconds: float = 60.0) -> None:
         super().__init__()
         self._lines_max, self._window_seconds = lines_max, window_seconds
-        self._seen: dict[tuple[str, int, str], list[float]] = {}  # → when its window began, passed, left out
+        self._seen: dict[tuple[str, int, str], list[float]] = {}  # → when its window began, passed, dropped
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = (record.name, record.levelno, str(record.msg)[:_KIND_CHARS])
@@ -110,14 +110,14 @@ class Bounded(logging.Filter):
             return False
         window[1] += 1
         if window[2]:
-            record.msg, record.args = f"{record.getMessage()} ({int(window[2])} more like this were left out)", ()
+            record.msg, record.args = f"{record.getMessage()} ({int(window[2])} more like this were dropped)", ()
             window[2] = 0
         return True
 
 
 def configure(form: LogFormat, *, level: int = logging.WARNING, force: bool = True) -> None:
-    """Let the root logger write to stderr in this form, and to nowhere else that it wrote to before; without `force`
-    only if it wrote to nowhere before.
+    """Let the root logger write to stderr in this form, instead of its present handlers. Without `force`, a root logger
+    that has handlers is not changed.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

@@ -1,8 +1,8 @@
-"""Known secret texts of this process, and how they are taken out of words before those are written anywhere.
+"""Known secret texts of this process, and how they are masked before text is written anywhere.
 
-A `Secret` registers what it holds while it lives. Error texts, reasons and log lines pass through `redact` on their way
-out. That is a net, not a wall: a text that was cut, encoded or changed by somebody's code is not recognised, and texts
-shorter than four characters are let through because they would be found everywhere.
+A `Secret` registers its text while the object exists. Error texts, reasons and log lines pass through `redact` before
+they are written. This is a net, not a wall: a text that code has cut, encoded or changed is not recognised, and texts
+shorter than four characters are not masked, because they would be found everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MASK: Final = "***"
 CHARS_MIN: Final = 4
 RETIRED_MAX: Final = 256
 
-# All of stepwell's own: a filter of a logger does not apply to the loggers below it.
+# All loggers of stepwell: a filter of a logger does not apply to the loggers below it.
 LOGGERS: Final = (
     "stepwell.worker",
     "stepwell.workflow",
@@ -31,14 +31,14 @@ LOGGERS: Final = (
 
 _lock = threading.Lock()
 _live: Counter[str] = Counter()
-# A finalizer may run in the midst of anything, so it takes no lock: it leaves its texts here.
+# A finalizer may run at any point, so it takes no lock: it leaves its texts here.
 _gone: deque[tuple[str, ...]] = deque()
-# Code often keeps the text and drops its wrapper: the last ones stay known for a while.
+# Code often keeps the text and drops its `Secret`: the latest texts stay known for a while.
 _retired: deque[str] = deque(maxlen=RETIRED_MAX)
 
 
 def register(texts: Iterable[str]) -> tuple[str, ...]:
-    """Let these texts be found by `redact`, in each spelling an error may give them; `retire` takes the answer."""
+    """Let `redact` mask these texts, in each spelling that an error may use. Pass the result to `retire` later."""
     spellings = tuple({form for text in texts if len(text) >= CHARS_MIN for form in _spellings(text)})
     with _lock:
         _live.update(spellings)
@@ -49,7 +49,7 @@ def register(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def retire(spellings: tuple[str, ...]) -> None:
-    """Their secret is gone: they stay known until enough others have gone too."""
+    """Their `Secret` is gone. They stay known until enough later secrets are gone, too."""
     _gone.append(spellings)
 
 
@@ -69,7 +69,7 @@ def redact(text: str) -> str:
     with _lock:
         _bury()
         found = {secret for secret in (*_live, *_retired) if secret in text}
-    # The longest first: one secret may be the beginning of another.
+    # The longest first, because one secret may be the beginning of another.
     for secret in sorted(found, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
@@ -105,9 +105,9 @@ def _spellings(text: str) -> Iterable[str]:
 
 
 class RedactingFilter(logging.Filter):
-    """Takes known secrets out of log records, their tracebacks included.
+    """Masks known secrets in log records, including their tracebacks.
 
-    Stepwell's own loggers have it as soon as there is a secret; add it to your handlers for your own.
+    Stepwell's own loggers have it as soon as there is a secret. Add it to your handlers for your own loggers.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

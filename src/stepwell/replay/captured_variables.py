@@ -109,8 +109,8 @@ class VariableWatch:
 
 
 def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | None) -> VariableWatch | None:
-    """A watch over the variables that these functions capture, except those that the workflow's function (`code`)
-    captures too; None if there are none.
+    """A watch over the variables that these functions capture. Variables that the workflow's function (`code`)
+    captures too are left out. None if there are none.
     """
     roots: dict[str, Any] = {}
     seen: set[int] = set()

@@ -68,7 +68,7 @@ def has_name(entry: Entry) -> bool:
 def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The compensation of an entry and its arguments: as many of (the step's arguments, then its result) as it takes.
 
-    The compensation is the one that the code passed at this place. If the code does not pass the place again, it is the
+    The code passes the compensation at this place. If the code does not pass the place again, it is the
     only function that has the recorded name. Raises `UndoFailed` if there is none, or more than one.
     """
     header, payload = unpack(entry.undo or b'["",""]\n')

@@ -79,7 +79,7 @@ def begin_rollback(
 ) -> Turn:
     """A turn that rolls back what is left to undo.
 
-    A compensation is the one that the code passed at the place of its step. If the code has not run in this claim, it
+    The code passes a compensation at the place of its step. If the code has not run in this claim, it
     is replayed up to where it stopped, without running a body.
     """
     if workflow is not None and not all(is_bound(journal, entry) for entry in left_to_undo(journal, run.undo_floor)):

@@ -38,7 +38,7 @@ class _Seen:
 
 
 def used_by(supplied: Entry, entries: Iterable[Entry]) -> set[int]:
-    """The signals that a result supplied by an operator consumes: those that its scope had seen."""
+    """The signals that an operator's supplied result consumes: the signals that its scope had seen."""
     seen: set[int] = set()
     scope = scope_of(supplied.location)
     if supplied.kind not in _COMPLETES:

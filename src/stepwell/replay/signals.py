@@ -142,6 +142,6 @@ def encode_payload(codec: Codec, signal: str | Signal[Any], payload: Any, *, tar
             f"the check of signal {signal.name!r} rejects the payload",
             [problem],
             where=f"signal {signal.name}",
-            fix="send one that the check accepts; nothing was stored",
+            fix="send a payload that the check accepts; nothing was stored",
         )
     return encode_signal(codec, value, target=target, name=signal.name, hint=signal.hint)

@@ -72,6 +72,6 @@ def _describe(turn: Turn) -> str:
         return "it returns" if error is None else f"it raises {record_failure(error).summary}"
     asked = [path(body.location) for body in (*turn.bodies.asked, *turn.bodies.transactions)]
     if asked:
-        return f"it runs {', '.join(asked[:5])}"
+        return f"it asks for {', '.join(asked[:5])}"
     armed = [f"a {one.wait.kind.value} at {path(at)}" for at, one in sorted(turn.waits.armed.items())]
     return f"it waits for {', '.join(armed[:5])}" if armed else "it waits elsewhere"

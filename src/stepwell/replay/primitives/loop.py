@@ -51,7 +51,7 @@ class LoopOptions:
             raise InvalidOptionError(
                 f"a loop has commit_every={self.commit_every}, trim_every={self.trim_every} and keep={self.keep}",
                 why="commit_every and trim_every are at least 1, and keep is at least 0",
-                fix='write: ctx.loop("name", body, state, commit_every=1, trim_every=100, keep=0)',
+                fix='write: ctx.loop("name", body, state, commit_every=1, trim_every=20, keep=20)',
             )
 
 

@@ -19,7 +19,8 @@ def declare_removed(scope: Scope, name: str, kind: str) -> None:
     if kind not in words:
         near = nearest(kind, words)
         raise InvalidOptionError(
-            f"there is no kind of operation {kind!r}", fix=f"did you mean {near[0]!r}?" if near else ", ".join(words)
+            f"{kind!r} is not a kind of operation",
+            fix=f"did you mean {near[0]!r}?" if near else f"use {', '.join(words)}",
         )
     check_name(name)
     scope.check_open()

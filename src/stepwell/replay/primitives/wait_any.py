@@ -71,8 +71,8 @@ def timer(duration: Duration) -> TimeAwaited:
 
 def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
     """For `ctx.wait_any`: the end of a child, however it ends. The wait starts the child. If something else comes
-    first, the child continues, and the same operation can be awaited later. An id that `ctx.spawn` returned waits for the end
-    of that run.
+    first, the child continues, and the same operation can be awaited later. With an id that `ctx.spawn` returned: the
+    end of that run.
     """
     if not isinstance(child, ChildOperation | str):
         raise InvalidOptionError(
