@@ -256,7 +256,7 @@ def test_records_of_one_kind_are_bounded_and_counted() -> None:
     assert passed == [True, True, False, False]
     assert other is True
     assert bound.filter(later) is True
-    assert later.getMessage() == "bad request from x (2 more like this were left out)"
+    assert later.getMessage() == "bad request from x (2 more like this were dropped)"
 
 
 def test_connections_leave_the_process_files_of_its_own() -> None:

@@ -185,7 +185,7 @@ async def test_a_join_of_nothing_is_done_and_a_race_of_nobody_is_refused(harness
     await harness.drain()
 
     assert await harness.result(joined) == {}
-    with pytest.raises(RunFailed, match="at least one branch"):
+    with pytest.raises(RunFailed, match="has no branches"):
         await harness.result(raced)
 
 

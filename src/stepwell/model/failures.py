@@ -88,7 +88,7 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
     if not isinstance(error, StepwellError):
         return FailureRecord(
             kind.__name__,
-            words_of(error),
+            words_of(error) + _first_cause(error),
             f"{kind.__module__}.{kind.__qualname__}",
             path=path,
             trace=trace,
@@ -103,6 +103,17 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
         why=_clean(error.why),
         fix=_clean(error.fix),
     )
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the first exception of a group says: the group itself, from `asyncio.TaskGroup`, only has their number."""
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if first is error:
+        return ""
+    text = first.title if isinstance(first, StepwellError) else f"{type(first).__name__}: {words_of(first)}"
+    return f"; the first: {_clean(text)}"
 
 
 def is_rollback(failure: FailureRecord) -> bool:
