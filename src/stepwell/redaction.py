@@ -42,7 +42,7 @@ def register(texts: Iterable[str]) -> tuple[str, ...]:
     spellings = tuple({form for text in texts if len(text) >= CHARS_MIN for form in _spellings(text)})
     with _lock:
         _live.update(spellings)
-        _bury()
+        _forget_retired()
     for name in LOGGERS if spellings else ():
         logging.getLogger(name).addFilter(FILTER)  # adding it twice changes nothing
     return spellings
@@ -53,7 +53,7 @@ def retire(spellings: tuple[str, ...]) -> None:
     _gone.append(spellings)
 
 
-def _bury() -> None:
+def _forget_retired() -> None:
     while _gone:
         for text in _gone.popleft():
             _live[text] -= 1
@@ -67,7 +67,7 @@ def redact(text: str) -> str:
     if not _live and not _retired:
         return text
     with _lock:
-        _bury()
+        _forget_retired()
         found = {secret for secret in (*_live, *_retired) if secret in text}
     # The longest first, because one secret may be the beginning of another.
     for secret in sorted(found, key=len, reverse=True):

@@ -241,7 +241,7 @@ async def test_a_failed_fan_out_names_its_parts_and_the_first_cause(harness: Har
                 await ctx.join("both", {"bad": bad})
             case "map":
                 await ctx.map("all", bad_step, range(12))
-            case "race":
+            case _:
                 await ctx.race("first", {"a": bad_step, "b": bad})
 
     async def failure(kind: str) -> str:

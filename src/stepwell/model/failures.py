@@ -134,7 +134,7 @@ def kind_of(failure: FailureRecord) -> FailureKind:
     return "timeout" if failure.message.startswith("it ran longer than its limit of") else "exhausted"
 
 
-def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
+def with_run_failure(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
     """A failure that stops a rollback, with the failure that caused the rollback kept as its cause `run`."""
     if stored is None:
         return failure
@@ -150,7 +150,7 @@ def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
         fix=f"`stepwell show {run_id}` shows the last step that is recorded: fix that step or the one after it, "
         f"restart the workers with the new code, and type: stepwell resume {run_id}",
     )
-    return encode_failure(keep_own(record_failure(error, path=path), own))
+    return encode_failure(with_run_failure(record_failure(error, path=path), own))
 
 
 def key_taken(key: str | None, *, holder: str = "", path: str = "") -> FailureRecord:

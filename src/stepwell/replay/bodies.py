@@ -17,7 +17,7 @@ from stepwell.model.runs import Run
 from stepwell.replay.budgets import Budget
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.step_context import Link, StepContext
-from stepwell.replay.step_streams import Outlet, StreamWriter
+from stepwell.replay.step_streams import StreamAppender, StreamWriter
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Body:
     output: str = ""  # what its process had written when it was killed
     codec: Codec | None = None  # for the events that it emits, if it takes a context
     emitted: list[tuple[str, Payload]] | tuple[()] = ()  # name and plain JSON, in the order of the body
-    outlet: Outlet | None = field(default=None, repr=False)
+    outlet: StreamAppender | None = field(default=None, repr=False)
     begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
     progress: Progress | None = None  # how far an earlier attempt or turn got
     budget: Budget | None = None

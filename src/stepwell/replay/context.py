@@ -28,7 +28,7 @@ from stepwell.replay.primitives.child import (
     run_child,
     run_spawn,
 )
-from stepwell.replay.primitives.emit import run_emit, what_is_emitted
+from stepwell.replay.primitives.emit import name_and_payload, run_emit
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -419,7 +419,7 @@ class Context:
         is published with the commit that records it, before the next step begins; a replay emits nothing. Its name on
         the path is `name`; by default the event's name. Raises in this line if the payload cannot be encoded.
         """
-        called, given = what_is_emitted(event, payload)
+        called, given = name_and_payload(event, payload)
         scope = self._scope
         location, entry = scope.place(name or called, EntryKind.EMIT, repeat=repeat)
         return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, called, given))

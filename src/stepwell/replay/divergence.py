@@ -48,7 +48,7 @@ def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
     )
 
 
-def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
+def stopped_early(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
     """The code cannot continue, and has not reached recorded operations (paths with kinds) or the place of a wait."""
     shown = ", ".join(f"{kind} {path}" for path, kind in recorded[:5])
     if recorded:

@@ -84,7 +84,7 @@ def begin_rollback(
     """
     if workflow is not None and not all(is_bound(journal, entry) for entry in left_to_undo(journal, run.undo_floor)):
         _bind(workflow, run, journal, codec, threads)
-    journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
+    journal.skip_all_except(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
     turn = Turn(run, journal, inbox, codec, Context, threads)
     turn.now = now
     turn.begin(unwind(turn))
@@ -111,7 +111,7 @@ def _bind(
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """The move to commit after a turn's code has ended or diverged."""
     if turn.problem is not None:
-        if turn.is_astray:
+        if turn.is_diverged_early:
             turn.journal.forget_pending()  # what the diverged code recorded does not belong to the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
     return _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)

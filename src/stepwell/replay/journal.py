@@ -168,7 +168,7 @@ class Journal:
                 self.visited[location] = None
                 self.unvisited -= 1
 
-    def leave_only(self, scopes: Iterable[Location]) -> None:
+    def skip_all_except(self, scopes: Iterable[Location]) -> None:
         """Mark everything as visited except entries below these scopes: a rollback passes only those."""
         self.visited.update(dict.fromkeys(self._loaded))
         self.ahead.intersection_update(self.waits)

@@ -150,9 +150,9 @@ class PlainCode:
             return False
         answer = self._answers[self._at]
         if answer.asked != what:
-            raise self._turn.diverge(_went_elsewhere(answer.asked, what))
+            raise self._turn.diverge(_other_call(answer.asked, what))
         self._at += 1
-        self._next_answer = answer._replace(value=untouched(answer.value))
+        self._next_answer = answer._replace(value=isolated_copy(answer.value))
         return True
 
     def _heard(self) -> Any:
@@ -162,7 +162,7 @@ class PlainCode:
         return answer.value
 
     def _note(self, answer: Answer) -> None:
-        self._answers.append(answer._replace(value=untouched(answer.value)))
+        self._answers.append(answer._replace(value=isolated_copy(answer.value)))
         self._at += 1
         self._next_answer = answer
 
@@ -172,7 +172,7 @@ class PlainCode:
         except BaseException as error:  # noqa: BLE001  the exception of the function is its outcome
             ended = Answer("", None, error)
         if self.is_catching_up and not self._is_leaving:
-            ended = Answer("", None, self._turn.diverge(_went_elsewhere(self._answers[self._at].asked, "its end")))
+            ended = Answer("", None, self._turn.diverge(_other_call(self._answers[self._at].asked, "its end")))
         self._ended = ended
 
     # --- inside the turn ---
@@ -202,7 +202,7 @@ class PlainCode:
         self._threads.give_back(self)
 
 
-def untouched(value: T) -> T:
+def isolated_copy(value: T) -> T:
     """A copy that the function cannot change. A value that cannot be copied is shared."""
     if isinstance(value, _UNCHANGING):
         return value
@@ -236,8 +236,8 @@ def plain_branch(fn: Callable[..., T], surface: Surface) -> Callable[..., Awaita
 
     @functools.wraps(fn)
     async def branch(context: Context, *args: Any) -> T:
-        first, kept = [args], untouched(args)
-        ended: T = await run_plain(context, fn, lambda: first.pop() if first else untouched(kept), surface)
+        first, kept = [args], isolated_copy(args)
+        ended: T = await run_plain(context, fn, lambda: first.pop() if first else isolated_copy(kept), surface)
         return ended
 
     return mark_plain(branch)
@@ -267,7 +267,7 @@ def _name_of(subject: Any) -> str:
             return str(getattr(subject, "__name__", type(subject).__name__))
 
 
-def _went_elsewhere(before: str, now: str) -> NonDeterministicError:
+def _other_call(before: str, now: str) -> NonDeterministicError:
     return NonDeterministicError(
         f"the code did something else when it ran again: {before} before, {now} now",
         why="it depends on something other than the answers of its context",

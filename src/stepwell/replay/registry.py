@@ -33,7 +33,7 @@ class Registry:
                 where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
                 fix="give one another name or version: @workflow(name=..., version=...)",
             )
-        self._know(definition)
+        self._add_known(definition)
         newest = self._newest.get(definition.name)
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
@@ -64,9 +64,9 @@ class Registry:
         found = self._known.get(definition)
         if found is None and definition in self._latent:
             found = self._latent.pop(definition)()
-            self._know(found)
+            self._add_known(found)
         return found
 
-    def _know(self, definition: Workflow[Any, Any]) -> None:
+    def _add_known(self, definition: Workflow[Any, Any]) -> None:
         self._known[definition.definition] = definition
         self.declares_signals |= definition.mailbox.declared is not None

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     names: tuple[str, ...]  # of the run, including new names of the code
 
 
-def what_is_asked(
+def find_next_steps(
     workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, threads: LockstepThreads | None = None
 ) -> list[Asked]:
     """The steps that a run would run next, if it is not rolling back."""

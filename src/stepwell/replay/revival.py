@@ -33,14 +33,14 @@ _KNOWN: dict[str, list[type[Exception]]] = {
 }
 
 
-def know_types(types: Iterable[type[Exception]]) -> None:
+def register_types(types: Iterable[type[Exception]]) -> None:
     """Register types, so that code can catch them after a replay."""
     for kind in types:
         if not issubclass(kind, StepFailed):
             _add(_KNOWN.setdefault(_name_of(kind), []), kind)
 
 
-def know_again(error: BaseException) -> None:
+def register_raised(error: BaseException) -> None:
     """Register the class of a raised error if its name is known: the class may have been defined again."""
     known = _KNOWN.get(_name_of(type(error)))
     if known is not None and isinstance(error, Exception):

@@ -67,7 +67,7 @@ class Scope:
             location = use(location, nth)
         return location, self._enter(location, kind)
 
-    def place_beside(
+    def place_companion(
         self, location: Location, word: str, kind: EntryKind, *, number: int | None = None
     ) -> tuple[Location, Entry | None]:
         """Fix the path of an operation that belongs to another one: `approve#2` has its `approve reply#2`."""
@@ -79,8 +79,8 @@ class Scope:
             mine = use(mine, number)
         return mine, self._enter(mine, kind)
 
-    def find_beside(self, location: Location, word: str, *, number: int | None = None) -> Location | None:
-        """Where `place_beside` would place an operation; None if this run has never used its name."""
+    def find_companion(self, location: Location, word: str, *, number: int | None = None) -> Location | None:
+        """Where `place_companion` would place an operation; None if this run has never used its name."""
         names = self.turn.journal.names
         found = names.find(f"{names.texts[first_name(location, self.location)]} {word}")
         if found is None:

@@ -13,7 +13,7 @@ from stepwell.model.locations import check_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.isolation import Isolated, Isolation, Size
-from stepwell.replay.revival import know_types
+from stepwell.replay.revival import register_types
 
 Durability = Literal["normal", "deferred"]
 _DURABILITIES: Final = get_args(Durability)
@@ -70,10 +70,10 @@ def options_of(
     **rest: Any,
 ) -> StepOptions:
     retry = retry or DEFAULT_RETRY
-    know_types(raises)
-    know_types(retry.give_up_on)
+    register_types(raises)
+    register_types(retry.give_up_on)
     if isinstance(retry.retry_on, tuple):
-        know_types(retry.retry_on)
+        register_types(retry.retry_on)
     name = name or str(getattr(body, "__name__", type(body).__name__))
     return StepOptions(
         name=check_name("lambda" if name == "<lambda>" else name, what="step name"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepwell.replay.bodies import Body
 
 
-class Outlet(Protocol):
+class StreamAppender(Protocol):
     """Commits the appends of running bodies."""
 
     codec: Codec
@@ -37,7 +37,7 @@ class Outlet(Protocol):
 class StreamWriter:
     """Appends to streams for one attempt at a step."""
 
-    def __init__(self, body: Body, outlet: Outlet, path: str) -> None:
+    def __init__(self, body: Body, outlet: StreamAppender, path: str) -> None:
         self._body = body
         self._outlet = outlet
         self._path = path

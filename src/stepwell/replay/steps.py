@@ -87,7 +87,7 @@ class Step(Generic[P, R]):
             self.undo_needs = count_needed_roughly(options.compensate, _signature_of(options.compensate))
             if self.undo_needs > count_offered(self.signature, self.skip):
                 self.check_compensation()
-            _know_compensation(options.compensate)
+            _register_compensation(options.compensate)
 
     def check_compensation(self, passed: int | None = None) -> None:
         """Reject a compensation that cannot be called after a call with `passed` arguments, or after any call."""
@@ -194,7 +194,7 @@ def stable_name(fn: Callable[..., Any]) -> str | None:
     return name if _body(found) is _body(fn) or (inspect.ismethod(fn) and found == fn) else None
 
 
-def _know_compensation(fn: Callable[..., Any]) -> None:
+def _register_compensation(fn: Callable[..., Any]) -> None:
     """Remember a callable by its name, together with others of the same name."""
     name = qualified_name(fn)
     if not _may_be_found(name):

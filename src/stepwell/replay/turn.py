@@ -54,8 +54,8 @@ class Turn:
         "code",
         "codec",
         "context",
-        "is_astray",
         "is_closed",
+        "is_diverged_early",
         "journal",
         "loop",
         "mailbox",
@@ -97,7 +97,7 @@ class Turn:
         self.owed: list[Asked] = []  # questions that were received and not answered yet
         self.closed_streams: set[str] = set()
         self.problem: ReplayError | None = None
-        self.is_astray = False  # the problem occurred before the code had passed every recorded result
+        self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
         self.is_closed = False  # the code is torn down, which is not its outcome
         self._root: asyncio.Task[Any] | None = None
 
@@ -149,7 +149,7 @@ class Turn:
     def take_waits(self) -> tuple[Wait, ...] | None:
         """All waits, if they differ from the stored ones; None otherwise. They count as stored from now on."""
         waits = self.waits
-        if self.is_astray or (not waits.armed and not waits.stored):
+        if self.is_diverged_early or (not waits.armed and not waits.stored):
             return None  # diverged code does not know what the run waits for
         return waits.take_changed()
 
@@ -275,7 +275,7 @@ class Turn:
         """Stop the turn with this problem, whatever the code does with the exception."""
         if self.problem is None:
             self.problem = problem
-            self.is_astray = self.order.is_passing
+            self.is_diverged_early = self.order.is_passing
         return self.problem
 
     async def wait(

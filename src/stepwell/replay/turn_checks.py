@@ -22,7 +22,7 @@ def find_unpassed(turn: Turn) -> ReplayError | None:
     path = turn.journal.names.text
     recorded = [(path(entry.location), entry.kind.word) for entry in entries]
     stands = [(path(wait.location), wait.kind.value) for wait in waits]
-    return divergence.gone_elsewhere(recorded, stands, _describe(turn))
+    return divergence.stopped_early(recorded, stands, _describe(turn))
 
 
 def find_loss(turn: Turn) -> ReplayError | None:

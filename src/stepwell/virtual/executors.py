@@ -52,7 +52,7 @@ def _settle(future: asyncio.Future[T], call: Callable[[], T], began: Callable[[]
             future.set_result(value)
 
 
-class MortalThreads(LockstepThreads):
+class ProcessThreads(LockstepThreads):
     """Lockstep threads that end with their process."""
 
     is_dead = False
@@ -70,7 +70,7 @@ class LaneExecutor:
         self._loop = loop
         self._lane = lane
         self._calls = calls
-        self._threads = MortalThreads(threads_max)
+        self._threads = ProcessThreads(threads_max)
         self.lockstep_threads: LockstepThreads = self._threads
         self.answers: Answers = LoopAnswers(loop.wake)
 

@@ -20,7 +20,7 @@ from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 
 
-def what_is_emitted(event: Any, payload: Any) -> tuple[str, Any]:
+def name_and_payload(event: Any, payload: Any) -> tuple[str, Any]:
     """The name and the payload of an event to emit; a typed event has both."""
     if not isinstance(event, Event):
         return check_event_name(event), payload

@@ -60,7 +60,7 @@ class Asked:
         scope, journal = self.scope, self.scope.turn.journal
         if not journal.unvisited:
             return None
-        location = scope.find_beside(self._location, "reply", number=self._index)
+        location = scope.find_companion(self._location, "reply", number=self._index)
         entry = None if location is None else journal.entries.get(location)
         if entry is None or entry.kind is not EntryKind.REPLY:
             return None
@@ -121,7 +121,7 @@ class Asked:
                 )
             )
         if entry is None:
-            location, entry = scope.place_beside(self._location, "reply", EntryKind.REPLY, number=self._index)
+            location, entry = scope.place_companion(self._location, "reply", EntryKind.REPLY, number=self._index)
         else:
             scope.check_open()
             location = entry.location

@@ -25,7 +25,7 @@ from stepwell.replay.copies import PassedArguments, is_fixed
 from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded_values import decode_recorded, stopped
-from stepwell.replay.revival import know_again, step_failed
+from stepwell.replay.revival import register_raised, step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
@@ -325,7 +325,7 @@ def _after_failure(
 ) -> RetryAt | GiveUp:
     error = attempted.error if isinstance(attempted, Raised) else None
     if error is not None:
-        know_again(error)
+        register_raised(error)
     if isinstance(error, StepwellError) and not isinstance(error, StoreError):
         return GiveUp(_critical(error))
     policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY

@@ -150,7 +150,7 @@ async def _first(
         if not arrived.done():
             arrived.set_result((label, arrival))
 
-    waiting = [turn.loop.own_task(wait(label, each)) for label, each in _worth_waiting_for(awaited).items()]
+    waiting = [turn.loop.own_task(wait(label, each)) for label, each in _without_late_timers(awaited).items()]
     try:
         return await arrived
     finally:
@@ -172,7 +172,7 @@ def _give_up(turn: Turn, location: Location) -> None:
     turn.journal.waits.pop(location, None)
 
 
-def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
+def _without_late_timers(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
     """Everything except timers that cannot be the first timer to end."""
     timers = {label: each.lasts for label, each in awaited.items() if isinstance(each, TimeAwaited)}
     if len(timers) < 2:
