@@ -1,7 +1,7 @@
 """How each hint is read and written: one plan per hint, made once.
 
 A plan is msgspec's typed decoder where that supports the hint, pydantic's own validator for a model, and pydantic's
-`TypeAdapter` for unions with models that msgspec refuses.
+`TypeAdapter` for unions with models that msgspec rejects.
 """
 
 from __future__ import annotations

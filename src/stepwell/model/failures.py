@@ -117,7 +117,7 @@ def _first_cause(error: BaseException) -> str:
 
 
 def is_rollback(failure: FailureRecord) -> bool:
-    """Whether a step asked for the rollback of its run."""
+    """Whether a step raised `Rollback`."""
     return failure.qualified == _ROLLBACK
 
 

@@ -1,4 +1,4 @@
-"""Locations: where an operation stands in a run, packed small and kept in order.
+"""Locations: the places of operations in a run, packed small and kept in order.
 
 A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
 (`~3`), the undo of the operation before it (`~undo`), a child that was there before a rewind (`~was1`), and, at the

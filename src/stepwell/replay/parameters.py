@@ -84,7 +84,7 @@ def count_given_first(signature: Signature) -> int:
     return int(any(takes(signature, name) for name in _GIVEN_FIRST))
 
 
-def count_offered(signature: Signature, skip: int) -> int:
+def _count_offered(signature: Signature, skip: int) -> int:
     """How many values the compensation of a step is offered at most: the step's arguments, then its result."""
     parameters = signature.parameters[skip:]
     if any(one.kind in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD) for one in parameters):
@@ -120,10 +120,10 @@ def check_compensation(
 ) -> None:
     """Reject a compensation that cannot be called with the values that it gets: the step's arguments, then its result.
 
-    `passed` is the number of arguments of one call of the step; None stands for the longest possible call.
+    `passed` is the number of arguments of one call of the step; None means the longest possible call.
     """
     own = signature or hints_of(compensation)
-    needed, offered = _count_needed(own), count_offered(step, skip) if passed is None else passed + 1
+    needed, offered = _count_needed(own), _count_offered(step, skip) if passed is None else passed + 1
     if needed <= offered:
         return
     undo, parameters = str(getattr(compensation, "__name__", type(compensation).__name__)), step.parameters[skip:]

@@ -21,7 +21,7 @@ from stepwell.model.retries import Retry
 from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.isolation import Isolated, Isolation, Size, isolated
-from stepwell.replay.parameters import check_compensation, count_needed_roughly, count_offered, takes
+from stepwell.replay.parameters import check_compensation, count_needed_roughly, takes
 from stepwell.replay.step_options import (
     Durability,
     StepOptions,
@@ -85,7 +85,7 @@ class Step(Generic[P, R]):
                     f"compensate of step {options.name!r} is not callable", fix="pass the function that undoes it"
                 )
             self.undo_needs = count_needed_roughly(options.compensate, _signature_of(options.compensate))
-            if self.undo_needs > count_offered(self.signature, self.skip):
+            if self.undo_needs > len(self.signature.parameters) - self.skip + 1:
                 self.check_compensation()
             _register_compensation(options.compensate)
 
