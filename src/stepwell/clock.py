@@ -23,7 +23,7 @@ Duration = str | int | float | timedelta
 
 SECOND = Span(1_000_000)
 DAY = Span(86_400 * SECOND)
-SPAN_MAX = Span(36_500 * DAY)  # nothing waits longer: every instant that follows from it is one of the calendar
+SPAN_MAX = Span(36_500 * DAY)  # the longest wait, so that every resulting instant is within the calendar
 _UNITS = {
     "us": 1,
     "ms": 1_000,
@@ -39,7 +39,7 @@ _LAST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(micros
 
 
 class Clock(Protocol):
-    """Wall time for what is stored, monotonic time for leases, and the time since the machine was booted."""
+    """Wall time for stored instants, monotonic time for leases, and the time since the machine was booted."""
 
     def now(self) -> Instant:
         """Wall time. May jump either way."""
@@ -77,11 +77,11 @@ class SystemClock:
 
 @cache
 def _boot() -> str:
-    """The id of this boot. A name space of its own for time has a clock of its own, so it counts as another boot."""
+    """The id of this boot. A time namespace has a clock of its own, so it counts as another boot."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        # Elsewhere a reading that is lower than a stored one tells that the machine was booted since.
+        # On other systems, an uptime below a stored one shows that the machine was booted since.
         return f"{platform.system()} {platform.node()}"
     try:
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
@@ -90,8 +90,9 @@ def _boot() -> str:
 
 
 def span(duration: Duration, *, what: str = "duration") -> Span:
-    """Read a duration: "1h30m", "100ms", seconds as a number, or a timedelta. Never negative; what is longer than
-    36,500 days is that long.
+    """Read a duration: "1h30m", "100ms", seconds as a number, or a timedelta. Never negative; at most 36,500 days.
+
+    A longer duration is shortened. Raises `InvalidOptionError`.
     """
     micros: float
     if isinstance(duration, timedelta):
@@ -108,7 +109,7 @@ def span(duration: Duration, *, what: str = "duration") -> Span:
         raise InvalidOptionError(f"{what}: {duration!r} is not a number", fix='write "30s" or timedelta(...)')
     bounded = round(max(-1, min(micros, SPAN_MAX)))
     if bounded < 0:
-        raise InvalidOptionError(f"{what}: {duration!r} is negative", fix="durations start at 0")
+        raise InvalidOptionError(f"{what}: {duration!r} is negative", fix="use 0 or more")
     return Span(bounded)
 
 
@@ -122,7 +123,7 @@ def _parse(text: str, what: str) -> float:
         end = part.end()
     if end == 0 or text[end:].strip():
         raise InvalidOptionError(
-            f"{what}: cannot read the duration {text!r}", fix='write for example "100ms", "30s", "1h30m" or "3d"'
+            f"{what}: cannot read the duration {text!r}", fix='write "100ms", "30s", "1h30m" or "3d", for example'
         )
     return total
 
@@ -133,7 +134,7 @@ def to_datetime(instant: Instant) -> datetime:
 
 
 def to_instant(when: datetime, *, what: str = "when") -> Instant:
-    """An aware datetime as an instant; a naive one is refused, because nobody knows its zone."""
+    """An aware datetime as an instant. A naive datetime is rejected, because its time zone is unknown."""
     if when.tzinfo is None:
         raise InvalidOptionError(
             f"{what}: {when!r} has no time zone", fix="use datetime.now(UTC) or .replace(tzinfo=...)"

@@ -1,4 +1,4 @@
-"""The seam: everything that is not deterministic enters here, so that a simulation can replace it."""
+"""The environment: everything nondeterministic comes from here, so that a simulation can replace it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stepwell.ids import Ids, SystemIds
 T = TypeVar("T")
 
 
-IDLE_SECONDS = 0.5  # how long threads for blocking calls outlast the last one
+IDLE_SECONDS = 0.5  # how long threads for blocking calls stay after the last call
 
 _HERE = threading.local()
 
 
-_forks = 0  # of this process and those before it
+_forks = 0  # of this process and its ancestors
 
 
 def _count_fork() -> None:
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Affinity:
-    """Where something was opened: the process, and its event loop if it belongs to one."""
+    """The process, and the event loop if there is one, in which something was opened."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._forks = _forks
@@ -48,23 +48,23 @@ class Affinity:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child of the one in which it was opened."""
+        """Whether this process was forked from the process in which it was opened."""
         return self._forks != _forks
 
     def check(self, what: str) -> None:
-        """Refuse a call from elsewhere: it would wait for threads and for a loop that do not answer here."""
+        """Reject a call from another process or loop: it would wait for threads or a loop that cannot answer there."""
         if self._forks != _forks:
             raise WrongLoopError(
                 f"{what} was opened before this process was forked",
-                why="its threads and connections belong to the parent process, and do not exist here",
+                why="its threads and connections belong to the parent process",
                 fix="open an engine in each child process, after the fork",
             )
-        running = events._get_running_loop()  # outside of any loop, nothing is awaited yet
+        running = events._get_running_loop()  # outside any loop, nothing is awaited yet
         if self._loop is not None and running is not None and running is not self._loop:
             raise WrongLoopError(
-                f"{what} was called from another event loop than the one that it was opened in",
-                why="what it waits for happens in its own loop, and would never wake this one",
-                fix="open an engine in this loop, hand the call over with "
+                f"{what} was called from another event loop than its own",
+                why="it is woken in its own loop, which cannot wake this one",
+                fix="open an engine in this loop, pass the call to its loop with "
                 "asyncio.run_coroutine_threadsafe(call, loop), or use SyncEngine, which any thread may call",
             )
 
@@ -75,9 +75,9 @@ def is_on_lockstep_thread() -> bool:
 
 
 class LockstepThread:
-    """A thread that runs only while its owner waits for it: of the two, one runs at any moment, never both.
+    """A thread that runs only while its owner waits for it: at any moment, only one of the two runs.
 
-    So what they do together is as deterministic as a call, and needs no locks.
+    So together they are as deterministic as a call, and need no locks.
     """
 
     def __init__(self) -> None:
@@ -96,12 +96,12 @@ class LockstepThread:
         return threading.get_ident() == self._thread.ident
 
     def begin(self, call: Callable[[], None]) -> None:
-        """Run a call, which raises nothing, until it pauses or ends."""
+        """Run a call until it pauses or ends. The call must not raise."""
         self._call, self.is_busy = call, True
         self.resume()
 
     def resume(self) -> None:
-        """Let the call go on until it pauses again or ends."""
+        """Continue the call until it pauses again or ends."""
         self._go.release()
         try:
             self._back.acquire()
@@ -110,12 +110,12 @@ class LockstepThread:
             raise
 
     def pause(self) -> None:
-        """Inside the call: give control back to the owner, until it resumes this."""
+        """Inside the call: return control to the owner until it calls `resume`."""
         self._back.release()
         self._go.acquire()
 
     def end(self) -> None:
-        """Let the thread end. It must not be busy."""
+        """End the thread. It must not be busy."""
         self._go.release()
 
     def _serve(self) -> None:
@@ -130,20 +130,20 @@ class LockstepThread:
 
 
 class Holder(Protocol):
-    """Code that stands still on a lockstep thread, and can give it up at any time."""
+    """Code that waits on a lockstep thread, and can release the thread at any time."""
 
     @property
     def cost(self) -> int:
-        """How much work it is to come here again on another thread."""
+        """How much work it takes to get to the same point on another thread."""
         ...
 
     def leave(self) -> None:
-        """Give the thread back at once."""
+        """Release the thread at once."""
         ...
 
 
 class LockstepThreads:
-    """A bounded number of lockstep threads. When all are held, the holder that loses least gives its own up."""
+    """A bounded number of lockstep threads. If all are in use, the holder with the least cost releases its thread."""
 
     def __init__(self, threads_max: int = 8) -> None:
         self._threads_max = threads_max
@@ -164,7 +164,7 @@ class LockstepThreads:
             self._idle.append(thread)
 
     def close(self) -> None:
-        """Take every thread back, and end it."""
+        """Take back and end every thread."""
         for holder in tuple(self._held):
             holder.leave()
         while self._idle:
@@ -172,14 +172,14 @@ class LockstepThreads:
 
 
 class Answers:
-    """What blocking calls wait for while they run: the loop has to answer them, and they outlive it otherwise."""
+    """The answers of the loop for which blocking calls wait. Without an answer, a call would outlive its loop."""
 
     def __init__(self) -> None:
         self._awaited: set[Future[Any]] = set()
         self._is_closed = False
 
     def wait(self, answer: Future[T]) -> T:
-        """In a thread: what the loop answers. Raises `concurrent.futures.CancelledError` if nobody will."""
+        """In a thread: wait for the loop's answer. Raises `concurrent.futures.CancelledError` if there will be none."""
         self._awaited.add(answer)
         try:
             if self._is_closed:
@@ -189,36 +189,36 @@ class Answers:
             self._awaited.discard(answer)
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """End every wait: the loop no longer answers."""
         self._is_closed = True
         for answer in tuple(self._awaited):
             answer.cancel()
 
 
 class Executor(Protocol):
-    """Starts concurrent work: coroutines on the loop, blocking calls beside it."""
+    """Starts concurrent work: coroutines on the loop, blocking calls in threads."""
 
     lockstep_threads: LockstepThreads
     answers: Answers
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Start a coroutine as its own unit of work."""
+        """Start a coroutine as a task of its own."""
         ...
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
-        """`spawn`, with these context variables. The caller holds on to the task until it has ended, or has it kept."""
+        """`spawn`, with these context variables. The caller keeps a reference to the task, or calls `keep`."""
         ...
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task until it has ended."""
+        """Keep a reference to a task until it has ended."""
         ...
 
     def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
-        """Run a blocking call without blocking the loop; `began` is called on the loop when a thread takes it up."""
+        """Run a blocking call without blocking the loop; `began` is called on the loop when a thread starts it."""
         ...
 
     def close(self) -> None:
-        """Let go of threads; work that still runs is not waited for."""
+        """Release the threads, without waiting for calls that still run."""
         ...
 
 
@@ -244,7 +244,7 @@ class SystemExecutor:
         return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        # The loop keeps only weak references: without this one a unit of work may vanish half-way.
+        # The loop keeps only weak references: without this one, a running task may be garbage collected.
         self._live.add(task)
         task.add_done_callback(self._live.discard)
 
@@ -266,7 +266,7 @@ class SystemExecutor:
             self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
 
     def _let_go(self, calls: int) -> None:
-        """Nothing was called for a while: runs that only wait need no threads."""
+        """End the threads if no call was made for a while: runs that only wait need none."""
         self._rest = None
         if calls == self._calls:
             self._end_pool()
@@ -276,7 +276,7 @@ class SystemExecutor:
     def close(self) -> None:
         self.lockstep_threads.close()
         self.answers.close()
-        self.answers = Answers()  # who opens it again begins anew
+        self.answers = Answers()  # for a later use after a restart
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -297,8 +297,8 @@ Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 
 
 class ThreadPool:
-    """A bounded number of threads for blocking calls. They never keep their process alive: the standard pool waits at
-    the end of the process for calls that were given up long ago. They end when the pool is closed, or garbage.
+    """A bounded number of threads for blocking calls. They never keep their process alive, whereas the standard pool
+    waits at the end of the process for abandoned calls. They end when the pool is closed or garbage collected.
     """
 
     def __init__(self, threads_max: int) -> None:
@@ -318,7 +318,7 @@ class ThreadPool:
         return future
 
     def close(self) -> None:
-        """Let the threads end when they are free. Calls that have not begun never do."""
+        """End the threads when they are free. Calls that have not begun never run."""
         while True:
             try:
                 waiting = self._calls.get_nowait()
@@ -339,7 +339,7 @@ class ThreadPool:
 
 
 def _serve(calls: Calls, idle: threading.Semaphore) -> None:
-    """What a thread does. It does not refer to its pool, which could never become garbage."""
+    """The main function of a thread. It has no reference to its pool, so that the pool can be garbage collected."""
     while True:
         try:
             work = calls.get_nowait()
@@ -352,13 +352,13 @@ def _serve(calls: Calls, idle: threading.Semaphore) -> None:
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(call())
-            except StopIteration as error:  # no future of asyncio takes it
+            except StopIteration as error:  # asyncio futures reject it
                 raised = RuntimeError("a blocking call raised StopIteration")
                 raised.__cause__ = error
                 future.set_exception(raised)
-            except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+            except BaseException as error:  # noqa: BLE001  the exception of a call is its outcome
                 future.set_exception(error)
-        del work, future, call  # an idle thread holds on to nothing
+        del work, future, call  # an idle thread keeps no references
 
 
 class LoopThread:
@@ -400,11 +400,11 @@ class LoopThread:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child of the one that has the loop."""
+        """Whether this process was forked from the process that has the loop."""
         return self._home.is_forked
 
     def stop(self) -> None:
-        """End the loop and its thread. In a child of the process that has them, there are none."""
+        """End the loop and its thread. A forked process has neither."""
         if self._home.is_forked:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -414,14 +414,14 @@ class LoopThread:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock, ids, randomness and executor of one process. The store and its wake-ups are handed over beside it."""
+    """Clock, ids, randomness and executor of one process. The store and its wake-ups are passed separately."""
 
     clock: Clock
     ids: Ids
     random: random.Random
     executor: Executor
     process: str = field(default="")
-    # Told of every step body that is about to start, and of the execution that starts it.
+    # Called with every step body that is about to start, and the execution that starts it.
     on_body: Callable[[Any, Any], None] | None = None
 
 
@@ -432,5 +432,5 @@ def system_environment(*, threads_max: int = 32) -> Environment:
 
 
 def start_watcher(watch: Callable[[], None], *, name: str) -> None:
-    """Watch something in a thread that never keeps its process alive; for processes that have no executor."""
+    """Run a watcher in a thread that never keeps its process alive; for processes without an executor."""
     threading.Thread(target=watch, name=name, daemon=True).start()

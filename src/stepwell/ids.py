@@ -1,4 +1,4 @@
-"""Identifiers, and the injectable source they come from."""
+"""Identifiers and their injectable source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EventId = NewType("EventId", str)
 
 
 class Ids(Protocol):
-    """Where new identifiers come from; a simulation gives its own."""
+    """The source of new identifiers; a simulation has its own."""
 
     def uuid(self) -> str:
         """A new time-sorted, unique identifier (RFC 9562, version 7)."""
@@ -23,7 +23,7 @@ class Ids(Protocol):
 
 
 class SystemIds:
-    """Version 7 UUIDs from the clock and the system's randomness. Those of one process are in the order in which
+    """Version 7 UUIDs from the clock and the system's randomness. Ids of one process sort in the order in which
     they were made, to the microsecond.
     """
 
@@ -32,7 +32,7 @@ class SystemIds:
 
     def uuid(self) -> str:
         millis, micros = divmod(self._clock.now(), 1_000)
-        # The 12 bits behind the milliseconds are a fraction of one, as RFC 9562 has it (section 6.2, method 3).
+        # The 12 bits after the milliseconds are a fraction of a millisecond (RFC 9562, section 6.2, method 3).
         return format_uuid7(millis, (micros << 12) // 1_000 << 62 | secrets.randbits(62))
 
 
@@ -59,9 +59,9 @@ CONTINUED = "~continued"
 
 
 def derived_run_id(parent: RunId, label: str) -> RunId:
-    """The one id of the run that `parent` starts at `label`: the same however often it is computed.
+    """The id of the run that `parent` starts at `label`: the same however often it is computed.
 
-    It keeps the parent's time prefix where there is one, so that families sort together.
+    It keeps the parent's time prefix, if it has one, so that families sort together.
     """
     digest = hashlib.sha256(f"{parent}\x1f{label}".encode()).digest()
     prefix = parent.replace("-", "")[:12]

@@ -1,11 +1,11 @@
-"""Characters that a terminal or a reader of lines would obey, spelled so that they are only seen."""
+"""Escapes characters that would control a terminal or start a new line."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# Control characters but for tab and newline, half surrogates, separators of lines, and marks that reorder text.
+# Control characters except tab and newline, half surrogates, line separators, and marks that reorder text.
 _HARMFUL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
@@ -20,12 +20,12 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """The same, and lines after the first are indented: none of them can be taken for another record."""
+    """As `escape`, with lines after the first indented, so that they cannot be mistaken for another record."""
     return escape(text).replace("\n", "\n    ")
 
 
 def escape_json(text: str) -> str:
-    """JSON with every harmful character as an escape of JSON; it means the same."""
+    """JSON with every harmful character as a JSON escape; its value is the same."""
     return text if text.isascii() and "\x7f" not in text else _IN_JSON.sub(lambda found: _as_json(found[0]), text)
 
 

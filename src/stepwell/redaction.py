@@ -18,7 +18,7 @@ MASK: Final = "***"
 CHARS_MIN: Final = 4
 RETIRED_MAX: Final = 256
 
-# All of stepwell's own: a filter of a logger does not apply to the loggers below it.
+# All loggers of stepwell: a filter of a logger does not apply to the loggers below it.
 LOGGERS: Final = (
     "stepwell.worker",
     "stepwell.workflow",
@@ -31,29 +31,29 @@ LOGGERS: Final = (
 
 _lock = threading.Lock()
 _live: Counter[str] = Counter()
-# A finalizer may run in the midst of anything, so it takes no lock: it leaves its texts here.
+# A finalizer may run at any point, so it takes no lock: it leaves its texts here.
 _gone: deque[tuple[str, ...]] = deque()
-# Code often keeps the text and drops its wrapper: the last ones stay known for a while.
+# Code often keeps the text and drops its `Secret`: the latest texts stay known for a while.
 _retired: deque[str] = deque(maxlen=RETIRED_MAX)
 
 
 def register(texts: Iterable[str]) -> tuple[str, ...]:
-    """Let these texts be found by `redact`, in each spelling an error may give them; `retire` takes the answer."""
+    """Let `redact` mask these texts, in each spelling that an error may use. Pass the result to `retire` later."""
     spellings = tuple({form for text in texts if len(text) >= CHARS_MIN for form in _spellings(text)})
     with _lock:
         _live.update(spellings)
-        _bury()
+        _forget_retired()
     for name in LOGGERS if spellings else ():
         logging.getLogger(name).addFilter(FILTER)  # adding it twice changes nothing
     return spellings
 
 
 def retire(spellings: tuple[str, ...]) -> None:
-    """Their secret is gone: they stay known until enough others have gone too."""
+    """Their `Secret` is gone. They stay known until enough later secrets are gone, too."""
     _gone.append(spellings)
 
 
-def _bury() -> None:
+def _forget_retired() -> None:
     while _gone:
         for text in _gone.popleft():
             _live[text] -= 1
@@ -67,9 +67,9 @@ def redact(text: str) -> str:
     if not _live and not _retired:
         return text
     with _lock:
-        _bury()
+        _forget_retired()
         found = {secret for secret in (*_live, *_retired) if secret in text}
-    # The longest first: one secret may be the beginning of another.
+    # The longest first, because one secret may be the beginning of another.
     for secret in sorted(found, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
@@ -105,9 +105,9 @@ def _spellings(text: str) -> Iterable[str]:
 
 
 class RedactingFilter(logging.Filter):
-    """Takes known secrets out of log records, their tracebacks included.
+    """Masks known secrets in log records, including their tracebacks.
 
-    Stepwell's own loggers have it as soon as there is a secret; add it to your handlers for your own.
+    Stepwell's own loggers have it as soon as there is a secret. Add it to your handlers for your own loggers.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

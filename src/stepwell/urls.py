@@ -1,4 +1,4 @@
-"""The parts of a URL, also of one that names several hosts."""
+"""The parts of a URL, also if it names several hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PARTS = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", r
 
 
 class Parts(NamedTuple):
-    """As they were written; `fragment` is None where there is no #."""
+    """The parts as written; `fragment` is None if there is no #."""
 
     scheme: str
     authority: str
@@ -19,9 +19,9 @@ class Parts(NamedTuple):
 
 
 def split_url(url: str) -> Parts | None:
-    """The parts of `scheme://authority/path?query#fragment`; None for what is none.
+    """The parts of `scheme://authority/path?query#fragment`; None if it is not such a URL.
 
-    Python's own refuses an address in brackets that is not the first of several hosts, as libpq's URLs may have it.
+    Python's own function rejects an address in brackets after the first of several hosts, which libpq allows.
     """
     found = _PARTS.fullmatch(url.strip())
     if found is None:

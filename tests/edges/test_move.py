@@ -195,7 +195,7 @@ def test_there_must_be_two_databases(
         ),
         ("    done =", "    raise KeyError(name)\n    done =", "stops before 1 recorded operation"),
         ("done = [await", 'await ctx.step("wash", note, "wash")\n    done = [await', "stops before"),
-        ('ctx.receive("order")', 'ctx.receive("order", name="the order")', "the code does not come there"),
+        ('ctx.receive("order")', 'ctx.receive("order", name="the order")', "the code does not reach it"),
         ("async def errand", "async def chore", "there is no workflow 'errand@1'"),
     ],
 )

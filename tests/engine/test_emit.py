@@ -578,16 +578,16 @@ async def test_a_name_that_is_none_is_refused_where_it_is_used(harness: Harness,
     for flow in (emits, steps):
         run = await worker.start(flow)
         await harness.drain()
-        with pytest.raises(RunFailed, match="no name of an event"):
+        with pytest.raises(RunFailed, match="not a name of an event"):
             await harness.result(run)
     assert inbox.attempts == []
     with pytest.raises(InvalidNameError) as caught:
         step(body, emits=name if isinstance(name, str) else "a/b")
-    assert (caught.value.code, caught.value.fix) == ("SW102", 'write for example "order.paid"')
+    assert (caught.value.code, caught.value.fix) == ("SW102", 'use a name such as "order.paid"')
 
 
 async def test_the_names_of_stepwell_itself_are_refused() -> None:
-    with pytest.raises(InvalidNameError, match="stepwell's own") as caught:
+    with pytest.raises(InvalidNameError, match="reserved for stepwell") as caught:
         step(_do, emits="stepwell.run.completed")
     assert caught.value.fix == "use 'run.completed'"
 
@@ -657,7 +657,7 @@ async def test_an_event_of_a_step_that_cannot_be_encoded_fails_the_step_at_once(
         (lambda: handler(_nothing, timeout="0s"), InvalidOptionError, "timeout of sink '_nothing' is 0"),
         (lambda: handler(_nothing, timeout=-1), InvalidOptionError, "negative"),
         (lambda: handler(_nothing, retry=3), InvalidOptionError, "retry of sink"),  # type: ignore[arg-type]
-        (lambda: Engine("memory:", sinks=[7]), InvalidOptionError, "7 is no sink"),  # type: ignore[list-item]
+        (lambda: Engine("memory:", sinks=[7]), InvalidOptionError, "7 is not a sink"),  # type: ignore[list-item]
         (lambda: Engine("memory:", sinks=[handler(_nothing), handler(_nothing)]), DuplicateNameError, "two sinks"),
     ],
 )

@@ -124,7 +124,7 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     await harness.drain()
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith("is paused at x: DuplicateLocationError: two operations in one place share the name")
+    assert sentence.startswith("is paused at x: DuplicateLocationError: two operations in one scope share the name")
     assert sentence.endswith("; it goes on by itself when a worker with code that fits it starts.")
     assert following == f"deploy code that fits, or engine.holds.resume({run.run_id!r})"
 

@@ -265,7 +265,7 @@ async def test_a_worker_without_the_key_pauses_the_run_and_one_with_it_goes_on(
     await harness.advance("10m")
     other = await harness_takeover(harness, worker, sealed(tmp_path, OLD), *flows)
 
-    with pytest.raises(RunPaused, match="encrypted with key 'k2', which is not known here") as caught:
+    with pytest.raises(RunPaused, match="encrypted with key 'k2', which this engine does not have") as caught:
         await other.do(other.engine.result(run.run_id, timeout="2m"))
     assert "SW620" in caught.value.why
     worker = await harness_takeover(harness, other, sealed(tmp_path, NEW), *flows)
@@ -421,7 +421,7 @@ async def test_two_exchanged_rows_stop_the_run(
     monkeypatch.setattr(other.wire.behind.runs, "load", Swapped(other).load)
     await harness.advance("90m")
 
-    with pytest.raises(RunPaused, match="`to` cannot be read back: it is not what was encrypted for this place"):
+    with pytest.raises(RunPaused, match="`to` cannot be read back: it was not encrypted for this place"):
         await other.do(other.engine.result(run.run_id, timeout=0))
 
 

@@ -276,7 +276,7 @@ async def test_a_context_is_refused_in_another_thread():
         assert await run.result("60s") == "went on"
         assert await engine.runs.history(run.run_id) == []
     assert isinstance(caught[0], NonDeterministicError)
-    assert "start threads inside steps only" in caught[0].fix
+    assert "start threads only inside steps" in caught[0].fix
 
 
 async def test_a_branch_that_uses_the_outer_context_pauses_the_run_with_the_fix():
@@ -287,7 +287,7 @@ async def test_a_branch_that_uses_the_outer_context_pauses_the_run_with_the_fix(
     async with Engine("memory:", workflows=[flow]) as engine:
         run = await engine.start(flow)
 
-        with pytest.raises(RunPaused, match="outside of the function that it belongs to"):
+        with pytest.raises(RunPaused, match="outside the function that it belongs to"):
             await run.result("60s")
 
 

@@ -486,13 +486,13 @@ async def context(info: StepContext) -> None: ...
 @pytest.mark.parametrize(
     ("body", "options", "why"),
     [
-        (plain, {"transaction": True}, "given as the first argument"),
-        (context, {"transaction": True}, "given as the first argument"),
+        (plain, {"transaction": True}, "the first argument is the transaction"),
+        (context, {"transaction": True}, "the first argument is the transaction"),
         (paying, {}, "only a transactional step"),
-        (paying, {"transaction": True, "timeout": "5s"}, "timeout means nothing there"),
-        (paying, {"transaction": True, "at_most_once": True}, "at_most_once means nothing there"),
+        (paying, {"transaction": True, "timeout": "5s"}, "timeout cannot apply"),
+        (paying, {"transaction": True, "at_most_once": True}, "at_most_once cannot apply"),
         (paying, {"transaction": True, "durability": "deferred"}, "durability"),
-        (paying, {"transaction": True, "isolate": "process"}, "isolate means nothing there"),
+        (paying, {"transaction": True, "isolate": "process"}, "isolate cannot apply"),
     ],
 )
 def test_a_transactional_step_without_meaning_is_refused(body: Any, options: dict[str, Any], why: str):

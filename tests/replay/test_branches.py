@@ -185,7 +185,7 @@ async def test_a_join_of_nothing_is_done_and_a_race_of_nobody_is_refused(harness
     await harness.drain()
 
     assert await harness.result(joined) == {}
-    with pytest.raises(RunFailed, match="at least one branch"):
+    with pytest.raises(RunFailed, match="has no branches"):
         await harness.result(raced)
 
 
@@ -221,3 +221,65 @@ async def test_cancelling_the_task_around_a_join_stops_its_branches(harness: Har
 
     assert await outcome(harness, flow) == "cancelled"
     assert ledger.lines[:2] == ["slow begins", "slow is told to stop"]
+
+
+async def test_a_failed_fan_out_names_its_parts_and_the_first_cause(harness: Harness, ledger: Ledger):
+    async def bad(ctx: Context) -> None:
+        raise ValueError("no such order")
+
+    async def bad_step(ctx: Context, number: int = 0) -> None:
+        if number % 2 == 0:
+            await ctx.step("work", step(ledger.failing("bad"), retry=ONCE))
+
+    @workflow
+    async def flow(ctx: Context, kind: str) -> None:
+        await ctx.receive("go")
+        match kind:
+            case "join":
+                await ctx.join("both", {"good": lambda c: c.sleep("pause", "1s"), "bad": bad, "worse": bad_step})
+            case "one":
+                await ctx.join("both", {"bad": bad})
+            case "map":
+                await ctx.map("all", bad_step, range(12))
+            case _:
+                await ctx.race("first", {"a": bad_step, "b": bad})
+
+    async def failure(kind: str) -> str:
+        worker = await harness.worker(flow)
+        run = await worker.start(flow, kind)
+        await worker.signal(run.run_id, "go")
+        await harness.advance("1m")
+        view = await harness.status(run)
+        assert view.failure is not None
+        with pytest.raises(RunFailed) as caught:
+            await harness.result(run)
+        assert caught.value.title == f"run {run.run_id} failed: {view.failure.type}: {view.failure.message}"
+        return view.failure.message
+
+    assert await failure("one") == "branch bad of both failed: ValueError: no such order"
+    assert await failure("join") == "2 branches of both failed (bad, worse); bad: ValueError: no such order"
+    assert await failure("map") == (
+        "6 items of all failed (0, 2, 4, 6, 8 and 1 more); 0: step all/~0/work failed after 1 attempt: "
+        "ValueError: bad failed"
+    )
+    assert await failure("race") == "all branches of first failed (b, a); b: ValueError: no such order"
+
+
+async def test_a_replay_raises_a_failed_fan_out_with_the_words_that_were_recorded(harness: Harness, ledger: Ledger):
+    async def item(ctx: Context, number: int) -> None:
+        raise ValueError("no such order")
+
+    @workflow
+    async def flow(ctx: Context) -> str:
+        try:
+            await ctx.map("all", item, [1])
+        except JoinError as error:
+            found = str(error)
+        ledger.note(found)
+        await ctx.receive("go")
+        return found
+
+    found = await outcome(harness, flow)
+
+    assert found == "SW452  item 0 of all failed: ValueError: no such order\n  where   all"
+    assert set(ledger.lines) == {found}

@@ -114,7 +114,7 @@ async def test_code_that_is_older_than_a_pin_stops_the_run(harness: Harness, led
 
     worker, run = await begun(harness, flow(3))
     worker = await harness.deploy(worker, flow(2))
-    with pytest.raises(RunPaused, match="pinned to version 3 of gate, and this code knows only 2"):
+    with pytest.raises(RunPaused, match="pinned to version 3 of gate, and this code has only versions up to 2"):
         await go(harness, worker, run)
 
     worker = await harness.deploy(worker, flow(3))

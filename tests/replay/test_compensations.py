@@ -459,3 +459,48 @@ async def test_a_closure_of_a_trimmed_iteration_is_never_taken_for_another(harne
     assert (view.status, ledger.lines) == ("compensation_failed", ["undo 2"])
     assert view.failure is not None
     assert view.failure.path == "l/~1/s"
+
+
+async def test_a_compensation_that_a_call_leaves_without_a_value_is_rejected_before_the_body_runs(
+    harness: Harness, ledger: Ledger
+):
+    async def charge(order: str, amount: int = 1) -> str:
+        ledger.note("charged")
+        return "receipt"
+
+    def refund(order: str, amount: int, receipt: str) -> None:
+        ledger.note("refunded")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(charge, compensate=refund), "order-1")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("2h")
+
+    view = await harness.status(run)
+    assert (view.status, ledger.lines) == ("failed", [])
+    assert view.failure is not None
+    assert view.failure.message.endswith("compensation refund does not fit step 'charge'")
+    assert view.failure.why == "it needs 3 values and gets 2: the 1 argument of this call, then the result"
+    assert view.failure.fix == (
+        "pass all arguments: ctx.step(charge, order, amount); or give the parameters of refund defaults"
+    )
+
+
+async def test_a_compensation_with_a_context_needs_no_value_for_it(harness: Harness, ledger: Ledger):
+    async def refund(ctx: Context, order: int, receipt: int) -> None:
+        ledger.note(f"refunded {order}")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(act, compensate=refund), 7)
+        raise Rollback("changed my mind")
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("2h")
+
+    assert (await harness.status(run)).status == "compensated"
+    assert ledger.lines == ["refunded 7"]

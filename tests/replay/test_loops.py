@@ -106,7 +106,7 @@ async def test_a_stateful_body_that_returns_nothing_stops_the_run(harness: Harne
 
     with pytest.raises(RunPaused, match="the body of loop l returned NoneType") as caught:
         await harness.result(run)
-    assert caught.value.fix == "return Continue(state) or Break(value)"
+    assert caught.value.fix == "write: return Continue(state), or: return Break(value)"
     assert ledger.counts == {"work": 1}
 
 
@@ -281,4 +281,4 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
     view = await harness.status(run)
     assert view.status == "failed"
     assert view.failure is not None
-    assert "old iteration of a loop" in (view.failure.why or "")
+    assert "old loop iterations" in (view.failure.why or "")

@@ -147,7 +147,7 @@ async def test_a_map_over_nothing_is_empty_and_one_without_room_is_refused(harne
     await harness.drain()
 
     assert await harness.result(good) == []
-    with pytest.raises(RunFailed, match="limit is 0"):
+    with pytest.raises(RunFailed, match="limit=0"):
         await harness.result(bad)
 
 
@@ -216,9 +216,9 @@ async def _branch(ctx: Context) -> int:
 @pytest.mark.parametrize(
     ("verb", "given", "fix"),
     [
-        ("map", {"on_error": "failfast"}, '"wait_all" or "fail_fast"'),
-        ("join", {"on_error": "failfast"}, '"wait_all" or "fail_fast"'),
-        ("race", {"first": "sucess"}, '"success" or "settled"'),
+        ("map", {"on_error": "failfast"}, 'use "wait_all" or "fail_fast"'),
+        ("join", {"on_error": "failfast"}, 'use "wait_all" or "fail_fast"'),
+        ("race", {"first": "sucess"}, 'use "success" or "settled"'),
     ],
 )
 async def test_an_option_that_has_no_such_value_is_refused(

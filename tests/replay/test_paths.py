@@ -342,5 +342,5 @@ async def test_a_recorded_value_that_no_longer_fits_its_annotation_stops_the_run
         await ctx.step("x", new)
         await ctx.receive("go")
 
-    with pytest.raises(RunPaused, match="does not fit this code any more"):
+    with pytest.raises(RunPaused, match="no longer fits this code"):
         await redeployed(harness, before, after)

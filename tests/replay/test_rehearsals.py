@@ -99,7 +99,7 @@ async def test_a_lost_entry_is_missed(which: Workflow[Any, Any]) -> None:
     assert found is not None
     assert found.title in (
         "the code stops before 1 recorded operation",
-        "the run waits at go, and the code does not come there",
+        "the run waits at go, and the code does not reach it",
     )
     assert "it asks for a" in found.why
 
@@ -111,7 +111,7 @@ async def test_a_wait_that_the_code_does_not_come_to_is_found() -> None:
     found = _rehearse(trip, run, history._replace(waits=(elsewhere,)))
 
     assert found is not None
-    assert found.title == "the run waits at a, and the code does not come there"
+    assert found.title == "the run waits at a, and the code does not reach it"
 
 
 async def test_code_that_ends_too_early_is_found() -> None:
@@ -162,7 +162,7 @@ async def test_a_rollback_must_find_its_compensations(monkeypatch: pytest.Monkey
         assert _rehearse(doomed, run._replace(status=status), history) is None
         found = _rehearse(doomed_no_more, run._replace(status=status), history)
         assert found is not None
-        assert "that undoes b is not known to this worker" in found.title
+        assert "this worker does not know the compensation" in found.title
 
 
 async def test_what_has_ended_needs_no_rehearsal() -> None:

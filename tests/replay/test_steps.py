@@ -464,4 +464,4 @@ def test_a_durability_that_does_not_exist_is_refused_when_the_step_is_made():
     for make in (lambda value: step(body, durability=value), lambda value: step(body).options(durability=value)):
         with pytest.raises(InvalidOptionError) as caught:
             make("defered")
-        assert caught.value.fix == '"normal" or "deferred"'
+        assert caught.value.fix == 'use "normal" or "deferred"'

@@ -61,5 +61,5 @@ def test_a_name_that_is_none_is_refused(env: list[str]) -> None:
 
 
 def test_variables_make_sense_only_of_a_process_of_its_own() -> None:
-    with pytest.raises(InvalidOptionError, match="has env alone"):
+    with pytest.raises(InvalidOptionError, match="has env without isolate"):
         step(len, env=["A"])

@@ -1,8 +1,8 @@
-"""Signals under encryption: sealed by a sender who knows a target and a name, opened by the run that it reaches.
+"""Signals under encryption: sealed by a sender that knows a target and a name, opened by the run that receives it.
 
-A sender may name a run by its key, or by the id of a run that has been continued since. So the target it named goes
-with the payload, in the clear: `t`, the length and text of the target, and the payload, bound to target and name. The
-receiver opens it only if that target means itself.
+A sender may name a run by its key, or by the id of a run that has been continued since. So the payload carries the
+target in the clear: `t`, the length and text of the target, and the payload, bound to target and name. A run opens it
+only if the target means that run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Targets: TypeAlias = Callable[[str], bool]
 
 
 def encode_signal(codec: Codec, value: Any, *, target: str, name: str, hint: Any = ANY) -> Payload:
-    """The payload of a signal to `target`, a run id or a key in its one spelling; raises as `Codec.encode` does."""
+    """The payload of a signal to `target`, a run id or a normalised key; raises as `Codec.encode` does."""
     stored = codec.encode(value, hint, place=lambda: _place(target, name))
     if not codec.conceals:
         return stored
@@ -32,7 +32,7 @@ def rebind_signal(codec: Codec, payload: Payload, *, name: str, targets: Targets
     """The payload of a received signal for the row that keeps it.
 
     Raises:
-        CorruptRecordError: it was sent to somebody else, under another name, or is damaged.
+        CorruptRecordError: it was sent to another run, under another name, or is damaged.
     """
     if not codec.conceals:
         return payload
@@ -49,7 +49,7 @@ def rebind_signal(codec: Codec, payload: Payload, *, name: str, targets: Targets
 
 
 def move_signal(codec: Codec, payload: Payload, *, name: str, target: str) -> Payload:
-    """The payload of a signal that is delivered again, as another target reads it."""
+    """The payload of a signal, sealed again for another target."""
     if not codec.conceals:
         return payload
     before, sealed = split(payload) or ("", payload)

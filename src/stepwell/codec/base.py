@@ -1,11 +1,11 @@
 """The `Codec` protocol, the versioned payload envelope and the limits of a payload.
 
-A payload is bytes. Its first byte names the format of the rest, so that a later format can live beside old rows:
+A payload is bytes. Its first byte names the format of the rest, so that a later format can coexist with old rows:
 
     j   JSON, version 1
     e   encrypted: key id, nonce, and another payload that only the key makes readable
     r   a reference to another payload, which is kept as a blob
-    t   a signal's payload with the target it was sealed for
+    t   a signal's payload with the target for which it was sealed
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from stepwell.errors import CorruptRecordError
 Payload: TypeAlias = bytes
 
 ANY: Final[Any] = Any
-"""The hint of a value about which nothing is known: it decodes to plain JSON types."""
+"""The hint of a value of unknown type: it decodes to plain JSON types."""
 
 JSON_V1: Final = b"j"
 ENCRYPTED: Final = b"e"
 REFERENCE: Final = b"r"
 ADDRESSED: Final = b"t"
 FORMATS: Final = {JSON_V1: "JSON version 1"}
-# What a layer writes; a codec without that layer can only say so.
+# Formats that layers write. A codec without the layer reports which one is missing.
 LAYERS: Final = {
     ENCRYPTED: ("encrypted", "Encrypted"),
     REFERENCE: ("kept as a blob", "Offloaded"),
@@ -38,12 +38,13 @@ EXTERNAL_NODES_MAX: Final = 100_000
 
 
 class Row(NamedTuple):
-    """The one row and field that a stored payload is for. Encryption binds it to this, so it can be read nowhere else.
+    """The row and field to which a stored payload belongs. Encryption binds the payload to them, so it can be read
+    nowhere else.
 
-    Not made of an error's words, which may change: every part of a row has to be the same for ever.
+    It has no texts of error messages, which may change: every part of a row must stay the same permanently.
     """
 
-    run: str  # the run's id; of a signal: the target as its sender knew it
+    run: str  # the run's id; of a signal: the target that its sender named
     path: str  # within the run, "" for the run itself; of a signal: its name
     field: str  # such as "input", "output", "value", "undo", "state"
 
@@ -54,10 +55,9 @@ def event_row(run_id: str, path: str, event_id: str) -> Row:
 
 
 class Place(NamedTuple):
-    """Where a value belongs, in the words of an error: workflow, path, and what it is there; and its row, if it is
-    stored.
+    """Where a value belongs, for error messages: workflow, path, and what it is there; and its row, if it is stored.
 
-    Cheap on purpose: nothing is formatted before an error has to be worded.
+    Cheap on purpose: nothing is formatted before there is an error.
     """
 
     workflow: str
@@ -74,19 +74,19 @@ class Place(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What the sentence is about, such as ``the result of `payment/charge` ``."""
+        """The subject of an error's sentence, such as ``the result of `payment/charge` ``."""
         return f"{self.what} of `{self.path or self.workflow}`"
 
     @property
     def where(self) -> str:
-        """Workflow and path, for the line `where` of an error; of what is sent from outside: the signal or topic."""
+        """Workflow and path, for the line `where` of an error; for a message from outside: the signal or topic."""
         if not self.workflow:
             return f"{'topic' if self.what == 'the event' else 'signal'} {self.path}"
         return f"workflow {self.workflow}" + (f", path {self.path}" if self.path else "")
 
 
 PlaceLike: TypeAlias = Place | Callable[[], Place]
-"""A place, or a callable that makes one; it is called only when an error has to be worded."""
+"""A place, or a callable that makes one; it is called only if there is an error."""
 
 
 def place_of(place: PlaceLike) -> Place:
@@ -95,7 +95,7 @@ def place_of(place: PlaceLike) -> Place:
 
 
 class Unresolved(NamedTuple):
-    """The hint of an annotation that names something which does not exist; refused when it is used, not before."""
+    """The hint of an annotation that cannot be resolved. It is rejected when it is used, not before."""
 
     function: str
     parameter: str
@@ -121,12 +121,12 @@ class Codec(Protocol):
         ...
 
     def encode(self, value: Any, hint: Any = ANY, *, place: PlaceLike) -> Payload:
-        """The payload of `value`, to be read back as the hint says; what has no stored form is refused here.
+        """The payload of `value`, to be read back as the hint says.
 
         Raises:
-            UnserialisableError: something in it has no faithful stored form.
+            UnserialisableError: a part of the value has no faithful stored form.
             PayloadTooLargeError: it is above the limit.
-            StoreUnavailableError: it has to be kept beside the store, and cannot be written there now.
+            StoreUnavailableError: it must be kept as a blob, which cannot be written now.
         """
         ...
 
@@ -135,44 +135,44 @@ class Codec(Protocol):
 
         Raises:
             CorruptRecordError: the bytes are not a payload, or not the one of this row.
-            InvalidInputError: it is one, but its content does not fit the hint; all violations are listed.
+            InvalidInputError: the content does not fit the hint; all violations are listed.
             UnsupportedTypeError: the hint itself names a type that cannot be read back.
-            StoreUnavailableError: it is kept beside the store, and cannot be read there now.
+            StoreUnavailableError: it is kept as a blob, which cannot be read now.
         """
         ...
 
     def settle(self, value: Any, hint: Any, *, place: PlaceLike) -> tuple[Payload, Any]:
-        """The payload of `value`, and what reading it will give; raises as `encode` and `decode` do."""
+        """The payload of `value`, and the value that decoding it returns; raises as `encode` and `decode` do."""
         ...
 
     def validate(self, value: Any, hint: Any, *, place: PlaceLike) -> Any:
-        """A Python value as `hint` says; raises `InvalidInputError`."""
+        """A Python value, converted to `hint`; raises `InvalidInputError`."""
         ...
 
     def decode_external(self, text: bytes | str, hint: Any, *, place: PlaceLike) -> Any:
-        """The value of JSON text from outside, as `hint` says; raises `InvalidInputError`."""
+        """The value of JSON text from outside, converted to `hint`; raises `InvalidInputError`."""
         ...
 
     def prepare(self, hint: Any, *, place: PlaceLike) -> None:
-        """Raise `UnsupportedTypeError` now where the first use of the hint would."""
+        """Raise `UnsupportedTypeError` now if the first use of the hint would raise it."""
         ...
 
     def encode_readable(self, value: Any, *, place: PlaceLike) -> bytes:
-        """JSON without an envelope that anyone may read, as in a failure; secrets in it are asterisks."""
+        """JSON without an envelope, for places that are not encrypted, such as a failure; secrets become asterisks."""
         ...
 
     def register_upcaster(self, hint: Any, upcaster: Upcaster) -> None:
-        """Let stored values that no longer fit `hint` be brought to its shape; see `stepwell.codec.upcasters`."""
+        """Convert stored values that no longer fit `hint` to its shape; see `stepwell.codec.upcasters`."""
         ...
 
-    # --- parts of a payload, for those who put payloads together ---
+    # --- parts of a payload ---
 
     def encode_body(self, value: Any, hint: Any, place: PlaceLike) -> bytes:
         """The JSON of `value`, without any envelope."""
         ...
 
     def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
-        """The value of what `encode_body` wrote."""
+        """The value that `encode_body` wrote."""
         ...
 
     def seal(self, payload: Payload, *, place: PlaceLike) -> Payload:
@@ -184,13 +184,13 @@ class Codec(Protocol):
         ...
 
     def rebind(self, payload: Payload, *, place: PlaceLike, to: PlaceLike) -> Payload:
-        """A stored payload as it has to be for another row, such as a child's output in its parent's history."""
+        """A stored payload, sealed again for another row, such as a child's output in its parent's history."""
         ...
 
     # --- for layers ---
 
     def allowing_secrets(self) -> Codec:
-        """The same codec, which writes secrets as they are: something around it encrypts them."""
+        """The same codec, but it writes secrets in the clear, because an outer layer encrypts them."""
         ...
 
     def limited_to(self, payload_bytes_max: int) -> Codec:
@@ -199,7 +199,7 @@ class Codec(Protocol):
 
 
 def refuse_format(payload: object, place: PlaceLike) -> NoReturn:
-    """Word why these bytes have no known envelope."""
+    """Raise the error for bytes without a known envelope."""
     at = place_of(place)
     known = ", ".join(f"{tag!r} ({name})" for tag, name in FORMATS.items())
     if isinstance(payload, bytes) and payload[:1] in LAYERS:
@@ -208,7 +208,7 @@ def refuse_format(payload: object, place: PlaceLike) -> NoReturn:
             f"{at.subject} cannot be read back: it is {state}",
             where=at.where,
             why="the codec of this engine has no layer that reads such payloads",
-            fix=f"open the engine with the codec that wrote it, one with `{layer}(...)`",
+            fix=f"open the engine with the codec that wrote it, which has a layer `{layer}(...)`",
         )
     if not isinstance(payload, bytes):
         found = f"a value of type {type(payload).__name__}"
@@ -218,5 +218,5 @@ def refuse_format(payload: object, place: PlaceLike) -> NoReturn:
         f"{at.subject} cannot be read back: it is not in a known format",
         where=at.where,
         why=f"found {found}; known: {known}",
-        fix="if a newer stepwell wrote it, upgrade this one; else restore the record from a backup",
+        fix="if a newer stepwell wrote it, upgrade this one; otherwise restore the record from a backup",
     )

@@ -1,4 +1,4 @@
-"""Where large payloads are kept: by the hash of their content, outside of the rows that refer to them."""
+"""Blobs: large payloads, kept by the hash of their content outside the rows that refer to them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from stepwell.ids import random_bytes
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without blocking: somebody may have put a pipe there.
+# Non-blocking, because the path may be a pipe.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class DamagedBlobError(ValueError):
-    """What is stored under a name is not what the name says. Never leaves the codec."""
+    """The stored content does not match the hash in its name. Never leaves the codec."""
 
 
 class Blobs(Protocol):
     """Bytes by the SHA-256 of their content. The same content is kept once, however often it is put."""
 
     def put(self, content: bytes) -> str:
-        """Keep the content, and give its name: the hash in hexadecimal.
+        """Store the content; returns its name, the hash in hexadecimal.
 
-        It is durable when this returns, or in the database of a store: when anything is that the store writes later.
+        It is durable when this returns; in the database of a store, no later than any write that follows it.
 
-        Raises `OSError`; then nothing refers to whatever may be left of it.
+        Raises `OSError`. What may be left of the content is then not referred to.
         """
         ...
 
@@ -41,8 +41,8 @@ class Blobs(Protocol):
         """The content of that name.
 
         Raises:
-            LookupError: there is none.
-            DamagedBlobError: what is there has another hash.
+            LookupError: there is no such blob.
+            DamagedBlobError: the stored content has another hash.
             OSError: it cannot be read now.
         """
         ...
@@ -54,7 +54,7 @@ class FolderBlobs:
     A file appears under its name whole or not at all: it is written under another name, forced to disk, renamed, and
     the folder is forced to disk, in that order. Links are never followed. Several processes may share the folder.
 
-    Not promised: that files which nothing refers to any more are removed.
+    Not promised: that files are removed once nothing refers to them.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -64,12 +64,12 @@ class FolderBlobs:
             self._sync_parents()
 
     def put(self, content: bytes) -> str:
-        """Keep the content; see `Blobs.put`."""
+        """Store the content; see `Blobs.put`."""
         name = hashlib.sha256(content).hexdigest()
         with self._opened() as folder:
             if not _holds(folder, name):
                 _write(folder, name, content)
-            # Also if it was there: whoever renamed it may not have come to this line yet.
+            # Also if it existed: the process that renamed it may not have reached this line yet.
             os.fsync(folder)
         return name
 
@@ -99,7 +99,7 @@ class FolderBlobs:
 
 
 def _holds(folder: int, name: str) -> bool:
-    """Whether that content is there already, undamaged."""
+    """Whether that content is stored already, undamaged."""
     try:
         _read(folder, name)
     except (LookupError, DamagedBlobError):

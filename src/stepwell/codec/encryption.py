@@ -2,18 +2,18 @@
 
 A payload is `e`, the length and text of the key id, a nonce of 24 bytes, and the ciphertext with its tag. The first
 half of the nonce derives a key for this one payload, the second half is GCM's own nonce: random nonces under one key
-would otherwise be safe for some billions of payloads only.
+would otherwise be safe only for some billions of payloads.
 
-Bound to what: the namespace, the run's id, the path within the run and the field (input, output, value, undo, state).
-Whoever can write to the database cannot make one row's content pass for another's. When a value moves, it is sealed
-again for where it goes: a child's output for the parent's history, a signal for the entry that receives it. Until it is
-received, a signal is bound to its name and to the target its sender named (run id or key).
+A payload is bound to the namespace, the run's id, the path within the run and the field (input, output, value, undo,
+state). An attacker with write access to the database cannot present one row's content as another's. When a value moves,
+it is sealed again for its new row: a child's output for the parent's history, a signal for the entry that receives it.
+Until it is received, a signal is bound to its name and to the target that its sender named (run id or key).
 
 Not hidden: names of workflows, steps, branches, signals, topics, events, streams and published states; ids, keys, tags,
 times, statuses, counts and the length of a payload; the figures, `unit` and `note` of progress; the names of functions
 that undo a step; who paused, cancelled or repaired a run, and why; and failures: their texts, tracebacks and `data`.
 The fields of events that `where` compares are stored as digests, which a reader can test guesses against.
-Not prevented: an older content of the *same* field put back, such as a loop's former state, and rows deleted.
+Not prevented: restoring an older content of the *same* field, such as a loop's former state, and deleting rows.
 
 Needs the extra `stepwell[encryption]`.
 """
@@ -39,17 +39,17 @@ _QUOTED: Final = re.compile(r", got .*$", re.DOTALL)
 
 
 class Keys:
-    """Keys by id, and which of them new payloads are written with; the others are for reading.
+    """Keys by id. New payloads are written with the current key; the others are for reading.
 
-    To rotate: give every process the new key, then make it the current one. The old one is needed as long as a payload
-    that was written with it is.
+    To rotate: give every process the new key, then make it the current one. Keep the old key as long as payloads exist
+    that were written with it.
     """
 
     def __init__(self, current: str, keys: Mapping[str, bytes]) -> None:
-        given: Mapping[str, Any] = keys  # they come from files and variables: do not believe the annotation
+        given: Mapping[str, Any] = keys  # they come from files and variables, so the annotation may be wrong
         for key_id, key in given.items():
             if not _KEY_ID.fullmatch(key_id):
-                raise InvalidOptionError(f"key id {key_id[:60]!r} is not usable", why="letters, digits and _.:- only")
+                raise InvalidOptionError(f"key id {key_id[:60]!r} is not valid", fix="use letters, digits and _.:-")
             if not isinstance(key, bytes) or len(key) != KEY_BYTES:
                 raise InvalidOptionError(f"key {key_id!r} is not {KEY_BYTES} bytes", fix="make one: os.urandom(32)")
         if current not in keys:
@@ -66,12 +66,12 @@ class Keys:
 
 
 class Encrypted(Layer):
-    """A codec whose payloads only holders of the keys can read, each in its own row only.
+    """A codec that encrypts payloads: only holders of the keys can read them, and each only in its own row.
 
         Engine(url, codec=Encrypted(JsonCodec(), keys=Keys("k2", {"k1": old, "k2": new})))
 
-    `namespace` separates databases that share keys. `reads_plain` accepts what was stored before encryption was turned
-    on; then whoever can write to the database can also plant values, so turn it off when no old run is left.
+    `namespace` separates databases that share keys. `reads_plain` accepts payloads that were stored before encryption
+    was turned on. It also lets an attacker with write access plant values, so turn it off when no old run is left.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Encrypted(Layer):
     ) -> None:
         if _offloads(codec):
             raise InvalidOptionError(
-                "encryption is inside out: blobs would be stored in the clear",
+                "Encrypted is around Offloaded, so blobs would be stored in the clear",
                 fix="write Offloaded(Encrypted(codec, keys=...), blobs)",
             )
         super().__init__(codec.allowing_secrets())
@@ -111,17 +111,17 @@ class Encrypted(Layer):
         return head + sealed
 
     def open(self, payload: Payload, place: PlaceLike) -> Payload:
-        """The payload that was encrypted; raises `CorruptRecordError` if it was not encrypted for this row."""
+        """The decrypted payload; raises `CorruptRecordError` if it was not encrypted for this row."""
         if type(payload) is not bytes or payload[:1] != ENCRYPTED:
             return self._open_plain(payload, place)
         key_id, nonce, body = split(payload) or ("", b"", b"")
         if not key_id:
-            _refuse(place, "it is damaged", "it is shorter than any encrypted payload, or its key id is no id")
+            _refuse(place, "it is damaged", "it is too short for an encrypted payload, or its key id is not valid")
         key = self._keys.find(key_id)
         if key is None:
             _refuse(
                 place,
-                f"it is encrypted with key {key_id!r}, which is not known here",
+                f"it is encrypted with key {key_id!r}, which this engine does not have",
                 f"known: {self._keys!r}",
                 "add that key to `Keys`; without it the value is lost",
             )
@@ -130,20 +130,20 @@ class Encrypted(Layer):
         except self._failures:
             _refuse(
                 place,
-                "it is not what was encrypted for this place",
+                "it was not encrypted for this place",
                 f"its authentication failed (key {key_id!r}): it was changed, or belongs to another row or namespace",
             )
         return opened
 
     def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
-        """See `Codec.decode`. What does not fit is named, not quoted: errors are stored in the clear."""
+        """See `Codec.decode`. Errors do not quote values that do not fit: errors are stored in the clear."""
         try:
             return super().decode(payload, hint, place=place)
         except InvalidInputError as error:
             raise _unquoted(error) from None
 
     def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
-        """See `Codec.decode_body`. What does not fit is named, not quoted."""
+        """See `Codec.decode_body`. Errors do not quote values that do not fit."""
         try:
             return super().decode_body(body, hint, place)
         except InvalidInputError as error:
@@ -155,8 +155,8 @@ class Encrypted(Layer):
         if not self._reads_plain:
             _refuse(
                 place,
-                "it is not encrypted, and this engine takes only what is",
-                "somebody wrote it by other means, or it is older than the encryption",
+                "it is not encrypted, and this engine reads only encrypted payloads",
+                "another program wrote it, or it was stored before encryption was turned on",
                 "in the second case, let old runs end with Encrypted(..., reads_plain=True)",
             )
         return payload
@@ -170,7 +170,7 @@ class Encrypted(Layer):
 
 
 def split(payload: Payload) -> tuple[str, bytes, bytes] | None:
-    """Key id, nonce and ciphertext of an encrypted payload; None if it is none."""
+    """Key id, nonce and ciphertext of an encrypted payload; None if it is not one."""
     end = 2 + (payload[1] if len(payload) > 1 else 0)
     key_id = payload[2:end].decode("ascii", "replace")
     if payload[:1] != ENCRYPTED or not _KEY_ID.fullmatch(key_id) or len(payload) < end + NONCE_BYTES + TAG_BYTES:
@@ -197,7 +197,7 @@ def _refuse(place: PlaceLike, what: str, why: str, fix: str = "restore the recor
 
 
 def _import_cipher() -> tuple[Any, tuple[type[Exception], ...]]:
-    """The cipher and what it raises for bytes it did not write. Imported only by those who encrypt."""
+    """The cipher, and the exceptions that it raises for bytes that it did not write. Imported only if it is used."""
     try:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -1,4 +1,4 @@
-"""Payloads as they can be shown without their codec: what is hidden or elsewhere is named, not printed."""
+"""Payloads as they can be shown without their codec. Encrypted and offloaded payloads are shown as marks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_BYTES_MAX: Final = 80
 
 
 def read_plainly(payload: Payload) -> Any:
-    """A payload as plain JSON values; as a mark if it is encrypted or offloaded; as text if it is neither.
+    """A payload as plain JSON values; as a mark if it is encrypted or offloaded; otherwise as text.
 
     The marks are `{"encrypted": key id}` and `{"offloaded": hash, "size": bytes}`. Never fails.
     """
@@ -27,7 +27,7 @@ def read_plainly(payload: Payload) -> Any:
 
 
 def find_mark(payload: Payload) -> dict[str, Any] | None:
-    """What stands for a payload that cannot be shown; None if it can be."""
+    """The mark for a payload that cannot be shown; None if it can be."""
     to = addressed.split(payload)
     if to is not None:
         payload = to[1]

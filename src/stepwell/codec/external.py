@@ -1,7 +1,7 @@
 """Strict parsing of JSON text that comes from outside: a command line, an HTTP body.
 
-Python's own parser takes NaN, keeps the last of two equal keys, lets half a surrogate pair through and overflows
-its stack on deep input. All of that is refused here, on every backend alike.
+Python's own parser accepts NaN, duplicate keys (the last one wins) and half a surrogate pair, and overflows its stack
+on deep input. All of that is rejected here, for every store alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BRACKETS: Final = (b"[", b"{")
 
 
 class ExternalTextError(ValueError):
-    """The text is not acceptable JSON. Never leaves the codec: it words the final error with the place."""
+    """The text is not acceptable JSON. Never leaves the codec, which raises the final error with the place."""
 
 
 def parse_strict(raw: bytes, at: Place) -> Any:
@@ -45,12 +45,12 @@ def parse_strict(raw: bytes, at: Place) -> Any:
 
 
 def find_refusal_in_text(body: bytes, root: str) -> Refusal | None:
-    """What is wrong with JSON that an encoder wrote: duplicate keys and depth that only the text shows."""
+    """Why JSON that an encoder wrote cannot be stored: duplicate keys and depth, which only the text shows."""
     return find_refusal(json.loads(body, object_pairs_hook=_pairs), root)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict in which a key that occurs twice is marked, so that the visit of the value can name its path."""
+    """A dict in which a duplicate key is marked, so that a later visit of the value can name its path."""
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
@@ -66,7 +66,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _too_many_nodes(raw: bytes) -> Refusal | None:
-    # Every node but the first follows a comma or an opening bracket; those inside of strings only make this stricter.
+    # Every node but the first follows a comma or an opening bracket. Commas and brackets in strings are counted, too.
     nodes = 1 + raw.count(b",") + sum(raw.count(bracket) for bracket in _BRACKETS)
     if nodes > EXTERNAL_NODES_MAX:
         return Refusal("", f"it has about {nodes} values; at most {EXTERNAL_NODES_MAX} are accepted")

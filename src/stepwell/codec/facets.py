@@ -1,7 +1,7 @@
-"""What a wait may ask of an event: its plain fields, each with its value as one text that stores can compare.
+"""Facets: the plain fields of an event, by which a wait can filter. Each is one text that stores can compare.
 
-`order="42"`; under encryption, and for long values, a digest instead of the value. A digest does not show the value,
-but whoever can read the store can try values that they guess.
+A facet is `order="42"`, for example. Under encryption, and for long values, it has a digest instead of the value. A
+digest does not show the value, but a reader of the store can test guesses against it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 
 
 def facets_of(codec: Codec, topic: str, value: Any) -> tuple[str, ...]:
-    """Everything that a wait may ask of this event: one text for each plain field. Secrets are left out."""
+    """The facets of an event: one text for each plain field. Secrets are left out."""
     found = ((name, _plain(codec, topic, part)) for name, part in _fields_of(value))
     return tuple(sorted(_facet(codec, topic, name, part) for name, (part, is_plain) in found if is_plain))
 
@@ -35,7 +35,7 @@ def _fields_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(codec: Codec, topic: str, value: Any) -> tuple[Any, bool]:
-    """A value as plain JSON, and whether it is one that can be compared."""
+    """A value as plain JSON, and whether it can be compared."""
     if isinstance(value, Secret):
         return None, False
     try:
@@ -46,15 +46,15 @@ def _plain(codec: Codec, topic: str, value: Any) -> tuple[Any, bool]:
 
 
 def facets_wanted(codec: Codec, topic: str, where: Mapping[str, Any] | None, hint: Any) -> tuple[str, ...]:
-    """What a wait asks for. Raises `InvalidOptionError` for what no event could have."""
+    """The facets that a wait requires. Raises `InvalidOptionError` if no event could have them."""
     if not where:
         return ()
     if not isinstance(where, Mapping):
         raise InvalidOptionError(
             f"where is {where!r}",
             where=f"topic {topic}",
-            why="an event is chosen by the store, which cannot call code",
-            fix='name fields and their values, as in where={"order": "42"}',
+            why="the store chooses the event, and cannot call code",
+            fix='write fields and their values: where={"order": "42"}',
         )
     known = None if hint is ANY else {field.name: field.encode_name for field in msgspec.structs.fields(hint)}
     return tuple(sorted(_wanted(codec, topic, name, value, known) for name, value in where.items()))
@@ -66,15 +66,15 @@ def _wanted(codec: Codec, topic: str, name: str, value: Any, known: dict[str, st
         raise InvalidOptionError(
             f"events of {topic} have no field {name!r}",
             where=f"topic {topic}",
-            fix=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known) or 'none'}",
+            fix=f"did you mean {near[0]!r}?" if near else f"use one of its fields: {', '.join(known) or 'none'}",
         )
     part, is_plain = _plain(codec, topic, value)
     if not is_plain:
         raise InvalidOptionError(
             f"where: {name} is a {type(value).__name__}",
             where=f"topic {topic}",
-            why="only plain values of an event's own fields are compared",
-            fix="compare a text, a number, true, false or None",
+            why="only plain values of an event's own fields can be compared",
+            fix="compare with a text, a number, True, False or None",
         )
     return _facet(codec, topic, str(name) if known is None else known[name], part)
 

@@ -1,4 +1,4 @@
-"""Field paths in error messages: `result.session[3].x`, and values shown shortly."""
+"""Field paths in error messages, such as `result.session[3].x`, and short forms of values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SHOWN_CHARS_MAX: Final = 40
 
 
 def show_path(root: str, segments: Sequence[Segment]) -> str:
-    """`root` followed by its segments; names with dots, indexes and odd keys in brackets; the far end is left out."""
+    """`root` followed by its segments: names with dots, indexes and odd keys in brackets. A long path is cut."""
     shown = "".join(_show(segment) for segment in segments[:SHOWN_SEGMENTS_MAX])
     more = "…" if len(segments) > SHOWN_SEGMENTS_MAX else ""
     return (root + shown + more).removeprefix("." if not root else "")
 
 
 def show_field(root: str, prefix: str, path: Sequence[Segment], inner: str = "") -> str:
-    """A field in a list of violations: its path alone, or with `root` in front where that would not read as a name."""
+    """A field in a list of violations: its path alone, or after `root` if the path alone would not read as a name."""
     text = (show_path(prefix, path) + inner).removeprefix("" if prefix else ".")
     return root + text if not text or text.startswith("[") else text
 
@@ -45,7 +45,7 @@ def shorten(value: object) -> str:
 
 
 def type_name(hint: object) -> str:
-    """How a type or annotation is called in a message."""
+    """The name of a type or annotation in a message."""
     if isinstance(hint, type) and not getattr(hint, "__args__", None):
         return hint.__qualname__ if hint.__module__ == "builtins" else f"{hint.__module__}.{hint.__qualname__}"
     return str(hint).replace("typing.", "")

@@ -1,7 +1,7 @@
 """The default codec: typed JSON by msgspec.
 
-It is on the hot path of every step. So the bytes are made first and looked at in bulk, at the speed of C, for anything
-that *might* not come back as it was; only then is the value itself visited, field by field.
+It is on the hot path of every step. So the bytes are made first and checked in bulk, at the speed of C, for anything
+that *might* not round-trip. Only then is the value itself visited, field by field.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _read_plain = msgspec.json.Decoder().decode
 
 _NULL: Final = JSON_V1 + b"null"
 _UNCHANGED: Final = frozenset({type(None), bool, int, float, str})
-# Kept as they are when records are taken apart for `validate`, so that bytes do not pass for a str.
+# Not converted when records are taken apart for `validate`, so that bytes are not accepted as a str.
 _KEPT: Final = (
     *(bytes, bytearray, uuid.UUID, decimal.Decimal),
     *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta),
@@ -41,11 +41,11 @@ _KEPT: Final = (
 
 
 class JsonCodec:
-    """Typed JSON. A value comes back as its hint says; one that JSON cannot hold is refused, and so are secrets.
+    """Typed JSON. A value is decoded as its hint says. Values that JSON cannot hold are rejected, and so are secrets.
 
-    Not promised: types without a hint (under `Any` a tuple comes back as a list, a date as text, the key 1 as "1"); a
-    tuple or set where the hint says `list`; an int above 2**53 where it says `float`; the order of sets; the fields
-    that a subclass adds to the class its hint names.
+    Not kept: types without a hint (under `Any` a tuple becomes a list, a date text, the key 1 "1"); a tuple or set
+    where the hint is `list`; an int above 2**53 where it is `float`; the order of sets; the fields that a subclass adds
+    to the class in the hint.
     """
 
     def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
@@ -68,7 +68,7 @@ class JsonCodec:
         return other
 
     def register_upcaster(self, hint: Any, upcaster: Upcaster) -> None:
-        """Let stored values that no longer fit `hint` be brought to its shape; see `stepwell.codec.upcasters`."""
+        """Convert stored values that no longer fit `hint` to its shape; see `stepwell.codec.upcasters`."""
         self._upcasters.register(hint, upcaster)
 
     def encode(self, value: Any, hint: Any = ANY, *, place: PlaceLike) -> Payload:
@@ -76,7 +76,7 @@ class JsonCodec:
         return _NULL if value is None else JSON_V1 + self.encode_body(value, hint, place)
 
     def encode_body(self, value: Any, hint: Any, place: PlaceLike) -> bytes:
-        """The JSON of `value`, as it stands in a payload after the envelope; raises as `encode` does."""
+        """The JSON of `value`, the part of a payload after the envelope; raises as `encode` does."""
         kind = type(value)
         if (kind is int and INT_MIN <= value <= INT_MAX) or kind is bool or (kind is float and math.isfinite(value)):
             return _write(value)
@@ -99,13 +99,13 @@ class JsonCodec:
         return self._changed(self.payload_bytes_max, _write_masked).encode_body(value, ANY, place)
 
     def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
-        """The value of `payload` as `hint` says; see `Codec.decode`."""
+        """The value of `payload`, converted to `hint`; see `Codec.decode`."""
         if type(payload) is not bytes or payload[:1] != JSON_V1:
             refuse_format(payload, place)
         return self.decode_body(payload[1:], hint, place)
 
     def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
-        """The value of JSON that stood in a payload; raises as `decode` does."""
+        """The value of the JSON of a payload; raises as `decode` does."""
         plan = plan_for(hint, place)
         try:
             return plan.read(body)
@@ -115,9 +115,9 @@ class JsonCodec:
             return self._lift(body, hint, place, error)
 
     def settle(self, value: Any, hint: Any, *, place: PlaceLike) -> tuple[Payload, Any]:
-        """The payload of `value`, and what reading it will give: a first run and a replay see the same value.
+        """The payload of `value`, and the value that decoding it returns: a first run and a replay see the same value.
 
-        Equal to `encode` and then `decode`, and raises as they do, but does not parse what cannot change.
+        Equal to `encode` and then `decode`, and raises as they do, but does not parse values that cannot change.
         """
         kind = type(value)
         if kind is int and (hint is int or hint is ANY) and INT_MIN <= value <= INT_MAX:
@@ -140,7 +140,7 @@ class JsonCodec:
         return payload
 
     def decode_external(self, text: bytes | str, hint: Any, *, place: PlaceLike) -> Any:
-        """The value of JSON text from a command line or an HTTP body, as `hint` says.
+        """The value of JSON text from a command line or an HTTP body, converted to `hint`.
 
         Raises:
             PayloadTooLargeError: it is above the limit; it was not parsed.
@@ -161,13 +161,13 @@ class JsonCodec:
             raise self._misfit(plain, hint, place, error, str_keys=True) from error
 
     def validate(self, value: Any, hint: Any, *, place: PlaceLike) -> Any:
-        """A Python value as `hint` says: from an instance of it, or from plain dicts and lists. Always a copy.
+        """A Python value converted to `hint`: from an instance of it, or from plain dicts and lists. Always a copy.
 
         Fields of instances are checked too. Nothing is guessed: "1" is not an int.
 
         Raises:
             InvalidInputError: it does not fit; all violations are listed.
-            UnserialisableError: it contains something that cannot be stored in any case.
+            UnserialisableError: a part of it can never be stored.
             UnsupportedTypeError: the hint itself names a type that cannot be read back.
         """
         plan = plan_for(hint, place)
@@ -185,7 +185,7 @@ class JsonCodec:
             raise self._misfit(plain, hint, place, error, str_keys=False) from error
 
     def prepare(self, hint: Any, *, place: PlaceLike) -> None:
-        """Make the plan of a hint now; raises `UnsupportedTypeError` where its first use would."""
+        """Make the plan of a hint now; raises `UnsupportedTypeError` if its first use would raise it."""
         plan_for(hint, place)
 
     # --- the slow half: something is or may be wrong ------------------------------------------
@@ -202,7 +202,7 @@ class JsonCodec:
         raise words.unserialisable(at, refusal) from error
 
     def _lift(self, body: bytes, hint: Any, place: PlaceLike, error: Exception) -> Any:
-        """The value after all, by its up-casters; else the error with all violations."""
+        """The value, converted by its up-casters. If they cannot, raise the error with all violations."""
         try:
             plain = _read_plain(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as broken:
@@ -214,7 +214,7 @@ class JsonCodec:
                 return plan_for(hint, place).read(msgspec.json.encode(lifted))
             except MemoryError:
                 raise
-            except Exception:  # noqa: BLE001  the violations of what is stored say more
+            except Exception:  # noqa: BLE001  the violations of the stored value are more useful
                 pass
         raise self._misfit(plain, hint, place, error, str_keys=True, notes=notes) from error
 

@@ -1,4 +1,4 @@
-"""What every layer around a codec has in common: it changes payloads, and leaves values to the codec within."""
+"""The base of layers around a codec: a layer changes payloads, and leaves values to the inner codec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.codec.base import ANY, Codec, Payload, PlaceLike, Upcaster
 
 
 class Layer(ABC):
-    """A codec around another one. A layer says how a payload is closed on its way in and opened on its way out."""
+    """A codec around another codec. A subclass defines how a payload is closed for the store, and opened again."""
 
     def __init__(self, inner: Codec) -> None:
         self.inner = inner
@@ -21,7 +21,7 @@ class Layer(ABC):
 
     @abstractmethod
     def open(self, payload: Payload, place: PlaceLike) -> Payload:
-        """What `close` was given; raises `CorruptRecordError` for anything else."""
+        """The payload that was passed to `close`; raises `CorruptRecordError` for anything else."""
 
     @property
     def payload_bytes_max(self) -> int:

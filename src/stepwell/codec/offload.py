@@ -1,4 +1,4 @@
-"""Offloading: a payload above a limit is kept as a blob, and a short reference stands in its row.
+"""Offloading: a payload above a limit is kept as a blob, and its row has a short reference.
 
 A reference is `r`, the blob's hash in hexadecimal, a colon and the size. The blob is durable before any row that refers
 to it is; its hash is verified whenever it is read.
@@ -23,7 +23,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Reference(NamedTuple):
-    """What stands in a row for an offloaded payload."""
+    """The reference to an offloaded payload."""
 
     name: str
     size: int
@@ -34,12 +34,12 @@ class Offloaded(Layer):
 
         Engine(url, codec=Offloaded(JsonCodec(), FolderBlobs("shop-blobs")))
 
-    With encryption, it goes around: `Offloaded(Encrypted(codec, keys=keys), blobs)` stores blobs encrypted. Equal
-    payloads share a blob; encrypted ones are never equal.
+    With encryption, put it outside: `Offloaded(Encrypted(codec, keys=keys), blobs)` stores blobs encrypted. Equal
+    payloads share a blob; encrypted payloads are never equal.
 
-    Not promised: that a blob is removed when nothing refers to it any more. Writing and reading the files of a folder
-    blocks the event loop for as long as the disk needs. In a SQLite database, blobs are written in another thread from
-    256 KiB on, and read in the thread of the event loop.
+    Not promised: that a blob is removed once nothing refers to it. Writing and reading the files of a folder blocks the
+    event loop for as long as the disk needs. In a SQLite database, blobs of 256 KiB and more are written in another
+    thread; they are read in the thread of the event loop.
     """
 
     is_outermost: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class Offloaded(Layer):
         self, codec: Codec, blobs: Blobs, *, above: int = ABOVE, payload_bytes_max: int = OFFLOADED_BYTES_MAX
     ) -> None:
         if above < 100:
-            raise InvalidOptionError(f"above is {above}", why="a reference takes up to 78 bytes", fix="at least 100")
+            raise InvalidOptionError(f"above is {above}", why="a reference takes up to 78 bytes", fix="use 100 or more")
         super().__init__(codec.limited_to(payload_bytes_max))
         self._blobs = blobs
         self._above = above
@@ -66,7 +66,7 @@ class Offloaded(Layer):
                 f"{at.subject} cannot be stored: its blob cannot be written",
                 where=at.where,
                 why=f"{error.strerror or error} ({len(payload)} bytes to {self._blobs!r})",
-                fix="make room or mend the permissions there",
+                fix="free some space there, or fix the permissions",
             ) from error
         return b"%b%b:%d" % (REFERENCE, name.encode(), len(payload))
 
@@ -76,7 +76,7 @@ class Offloaded(Layer):
             return payload
         reference = read_reference(payload)
         if reference is None:
-            raise _lost(place, "it is damaged", "it begins like a reference to a blob, and is none")
+            raise _lost(place, "it is damaged", "it begins like a reference to a blob, but is not a valid one")
         try:
             content = self._blobs.get(reference.name)
         except (LookupError, DamagedBlobError) as error:
@@ -87,7 +87,7 @@ class Offloaded(Layer):
                 f"{at.subject} cannot be read now: its blob cannot be opened",
                 where=at.where,
                 why=f"{error.strerror or error} (blob {reference.name} in {self._blobs!r})",
-                fix="mend the permissions or the disk there",
+                fix="fix the permissions or the disk there",
             ) from error
         if len(content) != reference.size:
             raise _lost(place, "it is damaged", f"it refers to {reference.size} bytes, the blob has {len(content)}")
@@ -95,7 +95,7 @@ class Offloaded(Layer):
 
 
 def read_reference(payload: Payload) -> Reference | None:
-    """The parts of a reference; None if it is none."""
+    """The parts of a reference; None if the payload is not one."""
     found = _REFERENCE.fullmatch(payload)
     return None if found is None else Reference(found[1].decode(), int(found[2]))
 
@@ -106,5 +106,5 @@ def _lost(place: PlaceLike, what: str, why: str) -> CorruptRecordError:
         f"{at.subject} cannot be read back: {what}",
         where=at.where,
         why=why,
-        fix="restore the blobs from the backup that belongs to the database's",
+        fix="restore the blobs from the backup that was made with the one of the database",
     )

@@ -1,7 +1,7 @@
 """How each hint is read and written: one plan per hint, made once.
 
 A plan is msgspec's typed decoder where that supports the hint, pydantic's own validator for a model, and pydantic's
-`TypeAdapter` for unions with models that msgspec refuses.
+`TypeAdapter` for unions with models that msgspec rejects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KNOWN_MAX: Final = 1024
 
 
 class Plan:
-    """How values of one hint are read; `adapter` is set where pydantic also has to write them."""
+    """How values of one hint are read; `adapter` is set if pydantic also has to write them."""
 
     __slots__ = ("adapter", "hint", "read")
 
@@ -44,10 +44,10 @@ def plan_for(hint: Any, place: PlaceLike) -> Plan:
     """The plan of this hint, made at its first use.
 
     Raises:
-        UnsupportedTypeError: no codec can read such a value back; the message names the type in question.
+        UnsupportedTypeError: no codec can read such a value back; the message names the type.
     """
-    # By identity: hashing a union costs more than decoding a small value. The plan keeps its hint alive, so the id
-    # cannot come to mean another hint.
+    # By identity: hashing a union costs more than decoding a small value. The plan keeps its hint alive, so no other
+    # hint can get the same id.
     plan = _known.get(id(hint))
     if plan is None:
         plan = _equal_plan(hint, place)
@@ -58,8 +58,8 @@ def plan_for(hint: Any, place: PlaceLike) -> Plan:
 
 
 def _equal_plan(hint: Any, place: PlaceLike) -> Plan:
-    """A plan that keeps this very hint. A function that is defined anew for each run has new hints each time, which are
-    equal to those before: they share a decoder, which takes some kilobytes.
+    """A plan that keeps this hint alive. A function that is defined again for each run has new hints each time, equal
+    to the earlier ones: they share a decoder, which takes some kilobytes.
     """
     key = (repr(hint), hint)  # unions are equal in any order, and pydantic prefers the first that fits
     try:
@@ -104,7 +104,7 @@ def _unresolved(hint: Unresolved, place: PlaceLike) -> UnsupportedTypeError:
         f"the annotation {hint.annotation!r} of `{hint.parameter}` in {hint.function} cannot be resolved",
         where=at.where,
         why=hint.reason,
-        fix="define or import that type at the top of the module, also at run time (not under TYPE_CHECKING)",
+        fix="define or import that type at the top of the module, not under TYPE_CHECKING",
     )
 
 
@@ -119,12 +119,12 @@ def write_custom(value: Any) -> Any:
 
 
 def write_revealed(value: Any) -> Any:
-    """`write_custom` for what is encrypted or never stored: secrets as they are."""
+    """`write_custom` for payloads that are encrypted or never stored: secrets are written in the clear."""
     return value.reveal() if isinstance(value, Secret) else write_custom(value)
 
 
 def write_masked(value: Any) -> Any:
-    """`write_custom` for what anybody may read: secrets as asterisks."""
+    """`write_custom` for places that are not encrypted: secrets become asterisks."""
     return MASK if isinstance(value, Secret) else write_custom(value)
 
 
@@ -141,7 +141,7 @@ def read_custom(kind: type, data: Any) -> Any:
 
 
 def is_secret_type(hint: Any) -> bool:
-    """Whether `hint` is `Secret`, with or without what it holds."""
+    """Whether `hint` is `Secret`, with or without a type argument."""
     return hint is Secret or typing.get_origin(hint) is Secret
 
 
@@ -157,7 +157,7 @@ def _unknown_types(hint: Any) -> list[Any]:
         seen.add(id(node))
         if isinstance(node, msgspec.inspect.CustomType):
             if is_secret_type(node.cls):
-                # msgspec does not say what it is a secret of.
+                # msgspec does not report the type argument of a secret.
                 stack.extend(msgspec.inspect.type_info(inner) for inner in _contents_of_secrets(hint))
             elif node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
                 found.append(node.cls)
@@ -179,7 +179,7 @@ def _contents_of_secrets(hint: Any) -> Iterator[Any]:
 
 
 def _within(hint: Any) -> Iterator[Any]:
-    """The hint and every hint that it is made of."""
+    """The hint and every hint inside it."""
     seen: list[Any] = []
     stack = [hint]
     while stack:
@@ -191,7 +191,7 @@ def _within(hint: Any) -> Iterator[Any]:
 
 
 def parts_of(hint: Any) -> Iterator[Any]:
-    """The hints that this hint is directly made of."""
+    """The hints directly inside this hint."""
     yield from typing.get_args(hint)
     record = typing.get_origin(hint) or hint
     is_record = dataclasses.is_dataclass(record) or typing.is_typeddict(record) or hasattr(record, "__struct_fields__")

@@ -10,7 +10,7 @@ EVENT = "event"
 
 
 def event_place(topic: str, event_id: str) -> Place:
-    """Where the payload of an event belongs."""
+    """The place of the payload of an event."""
     return Place("", topic, "the event", root="event", row=Row(event_id, topic, EVENT))
 
 

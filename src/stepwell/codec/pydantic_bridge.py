@@ -1,4 +1,4 @@
-"""Everything that touches pydantic. It is never imported from here: a program without it does not pay for it.
+"""Everything that touches pydantic. This module never imports it, so programs that do not use it have no cost.
 
 Models are written by field name and read by field name or alias, so that models with aliases round-trip. Needs
 pydantic ≥ 2.11.
@@ -53,14 +53,14 @@ def reader(model: Any) -> Callable[[bytes], Any]:
 
 
 def read_plain(model: Any, data: Any) -> Any:
-    """A model from plain JSON types. By way of JSON text, so that strict models accept what they wrote."""
+    """A model from plain JSON types. It goes through JSON text, so that strict models accept what they wrote."""
     return model.model_validate_json(msgspec.json.encode(data), by_alias=True, by_name=True)
 
 
 class Adapter:
-    """Reads and writes a hint that msgspec refuses, such as a union of two models, by pydantic's `TypeAdapter`.
+    """Reads and writes a hint that msgspec rejects, such as a union of two models, by pydantic's `TypeAdapter`.
 
-    Writing verifies by reading back: two members of a union may look alike in JSON.
+    Each value is read back when it is written: two members of a union may look alike in JSON.
     """
 
     def __init__(self, hint: Any) -> None:
@@ -79,7 +79,7 @@ class Adapter:
         return plain
 
     def accept(self, value: Any) -> Any:
-        """A Python value, instances or plain, as this hint; raises pydantic's `ValidationError`."""
+        """A Python value, of instances or plain data, converted to this hint; raises pydantic's `ValidationError`."""
         return self._adapter.validate_python(value, by_alias=True, by_name=True)
 
 

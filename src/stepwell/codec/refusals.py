@@ -1,7 +1,7 @@
-"""Finds the field of a value that cannot be stored, and says why.
+"""Finds the field of a value that cannot be stored, and why.
 
-The slow half of encoding: it visits every node, so the codec asks it only about values whose bytes look suspicious or
-that could not be encoded at all. On the way down nothing is formatted; the path is collected while unwinding.
+This is the slow half of encoding: it visits every node. The codec calls it only for values whose bytes look suspicious
+or that could not be encoded at all. On the way down nothing is formatted; the path is collected while unwinding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Refusal(NamedTuple):
 
 
 class DuplicateKey(NamedTuple):
-    """Stands in parsed JSON for the value of a key that occurred twice."""
+    """Replaces the value of a duplicate key in parsed JSON."""
 
     key: str
 
@@ -52,19 +52,19 @@ class _Refused(Exception):  # noqa: N818  control flow: carries the reason up to
 
 
 class _Rules(NamedTuple):
-    lenient: bool = False  # inside of a pydantic model, which has rules of its own
+    lenient: bool = False  # inside a pydantic model, which has rules of its own
     secrets: bool = False  # may be stored
 
 
 def find_refusal(value: Any, root: str, *, secrets: bool = False) -> Refusal | None:
-    """The first field of `value` that has no faithful stored form, or None. `secrets`: whether those have one."""
+    """The first field of `value` that has no faithful stored form, or None. With `secrets`, secrets have one."""
     try:
         _visit(value, 0, rules=_Rules(secrets=secrets))
     except _Refused as refused:
         return Refusal(show_path(root, refused.segments[::-1]), refused.why)
     except (RecursionError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  whatever the code of a value raises, a `__class__` that is a property, say
+    except Exception as error:  # noqa: BLE001  the code of a value, such as a `__class__` property, may raise anything
         return Refusal(root, f"its own code raises {type(error).__name__}")
     return None
 
@@ -82,7 +82,7 @@ def _visit(value: Any, depth: int, *, rules: _Rules) -> None:
     elif isinstance(value, float | decimal.Decimal):
         _check_finite(value)
     elif kind is DuplicateKey:
-        raise _Refused(f"the key {shorten(value.key)} is there twice; only one of them could be kept")
+        raise _Refused(f"the key {shorten(value.key)} occurs twice; only one of them could be kept")
     else:
         _visit_container(value, depth + 1, rules=rules)
 
@@ -96,7 +96,7 @@ def _visit_container(value: Any, depth: int, *, rules: _Rules) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         _visit_all(enumerate(value), depth, rules=rules)
     elif pydantic_bridge.is_model(value):
-        # Pydantic knows more types than we do, and stores them by its own rules.
+        # Pydantic supports more types, and stores them by its own rules.
         _visit_all(pydantic_bridge.fields_of(value), depth, rules=rules._replace(lenient=True))
     elif pydantic_bridge.is_secret(value):
         raise _Refused("it is a pydantic secret, which is stored as asterisks and would be lost")
@@ -127,7 +127,7 @@ def _named(mapping: Mapping[Any, Any]) -> Iterable[tuple[Segment, Any]]:
 
 
 def _fields_of(value: Any) -> list[tuple[Segment, Any]] | None:
-    """Names and values of a record's fields; None if it is no record."""
+    """Names and values of a record's fields; None if it is not a record."""
     if isinstance(value, msgspec.Struct):
         names: Iterable[str] = value.__struct_fields__
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):

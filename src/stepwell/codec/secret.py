@@ -17,18 +17,18 @@ __all__ = ["MASK", "Secret"]
 
 
 class Secret(Generic[T_co]):
-    """A value that shows itself to nobody who does not ask for it by `reveal()`.
+    """A value that only `reveal()` shows.
 
         @dataclass
         class Login:
             user: str
             password: Secret[str]
 
-    As a field, an input or a result it needs an engine with an encrypting codec; any other refuses to store it. While
-    it lives, its text is taken out of recorded failures and of stepwell's own log lines (see `stepwell.redaction` for
-    what that does not catch).
+    As a field, an input or a result it needs an engine with an encrypting codec; any other codec rejects it. While the
+    object exists, its text is masked in recorded failures and in stepwell's own log lines (see `stepwell.redaction` for
+    what that misses).
 
-    Needs its annotation to come back as a secret: stored under `Any`, it comes back as the plain value.
+    It must be annotated as a `Secret` to be decoded as one: stored under `Any`, it is decoded as the plain value.
     """
 
     __slots__ = ("__weakref__", "_value")
@@ -66,7 +66,7 @@ class Secret(Generic[T_co]):
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text that shows what is in a value."""
+    """Every text inside a value."""
     match value:
         case None | bool():
             return
@@ -90,6 +90,6 @@ def _texts(value: object) -> Iterator[str]:
         case _:
             try:
                 plain = msgspec.to_builtins(value)
-            except Exception:  # noqa: BLE001  also a class that only shows itself
+            except Exception:  # noqa: BLE001  a class may raise anything
                 plain = str(value) if type(value).__str__ is not object.__str__ else None
             yield from _texts(plain) if not isinstance(plain, type(value)) else ()

@@ -1,7 +1,7 @@
-"""What a function's annotations say, and its calls as payloads.
+"""The signatures of functions, and their calls as payloads.
 
-A stored call is `{"a": [positional…], "k": {keyword…}}`, each argument typed by the function's own annotation: that is
-how a compensation gets its step's input back.
+A stored call is `{"a": [positional…], "k": {keyword…}}`, each argument typed by the function's own annotation. A
+compensation gets the input of its step from such a call.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _signatures: weakref.WeakKeyDictionary[Any, Signature] = weakref.WeakKeyDictiona
 def hints_of(fn: Callable[..., Any]) -> Signature:
     """The signature of any callable, made once per function.
 
-    An annotation that cannot be resolved becomes an `Unresolved` hint, which the codec refuses when it is used. A
+    An annotation that cannot be resolved becomes an `Unresolved` hint, which the codec rejects when it is used. A
     callable without a readable signature takes anything and returns anything.
     """
     try:
@@ -123,14 +123,14 @@ def _name_of(fn: Any) -> str:
 
 
 def _resolve(holder: Any, function: str, name: str, annotation: Any) -> Any:
-    """One annotation as a type. By itself, so that a bad one does not spoil the others."""
+    """One annotation as a type. Each is resolved separately, so that a bad one does not affect the others."""
     if annotation is MISSING:
         return ANY
     carrier = type("Annotations", (), {"__annotations__": {name: annotation}})
     try:
         scope = getattr(holder, "__globals__", {})
         hints = typing.get_type_hints(carrier, scope, _nonlocals(holder), include_extras=True)
-    except Exception as error:  # noqa: BLE001  evaluating someone's annotation may fail in any way
+    except Exception as error:  # noqa: BLE001  evaluating an author's annotation may raise anything
         return Unresolved(function, name, str(annotation), f"{type(error).__name__}: {error}")
     return hints[name]
 
@@ -148,7 +148,7 @@ def _nonlocals(holder: Any) -> dict[str, Any]:
 
 
 def _awaited(hint: Any) -> Any:
-    """What awaiting gives, for a plain `def` that is annotated to return an awaitable."""
+    """The type of the awaited result, for a plain `def` that is annotated to return an awaitable."""
     return typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITABLES else hint
 
 

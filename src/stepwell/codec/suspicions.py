@@ -1,6 +1,6 @@
-"""A first look at a value and its JSON, at the speed of C: could they differ?
+"""A first check of a value and its JSON, at the speed of C: could they differ?
 
-False alarms are fine, they only cost a visit of the value. Misses are not.
+False alarms only cost a visit of the value. Misses are bugs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FOLDED: Final = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789
 
 
 def is_suspicious(value: Any, body: bytes) -> bool:
-    """Whether this JSON, made from `value`, may stand for something else, or is deeper than allowed."""
+    """Whether this JSON, made from `value`, may decode to another value, or is deeper than allowed."""
     text = body.translate(_FOLDED).decode("latin-1")  # `in` is three times as fast in a str
     if _NUL in text or _LONG_INT in text:
         return True
     plain = _read(body)
-    # Plain dicts and lists are simply compared. That finds NaN, colliding keys and everything that is not plain.
+    # Plain dicts and lists are compared directly. That finds NaN, colliding keys and everything that is not plain.
     is_same = (type(value) is dict or type(value) is list) and plain == value
     if not is_same and _is_unfaithful(value, plain, text):
         return True
@@ -41,7 +41,7 @@ def _is_unfaithful(value: Any, plain: Any, text: str) -> bool:
         return True
     if "null" in text and msgspec.to_builtins(value, enc_hook=write_revealed) != plain:
         return True
-    # Two keys that are written alike, such as 1 and "1", become one when read: the text gets shorter.
+    # Two keys that are written alike, such as 1 and "1", become one when decoded: the text gets shorter.
     return len(_write(plain)) != len(text)
 
 

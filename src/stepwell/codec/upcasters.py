@@ -1,17 +1,17 @@
-"""Up-casters: stored values of an old shape, brought to the shape that the code has now.
+"""Up-casters: they convert stored values of an old shape to the shape that the code has now.
 
-An up-caster is a function from the plain JSON of one shape to the plain JSON of the next. Those of a type are
-registered oldest first, and asked only when a stored value does not fit:
+An up-caster is a function from the plain JSON of one shape to the plain JSON of the next. The up-casters of a type are
+registered oldest first, and called only if a stored value does not fit:
 
     codec.register_upcaster(Order, from_v1)   # v1 → v2
     codec.register_upcaster(Order, from_v2)   # v2 → v3, which is `Order` now
 
-A value of version 2 then goes through `from_v2` alone, one of version 1 through both: the shortest end of the chain
-whose outcome fits is taken. So an up-caster has to fail, or give something that does not fit, for shapes it is not for.
-What is stored is left as it is.
+A value of version 2 then passes through `from_v2` alone, a value of version 1 through both: the shortest end of the
+chain whose result fits is used. So an up-caster must raise, or return something that does not fit, for other shapes.
+The stored value is not changed.
 
-Also found inside of lists, dicts, unions and the fields of dataclasses, Structs and TypedDicts; not inside of a
-pydantic model, which has validators of its own for that.
+Up-casters also apply inside lists, dicts, unions and the fields of dataclasses, Structs and TypedDicts. They do not
+apply inside a pydantic model, which has validators for that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepwell.codec.violations import fits, parts_with_hints
 from stepwell.errors import InvalidOptionError
 
 CALLS_MAX: Final = 100_000
-"""Of up-casters for one payload: a recursive type may offer more combinations than anyone can wait for."""
+"""Calls of up-casters for one payload: a recursive type may have an unlimited number of combinations."""
 
 NOTES_MAX: Final = 5
 
@@ -43,14 +43,14 @@ class Upcasters:
     def register(self, hint: Any, upcaster: Upcaster) -> None:
         """Add the newest up-caster of a type."""
         if not callable(upcaster):
-            raise InvalidOptionError(f"the up-caster of {type_name(hint)} is not callable", fix="give a function")
+            raise InvalidOptionError(f"the up-caster of {type_name(hint)} is not callable", fix="pass a function")
         try:
             self._chains.setdefault(hint, []).append(upcaster)
         except TypeError:
-            raise InvalidOptionError(f"{hint!r} cannot have up-casters", fix="give a class") from None
+            raise InvalidOptionError(f"{hint!r} cannot have up-casters", fix="pass a class") from None
 
     def lift(self, data: Any, hint: Any, notes: list[str]) -> Any:
-        """Plain JSON that fits the hint, if up-casters can make it so; else the data as it was, with notes why not."""
+        """Plain JSON that fits the hint, if up-casters can make it; otherwise the data unchanged, with notes why."""
         return _Upcast(self._chains, notes).lift(data, hint)
 
 
@@ -59,7 +59,7 @@ class _Unsuited(Exception):  # noqa: N818  control flow
 
 
 class _Upcast:
-    """One payload on its way."""
+    """The conversion of one payload."""
 
     def __init__(self, chains: dict[Any, list[Upcaster]], notes: list[str]) -> None:
         self._chains = chains
@@ -76,7 +76,7 @@ class _Upcast:
         return data
 
     def _candidates(self, data: Any, hint: Any) -> Iterator[Any]:
-        """The data itself, then through ever longer ends of the chain of its type."""
+        """The data itself, then the results of ever longer ends of the chain of its type."""
         yield data
         try:
             chain = self._chains.get(hint, ())
@@ -95,7 +95,7 @@ class _Upcast:
         for upcaster in chain:
             try:
                 data = upcaster(data)
-            except Exception as error:  # any error of theirs means: not this one
+            except Exception as error:  # any error means that this up-caster is not for this value
                 self._note(f"the up-caster `{_name(upcaster)}` of {type_name(hint)} failed: {type(error).__name__}")
                 raise _Unsuited from error
         return data

@@ -1,7 +1,7 @@
 """Lists every way in which plain data does not fit a hint.
 
-msgspec stops at the first; people who have to correct an input want them all. Only used after a failure, so it may
-convert the same data at each level on its way down to the fields that are wrong.
+msgspec stops at the first; people who correct an input want them all. This runs only after a failure, so it may convert
+the same data at each level on its way down to the invalid fields.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class _Child(NamedTuple):
 def list_violations(data: Any, hint: Any, *, root: str, prefix: str = "", str_keys: bool) -> list[str]:
     """One sentence per violation, such as "`lines[2].amount`: expected int, got '4O'"; empty if the data fits.
 
-    `root` is how the value as a whole is called, `prefix` what its fields' paths start with; `str_keys` says that the
-    data is from JSON, where every key is text.
-    At most 100 are listed, and then a line that says so.
+    `root` is the name of the whole value, and `prefix` the beginning of its fields' paths. With `str_keys`, the data is
+    from JSON, where every key is text. At most 100 violations are listed, followed by a line "… and more".
     """
     found: list[str] = []
     _collect(_Child((), data, hint), _Names(root, prefix), str_keys, found)
@@ -64,8 +63,8 @@ def fits(data: Any, hint: Any) -> bool:
 
 
 def parts_with_hints(data: Any, hint: Any) -> Iterator[tuple[_Path, Any, Any]]:
-    """The parts of plain JSON, each with its key or index and the hint it has to fit; no key for the data itself as
-    a member of a union.
+    """The parts of plain JSON, each with its key or index and the hint that it must fit. The data itself, as a member
+    of a union, has no key.
     """
     return _children(_Child((), data, hint))
 
@@ -121,7 +120,7 @@ def _missing(child: _Child) -> Iterator[str]:
 
 
 def _children(child: _Child) -> Iterator[_Child]:
-    """The parts of the data with the hints they have to fit; nothing where the hint does not go deeper."""
+    """The parts of the data with the hints that they must fit; nothing if the hint has no parts."""
     path, data, hint = child
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
@@ -163,7 +162,7 @@ def _array_children(child: _Child, origin: Any, args: tuple[Any, ...]) -> Iterat
 
 
 def _has_shape(hint: Any, data: Any) -> bool:
-    """Whether a member of a union is the one that this data was probably meant for."""
+    """Whether this data was probably meant for this member of a union."""
     base = typing.get_origin(hint) or hint
     if isinstance(data, dict):
         is_mapping = isinstance(base, type) and issubclass(base, Mapping)
@@ -174,7 +173,7 @@ def _has_shape(hint: Any, data: Any) -> bool:
 
 
 def _fields_of(hint: Any) -> list[_Field] | None:
-    """The fields of a record type as they are called in JSON; None if it is no record type."""
+    """The fields of a record type by their JSON names; None if it is not a record type."""
     record = typing.get_origin(hint) or hint
     if not isinstance(record, type):
         return None

@@ -1,4 +1,4 @@
-"""The codec's errors in words: what, where, why, and what to do."""
+"""The errors of the codec: what happened, where, why, and what to do."""
 
 from __future__ import annotations
 

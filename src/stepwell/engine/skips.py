@@ -19,7 +19,7 @@ from stepwell.nearest import nearest
 from stepwell.replay.headers import pack
 from stepwell.replay.observations import used_by
 from stepwell.replay.registry import Registry
-from stepwell.replay.rehearsals import Asked, Rehearsal, perform, what_is_asked
+from stepwell.replay.rehearsals import Asked, Rehearsal, find_next_steps, perform
 from stepwell.replay.workflows import Workflow
 
 NO_RESULT: Final = object()
@@ -64,7 +64,7 @@ class Skip:
         result already or can have none.
         """
         draft = self._draft
-        asked = what_is_asked(self.workflow, draft.future(), draft.history(), self._codec) if self.workflow else []
+        asked = find_next_steps(self.workflow, draft.future(), draft.history(), self._codec) if self.workflow else []
         location, names = self._locate(path, asked)
         draft.names = names
         text = draft.path(location)

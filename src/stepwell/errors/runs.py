@@ -10,6 +10,9 @@ from stepwell.errors.base import StepwellError
 if TYPE_CHECKING:
     from stepwell.errors.records import FailureRecord
 
+_NAMES_MAX = 5  # names that the title of a fan-out's error lists
+_SUMMARY_MAX = 500  # characters of the first failure in that title
+
 
 # --- how a run or a part of it ended -------------------------------------------------------
 
@@ -38,25 +41,51 @@ class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except
 
 
 class JoinError(RunError):
-    """One or more branches of a join failed; `errors` has the failing ones by name."""
+    """One or more branches of a join, or items of a map, failed; `errors` has each failure by name or number."""
 
     code = "SW452"
 
-    def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
-        super().__init__(f"{len(errors)} of the branches of join {path} failed: {', '.join(errors)}", where=path)
+    def __init__(self, path: str, errors: Mapping[str, Exception], *, part: str = "branch", title: str = "") -> None:
+        why, fix = _advice(errors)
+        super().__init__(title or _fan_out_title(path, errors, part), where=path, why=why, fix=fix)
         self.path = path
         self.errors = dict(errors)
 
 
 class RaceError(RunError):
-    """Every branch of a race failed; `errors` has them all by name."""
+    """Every branch of a race failed; `errors` has each failure by name."""
 
     code = "SW453"
 
-    def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
-        super().__init__(f"all {len(errors)} branches of race {path} failed: {', '.join(errors)}", where=path)
+    def __init__(self, path: str, errors: Mapping[str, Exception], *, title: str = "") -> None:
+        why, fix = _advice(errors)
+        super().__init__(title or _fan_out_title(path, errors, "branch", count="all "), where=path, why=why, fix=fix)
         self.path = path
         self.errors = dict(errors)
+
+
+def _fan_out_title(path: str, errors: Mapping[str, Exception], part: str, count: str = "") -> str:
+    """Which parts failed, and why the first of them did."""
+    names, parts = list(errors), {"branch": "branches", "item": "items"}
+    if len(names) <= 1:
+        return f"{part} {''.join(names)} of {path} failed: {_summary(errors)}"
+    listed = ", ".join(names[:_NAMES_MAX]) + (f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else "")
+    return f"{count or f'{len(names)} '}{parts[part]} of {path} failed ({listed}); {names[0]}: {_summary(errors)}"
+
+
+def _summary(errors: Mapping[str, Exception]) -> str:
+    """What happened to the first part."""
+    first = next(iter(errors.values()), None)
+    if first is None:
+        return "no failure was recorded"
+    title = first.title if isinstance(first, StepwellError) else f"{type(first).__name__}: {first}"
+    return title if len(title) <= _SUMMARY_MAX else f"{title[:_SUMMARY_MAX]} …"
+
+
+def _advice(errors: Mapping[str, Exception]) -> tuple[str, str]:
+    """The reason and the remedy of the first failure, if it has them."""
+    first = next(iter(errors.values()), None)
+    return (first.why, first.fix) if isinstance(first, StepwellError) else ("", "")
 
 
 class ChildFailed(RunError):  # noqa: N818

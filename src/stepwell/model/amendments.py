@@ -14,24 +14,24 @@ from stepwell.model.runs import NewRun, Ranges
 from stepwell.model.states import RunStatus
 from stepwell.model.waits import Wait
 
-# What no worker holds and no end has closed for good.
+# Statuses that a repair may start from: no worker owns the run, and it has not ended permanently.
 AMENDABLE: Final = frozenset({RunStatus.PENDING, RunStatus.WAITING, RunStatus.PAUSED, RunStatus.FAILED})
 
 REWOUND: Final = "its parent was rewound"
 
 
 class Dropped(NamedTuple):
-    """A child that its parent calls no more."""
+    """A child that its parent no longer calls."""
 
     run_id: RunId
     location: Location  # in the parent, from now on
-    successor: RunId | None = None  # the child that will stand where it stood, and gets its key
+    successor: RunId | None = None  # the child that takes its place and its key
 
 
 class Amendment(NamedTuple):
     """One repair of one run, planned from the state that it expects to find."""
 
-    amendment_id: str  # of this very repair: asking again does not repair twice
+    amendment_id: str  # of this repair: a repeated request does not repair twice
     run_id: RunId
     status: RunStatus  # expected, as are the next two
     epoch: int
@@ -42,14 +42,14 @@ class Amendment(NamedTuple):
     forgotten: tuple[Location, ...] = ()  # places whose entries are deleted
     ended_cursors: tuple[Location, ...] = ()
     ended_progress: tuple[Location, ...] = ()
-    attempts: tuple[Attempt, ...] = ()  # what is known of results that are deleted
-    entries: tuple[Entry, ...] = ()  # supplied; they continue the run's seq
+    attempts: tuple[Attempt, ...] = ()  # kept of results that are deleted
+    entries: tuple[Entry, ...] = ()  # supplied by the operator; numbered from the run's last seq on
     waits: tuple[Wait, ...] = ()  # the whole set
     children: tuple[Dropped, ...] = ()
     retries: tuple[RunId, ...] = ()  # failed children that try again
     version: int | None = None  # of the workflow, if it changes
     input: bytes | None = None  # if it changes
-    announce: Announce | None = None  # who hears of children that are cancelled
+    announce: Announce | None = None  # sinks to notify of children that are cancelled
     names: tuple[str, ...] = ()  # appended to the run's numbered names
     consumed: tuple[int, ...] = ()  # signals that the supplied entries count as having used
     loose: Ranges = ()  # `Run.loose` from now on
@@ -79,10 +79,10 @@ class Fork(NamedTuple):
 
 
 def loosened(loose: Ranges, taken: Iterable[int], kept: Iterable[int]) -> Ranges:
-    """What the code may leave out once entries of these numbers are taken out and those are kept.
+    """The entries that code may leave out once the entries `taken` are deleted and the entries `kept` are not.
 
-    What was recorded after the first of them may be the consequence of it: a failure that was handled, say, and will
-    not happen again. What was recorded before is as binding as ever.
+    An entry recorded after the first deleted one may be its consequence: the handling of a failure, for example, that
+    will not happen again. Entries recorded before it must still be reached.
     """
     first = min(taken, default=None)
     after = [] if first is None else [seq for seq in kept if seq > first]

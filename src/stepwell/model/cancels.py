@@ -19,10 +19,10 @@ class Cancelled(NamedTuple):
 
 
 def decide_cancel(status: RunStatus, *, compensate: bool, has_undo: bool, is_owned: bool) -> RunStatus | None:
-    """The status a run takes when it is cancelled, or None if it is too late for that.
+    """The status that a run takes when it is cancelled; None if it is too late to cancel it.
 
-    `CANCELLING` leaves the end to a worker: there is something to undo, or a worker is in the middle of a step
-    whose result may still have to be undone. `CANCELLED` ends the run at once and fences its worker.
+    `CANCELLING` lets a worker end the run: there is something to undo, or a worker is running a step whose result may
+    have to be undone. `CANCELLED` ends the run at once and fences its worker.
     """
     if status in _TOO_LATE:
         return None

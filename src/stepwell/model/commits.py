@@ -20,13 +20,13 @@ from stepwell.model.workers import Fence
 
 
 class Park(NamedTuple):
-    """Give the run up until a wait is satisfied. The store checks, in the same transaction, whether one already is."""
+    """Release the run until a wait is satisfied. The store checks in the same transaction whether one already is."""
 
     wake_at: Instant | None  # the earliest deadline of the waits
 
 
 class Release(NamedTuple):
-    """Give the run up as it is; anybody may claim it at once."""
+    """Release the run unchanged; any worker may claim it at once."""
 
 
 class Pause(NamedTuple):
@@ -50,7 +50,7 @@ class End(NamedTuple):
     output: bytes | None = None
     failure: bytes | None = None
     successor: NewRun | None = None  # with `continued`
-    names: tuple[str, ...] = ()  # of the successor, and what it begins with: entries that are left to undo, from seq 1
+    names: tuple[str, ...] = ()  # of the successor; `entries` are what it begins with: what is left to undo, from seq 1
     entries: tuple[Entry, ...] = ()
 
 
@@ -61,8 +61,8 @@ _ENDS = TERMINAL | {RunStatus.COMPENSATION_FAILED}
 class Commit(NamedTuple):
     """One atomic write of a turn.
 
-    `number` counts 1, 2, 3 … within an epoch: applying the number that was applied last again changes nothing
-    and gives the same answer, so a lost acknowledgement can be repeated.
+    `number` counts 1, 2, 3 … within an epoch. Applying the last number again changes nothing and returns the same
+    answer, so a commit whose acknowledgement was lost can be sent again.
     """
 
     run_id: RunId
@@ -73,48 +73,48 @@ class Commit(NamedTuple):
     attempts: tuple[Attempt, ...] = ()
     cursors: tuple[Cursor, ...] = ()
     ended_cursors: tuple[Location, ...] = ()
-    # Key ranges that the run no longer needs (expired loop iterations, a race's losers). Their attempts and cursors are
-    # deleted, and their entries but those with `undo`; attached children started there that are still active are
-    # cancelled (with compensation).
+    # Key ranges that the run no longer needs (expired loop iterations, the losers of a race). The store deletes their
+    # attempts, their cursors and their entries without `undo`, and cancels, with compensation, attached children that
+    # were started there and are still active.
     trims: tuple[tuple[Location, Location], ...] = ()
     consumed: tuple[int, ...] = ()  # signal numbers
     children: tuple[NewRun, ...] = ()
-    waits: tuple[Wait, ...] | None = None  # the whole set, when it changed
-    move: Move | None = None  # None: stays running and owned
-    refused: tuple[Refusal, ...] = ()  # signals that do not fit; no longer pending, and kept for people
+    waits: tuple[Wait, ...] | None = None  # the whole set, if it changed
+    move: Move | None = None  # None: the run stays running and owned
+    refused: tuple[Refusal, ...] = ()  # signals that do not fit; no longer pending, and kept for an operator
     replies: tuple[Reply, ...] = ()
     received: tuple[int, ...] = ()  # numbers of events in the run's inbox
     emits: tuple[Emit, ...] = ()
-    announce: Announce | None = None  # who hears of the runs that this commit ends
+    announce: Announce | None = None  # sinks to notify of the runs that this commit ends
     published: tuple[Published, ...] = ()
     appends: tuple[Append, ...] = ()
     progress: tuple[Progress, ...] = ()  # of bodies that are running, or gave their slot back
     ended_progress: tuple[Location, ...] = ()
-    ended_attempts: tuple[tuple[Location, int], ...] = ()  # beginnings that were recorded, of steps that are done
+    ended_attempts: tuple[tuple[Location, int], ...] = ()  # recorded beginnings of steps that are done
 
 
 class Verdict(StrEnum):
     """What became of a commit."""
 
     APPLIED = "applied"
-    FENCED = "fenced"  # the run belongs to somebody else, or to nobody: nothing was written
-    CANCELLING = "cancelling"  # a cancel came first and `move` is impossible now: nothing was written
-    EXPIRED = "expired"  # the run's deadline came first and `move` is impossible now: nothing was written
+    FENCED = "fenced"  # the sender does not own the run: nothing was written
+    CANCELLING = "cancelling"  # a cancel was recorded first and rules `move` out: nothing was written
+    EXPIRED = "expired"  # the run's deadline passed first and rules `move` out: nothing was written
 
 
 class Applied(NamedTuple):
     """The outcome of one commit."""
 
     verdict: Verdict
-    cancelling: bool = False  # applied, and a cancel is waiting to be honoured
+    cancelling: bool = False  # applied, and a cancel is recorded
     revision: int = 0
-    is_awake: bool = False  # parked, and a wait is satisfied already
+    is_awake: bool = False  # the run was released to wait, and one of its waits is satisfied already
     claimed: tuple[Claimed, ...] = ()  # children claimed for the committer in the same transaction
-    held: bool = False  # applied, and a person has paused the run: it is to be given up between two steps
+    held: bool = False  # applied, and a person has paused the run: the worker releases it between two steps
 
 
 class Standing(NamedTuple):
-    """How a run stands: what a commit to it is judged by."""
+    """The facts about a run that decide whether a commit to it is written."""
 
     status: RunStatus
     owner: Incarnation | None
@@ -125,11 +125,11 @@ class Standing(NamedTuple):
 
 
 def judge(commit: Commit, standing: Standing, now: Instant, *, has_work: bool = False) -> Verdict | None:
-    """Decide whether a commit is to be written: None if it is, otherwise the verdict that its sender is told.
+    """Decide whether a commit is written: None if it is, otherwise the verdict that its sender gets.
 
-    `APPLIED` is the verdict on a commit that was written before. With `has_work`, a body is to write rows of its own in
-    the same transaction: it must not begin once a cancel is recorded. Raises `ValueError` and `InvalidMoveError` for a
-    commit that is next and that no worker may send.
+    `APPLIED` is the verdict on a commit that was written before. With `has_work`, a body is about to write rows of its
+    own in the same transaction; it must not begin once a cancel is recorded. Raises `ValueError` or `InvalidMoveError`
+    for a commit that has the next number and that no worker may send.
     """
     if standing.epoch != commit.fence.epoch or commit.number < 1:
         return Verdict.FENCED
@@ -176,9 +176,7 @@ def may_follow_deadline(move: Move | None) -> bool:
 
 
 def check_entries(run_id: RunId, entries: Sequence[Entry], last_seq: int) -> int:
-    """The seq of the last entry. Raises `ValueError` unless they go on where the history ends: a gap would be a lost
-    result.
-    """
+    """The seq of the last entry. Raises `ValueError` unless they continue the history: a gap is a lost result."""
     for entry in entries:
         last_seq += 1
         if entry.seq != last_seq:
@@ -199,9 +197,9 @@ def _check_move(status: RunStatus, move: Move) -> None:
             check_move(status, RunStatus.COMPENSATING)
         case End():
             if move.status not in _ENDS:
-                raise ValueError(f"{move.status.value} is no end")
+                raise ValueError(f"a run cannot end as {move.status.value}")
             if (move.status is RunStatus.CONTINUED) != (move.successor is not None):
-                raise ValueError("a run that continues has a successor, and no other has one")
+                raise ValueError("a continued run has a successor, and no other run has one")
             if move.successor is not None:
                 check_entries(move.successor.run_id, move.entries, 0)
             check_move(status, move.status)

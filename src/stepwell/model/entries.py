@@ -10,7 +10,7 @@ from stepwell.model.states import EntryKind, EntryStatus
 
 
 class Entry(NamedTuple):
-    """The one recorded result of one operation. Never changes once committed."""
+    """The recorded result of one operation. It never changes once it is committed."""
 
     seq: int
     location: Location
@@ -26,8 +26,8 @@ class Entry(NamedTuple):
 class Attempt(NamedTuple):
     """One failed attempt at a step, or the recorded beginning of one.
 
-    The beginning of an at-most-once step has no `next_at`. Any other one is no attempt yet: it becomes one at
-    `next_at`, when the step's timeout has passed, and never if that is its own time.
+    The beginning of an at-most-once step has no `next_at`. Any other beginning counts as an attempt only from `next_at`
+    on, when the step's timeout has passed; it never counts if `next_at` equals `at`.
     """
 
     location: Location
@@ -38,21 +38,21 @@ class Attempt(NamedTuple):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether it says only that a body was about to begin, which is no progress of the run."""
+        """Whether it records only that a body was about to begin. That is not progress of the run."""
         return self.failure is None and self.next_at is not None
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is the beginning of an at-most-once step. It stays when the step is done: the result says more."""
+        """Whether it is the beginning of an at-most-once step. It stays once the step is done: the result counts."""
         return self.failure is None and self.next_at is None
 
 
 class Progress(NamedTuple):
-    """How far the body of a step has come, as it said itself. Kept until the step is done."""
+    """How far the body of a step has come, as the body reported it. Kept until the step is done."""
 
     location: Location
     at: Instant
-    state: bytes | None = None  # where it goes on when it is run again
+    state: bytes | None = None  # where the body continues when it runs again
     done: int | None = None
     total: int | None = None
     unit: str = ""

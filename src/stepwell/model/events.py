@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 Deliver = Literal["all", "one"]
 
-TOPIC_EVENTS_MAX = 10_000  # that one topic keeps
-RETENTION = Span(7 * 86_400_000_000)  # of an event that is kept, if nothing else is said; and of every event's id
+TOPIC_EVENTS_MAX = 10_000  # kept by one topic
+RETENTION = Span(7 * 86_400_000_000)  # of a kept event, by default; and of the id of every event
 
-# A run in one of these gets no event: what it waited for does not matter any more. (An ended one has no waits.)
+# A run in one of these statuses gets no event: its waits no longer matter. (An ended run has no waits.)
 DEAF = frozenset({RunStatus.CANCELLING})
 
 
@@ -30,33 +30,33 @@ class NewEvent(NamedTuple):
     event_id: EventId
     topic: str
     payload: bytes
-    facets: tuple[str, ...] = ()  # what a wait may ask of it: one text for each plain field and its value
+    facets: tuple[str, ...] = ()  # what a wait may filter by: one text for each plain field and its value
     deliver: Deliver = "all"
-    retain: Span | None = None  # how long the topic keeps it for waits to come; None: not at all
+    retain: Span | None = None  # how long the topic keeps it for later waits; None: not at all
     starts: tuple[NewRun, ...] = ()  # runs that it starts
-    room: int = TOPIC_EVENTS_MAX  # a topic that keeps so many keeps no more
+    room: int = TOPIC_EVENTS_MAX  # events that the topic may keep
 
 
 class Publication(StrEnum):
     """What became of an event."""
 
     PUBLISHED = "published"
-    DUPLICATE = "duplicate"  # the id was known: nothing was done
-    FULL = "full"  # it would have to be kept, and the topic keeps as many as it may: nothing was done
+    DUPLICATE = "duplicate"  # the id is known: nothing was done
+    FULL = "full"  # it has to be kept, and the topic has no room: nothing was done
 
 
 class Published(NamedTuple):
     """The outcome of publishing one event."""
 
     publication: Publication
-    reached: int = 0  # runs that got it; of a duplicate, those that got it the first time
-    started: tuple[RunId, ...] = ()  # of `starts`, those that are new
+    reached: int = 0  # runs that got it; for a duplicate, the runs that got it the first time
+    started: tuple[RunId, ...] = ()  # the new runs among `starts`
 
 
 class IncomingEvent(NamedTuple):
     """An event in a run's inbox, until the run records that it received it."""
 
-    number: int  # orders an inbox by delivery; never given twice
+    number: int  # orders an inbox by delivery; never used twice
     event_id: EventId
     topic: str
     payload: bytes
@@ -66,7 +66,7 @@ class IncomingEvent(NamedTuple):
 
 
 class KeptEvent(NamedTuple):
-    """An event that a topic keeps for waits to come."""
+    """An event that a topic keeps for later waits."""
 
     event_id: EventId
     topic: str
@@ -77,13 +77,14 @@ class KeptEvent(NamedTuple):
 
 
 def is_answered(wait: Wait, topic: str, facets: Iterable[str]) -> bool:
-    """Whether an event is one that a wait asks for."""
+    """Whether an event satisfies a wait."""
     return wait.kind is WaitKind.TOPIC and topic in wait.names and (not wait.where or set(wait.where) <= set(facets))
 
 
 def receiver(event: IncomingEvent, waits: Iterable[Wait]) -> Wait | None:
-    """Which of a run's waits takes an event from its inbox: of those that ask for such an event one that it was
-    delivered to, else the first.
+    """The wait of a run that takes an event from its inbox.
+
+    Among the waits that the event satisfies, a wait that it was delivered to comes first, then the first one.
     """
     first: Wait | None = None
     for wait in waits:

@@ -1,4 +1,4 @@
-"""The stored form of an error: text, never an object that is built again from data."""
+"""The stored form of an error: text, never an object that is rebuilt from data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def decode_failure(stored: bytes) -> FailureRecord:
 
 
 def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null") -> FailureRecord:
-    """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace. Raises nothing."""
+    """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace. Never raises."""
     try:
         return _record(sound(error), path, data)
     except Exception:  # noqa: BLE001  an exception whose own code raises is still a failure to record
@@ -52,7 +52,7 @@ def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null
 
 
 def sound(error: BaseException) -> BaseException:
-    """The exception itself; in place of one that cannot say what it is, a plain one of the same name and words."""
+    """The exception itself. If its `__class__` lies or raises: a plain exception of the same name and text."""
     try:
         if error.__class__ is type(error):
             return error
@@ -66,8 +66,9 @@ def sound(error: BaseException) -> BaseException:
 
 
 def is_closing(error: BaseException) -> bool:
-    """Whether a coroutine that has just caught this is being closed. A `GeneratorExit` that was raised by what it
-    awaited has passed through more frames than its own.
+    """Whether a coroutine that has just caught this is being closed.
+
+    A `GeneratorExit` that came from an awaited call has passed through more frames than the coroutine's own.
     """
     trace = error.__traceback__
     return type(error) is GeneratorExit and (trace is None or trace.tb_next is None)
@@ -87,7 +88,7 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
     if not isinstance(error, StepwellError):
         return FailureRecord(
             kind.__name__,
-            words_of(error),
+            words_of(error) + _first_cause(error),
             f"{kind.__module__}.{kind.__qualname__}",
             path=path,
             trace=trace,
@@ -104,13 +105,24 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
     )
 
 
+def _first_cause(error: BaseException) -> str:
+    """What the first exception of a group says: the group itself, from `asyncio.TaskGroup`, only has their number."""
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if first is error:
+        return ""
+    text = first.title if isinstance(first, StepwellError) else f"{type(first).__name__}: {words_of(first)}"
+    return f"; the first: {_clean(text)}"
+
+
 def is_rollback(failure: FailureRecord) -> bool:
-    """Whether a step asked for the rollback of its run."""
+    """Whether a step raised `Rollback`."""
     return failure.qualified == _ROLLBACK
 
 
 def kind_of(failure: FailureRecord) -> FailureKind:
-    """Why a step was not attempted again; of older records it is told by what they say otherwise."""
+    """Why a step was not attempted again; for a record without a kind, derived from its other fields."""
     if failure.kind:
         return failure.kind
     if failure.code == OutcomeUnknown.code:
@@ -122,8 +134,8 @@ def kind_of(failure: FailureRecord) -> FailureKind:
     return "timeout" if failure.message.startswith("it ran longer than its limit of") else "exhausted"
 
 
-def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
-    """A failure that stops a rollback, with the run's own stored failure kept inside it."""
+def with_run_failure(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
+    """A failure that stops a rollback, with the failure that caused the rollback kept as its cause `run`."""
     if stored is None:
         return failure
     own = decode_failure(stored)
@@ -131,19 +143,20 @@ def keep_own(failure: FailureRecord, stored: bytes | None) -> FailureRecord:
 
 
 def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
-    """The failure of a run that is set aside because it takes its workers down; `own` is what it was undoing for."""
+    """The failure of a run that is paused because its workers die; `own` is the failure that began its rollback."""
     error = PoisonError(
         f"run {run_id} lost its worker {stalls} times without any progress",
-        why="what it does next may kill or block the process",
+        why="its next step may kill or block the process",
         fix=f"`stepwell show {run_id}` shows the last step that is recorded: fix that step or the one after it, "
         f"restart the workers with the new code, and type: stepwell resume {run_id}",
     )
-    return encode_failure(keep_own(record_failure(error, path=path), own))
+    return encode_failure(with_run_failure(record_failure(error, path=path), own))
 
 
 def key_taken(key: str | None, *, holder: str = "", path: str = "") -> FailureRecord:
-    """The failure of a child whose key belongs to another active run. A store that finds the holder where it cannot
-    call this leaves it out, and appends it to the message.
+    """The failure of a child whose key belongs to another active run.
+
+    A store that learns the holder where it cannot call this function passes none, and appends it to the message.
     """
     return record_failure(AlreadyExistsError(f"key {key!r} belongs to the active run {holder}"), path=path)
 
@@ -153,7 +166,7 @@ def _data(stored: bytes) -> Any:
 
 
 def _describe(error: StepwellError) -> FailureRecord:
-    """The parts of our own errors that are more than words."""
+    """The facts that our own errors carry besides their text."""
     match error:
         case StepFailed():
             return FailureRecord(
@@ -170,7 +183,7 @@ def _describe(error: StepwellError) -> FailureRecord:
 
 
 def words_of(error: BaseException) -> str:
-    """The text of an exception, fit to be stored."""
+    """The text of an exception, in a form that can be stored."""
     try:
         return _clean(str(error))
     except BaseException:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
@@ -178,5 +191,5 @@ def words_of(error: BaseException) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that every store can hold: no U+0000, no lone surrogates; and without the secrets that are known here."""
+    """Text that every store can hold, without U+0000 and lone surrogates, and with known secrets masked."""
     return redact(text).replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Holds: somebody wants a run, a workflow or everything to stand still until it is let go on."""
+"""Holds: a person paused a run, a workflow or everything, until it is resumed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from stepwell.clock import Instant
 from stepwell.model.states import RunStatus
 
-# As the name of a workflow, where a hold is stored: all of them. No workflow has an empty name.
+# The stored workflow name of a hold on all workflows. No workflow has an empty name.
 ALL_WORKFLOWS = ""
 
 _MAY_BE_HELD = frozenset({RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED})
 
 
 class Hold(NamedTuple):
-    """Who keeps something from going on, why, and since when."""
+    """Who paused something, why, and when."""
 
     by: str
     reason: str
@@ -23,14 +23,14 @@ class Hold(NamedTuple):
 
 
 class WorkflowHold(NamedTuple):
-    """While it is there, nobody claims a run of the workflow."""
+    """A paused workflow: while this exists, no worker claims its runs."""
 
-    workflow: str | None  # None: of any workflow
+    workflow: str | None  # None: all workflows
     hold: Hold
 
 
 class HoldAct(NamedTuple):
-    """A line of the audit: a workflow, or all, was paused or resumed."""
+    """A line of the audit: a workflow, or every workflow, was paused or resumed."""
 
     at: Instant
     workflow: str | None  # None: all
@@ -40,9 +40,9 @@ class HoldAct(NamedTuple):
 
 
 def may_be_held(status: RunStatus, cause: str | None, hold: Hold | None) -> bool:
-    """Whether a person may pause a run: it goes forwards, and nobody else has paused it.
+    """Whether a person may pause a run: it is not rolling back, and no one has paused it yet.
 
-    One that is owned goes on to the end of the steps under way; one that was paused by a divergence stays paused.
+    An owned run first finishes the steps that are running. A run that changed code has paused stays paused.
     """
     return status in _MAY_BE_HELD and cause is None and hold is None
 

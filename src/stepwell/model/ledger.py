@@ -1,4 +1,4 @@
-"""Requests that must not happen twice, and lines that say who did what."""
+"""The ledger: requests that must not happen twice, and the audit of who did what."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SEPARATOR: Final = "\x1f"
 
 
 class Reservation(NamedTuple):
-    """A request that is done once under its key."""
+    """A request that is carried out once per key."""
 
-    scope: str  # what the key is unique in
+    scope: str  # within which the key is unique
     key: str
-    fingerprint: str  # of the request: a key stands for one request
-    answer: str  # the answer, or as much of it as is known before the request is done
+    fingerprint: str  # of the request: a key belongs to one request
+    answer: str  # the answer, or the part that is known before the request is carried out
     kept_until: Instant
 
 
 class Reserved(NamedTuple):
-    """What stands under a key."""
+    """What is stored under a key."""
 
     fingerprint: str
     answer: str
@@ -66,12 +66,12 @@ class ChainHead(NamedTuple):
 
 
 def storable(act: NewAct) -> NewAct:
-    """The line with texts that every store can hold, none of them long."""
+    """The line with its texts shortened, in a form that every store can hold."""
     return NewAct(*(storable_text(text)[:_TEXT_MAX] for text in act))
 
 
 def storable_text(text: str) -> str:
-    """The text in a spelling that every store can hold."""
+    """The text in a form that every store can hold."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
@@ -88,14 +88,14 @@ def chain_of(previous: str, line: Act) -> str:
 
 
 class Break(NamedTuple):
-    """A place where the audit is not what was written."""
+    """A place where the audit differs from what was written."""
 
     number: int  # of the line
     what: str
 
 
 class Verified(NamedTuple):
-    """What a look at the whole audit found."""
+    """The result of a check of the whole audit."""
 
     lines: int
     breaks: tuple[Break, ...] = ()  # oldest first
@@ -107,7 +107,7 @@ def verify(head: ChainHead, lines: Iterable[Act]) -> Verified:
     for line in lines:
         count += 1
         if line.number > head.number:
-            breaks.append(Break(line.number, "was added by somebody else than the store"))
+            breaks.append(Break(line.number, "was not added by the store"))
             continue
         if line.number > last.number + 1:
             breaks.append(_missing(last.number + 1, line.number - 1))

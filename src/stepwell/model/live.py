@@ -10,7 +10,7 @@ from stepwell.model.locations import check_name
 
 
 def check_shown_name(name: str, *, what: str) -> str:
-    """Refuse a name that could not be part of a path, or that no store could keep."""
+    """Reject a name that cannot be part of a path, or that a store cannot hold."""
     check_name(name, what=what)
     try:
         name.encode()
@@ -24,8 +24,8 @@ def check_shown_name(name: str, *, what: str) -> str:
 class Published(NamedTuple):
     """A named value that clients can read.
 
-    `position` is how far the run's history was when it was published: a value never replaces one of a later position,
-    so a replay that comes to an older one again changes nothing.
+    `position` is the length of the run's history when the value was published. A value never replaces a value of a
+    later position, so a replay that publishes an older value again changes nothing.
     """
 
     name: str  # "" for the run's one unnamed value
@@ -37,12 +37,12 @@ class ChunkKind(StrEnum):
     """What a line of a stream is. The letter is what is stored."""
 
     DATA = "d"
-    RESET = "r"  # what its source wrote before, from an offset on, does not count: it began again
+    RESET = "r"  # its source began again: what it wrote before, from an offset on, is withdrawn
     CLOSE = "c"
 
 
 class Append(NamedTuple):
-    """A line for the end of a stream, whose offset the store gives."""
+    """A line to append to a stream. The store assigns its offset."""
 
     stream: str
     kind: ChunkKind
@@ -58,11 +58,11 @@ class Chunk(NamedTuple):
     offset: int
     kind: ChunkKind
     source: str
-    value: bytes  # of a reset: the first offset that does not count, in digits
+    value: bytes  # of a reset: the first withdrawn offset, in digits
 
 
 class Page(NamedTuple):
-    """A part of a stream, and whether the run had ended when it was read: then nothing follows the last chunk."""
+    """A part of a stream. If the run had ended when it was read, nothing follows the last chunk."""
 
     chunks: tuple[Chunk, ...]
     is_over: bool

@@ -1,8 +1,8 @@
-"""Locations: where an operation stands in a run, packed small and kept in order.
+"""Locations: the places of operations in a run, packed small and kept in order.
 
 A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
-(`~3`), the undo of what stands before it (`~undo`), a child that stood there before a rewind (`~was1`), and, at the
-beginning, the run of a chain of continue-as-new that did what this one can undo (`~run1`). Names are
+(`~3`), the undo of the operation before it (`~undo`), a child that was there before a rewind (`~was1`), and, at the
+beginning, the earlier run of a continue-as-new chain whose steps this run can undo (`~run1`). Names are
 numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
 prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
 """
@@ -31,7 +31,7 @@ def _is_text(value: str) -> bool:
 
 
 def why_not_text(value: Any) -> str | None:
-    """Why a value is no text that can be stored; None if it is."""
+    """Why a value is not a text that can be stored; None if it is."""
     if not isinstance(value, str):
         return f"it is a {type(value).__name__}, and must be text"
     if not _is_text(value):
@@ -40,7 +40,7 @@ def why_not_text(value: Any) -> str | None:
 
 
 def check_name(name: str, *, what: str = "name") -> str:
-    """Refuse a name that could not be read back from a path."""
+    """Reject a name that could not be read back from a path."""
     if type(name) is str and _is_name(name):
         return name
     reason = why_not_text(name)
@@ -49,13 +49,13 @@ def check_name(name: str, *, what: str = "name") -> str:
     if not _is_name(name):
         raise InvalidNameError(
             f"{what} {name!r} cannot be part of a path",
-            why=f"a name has 1 to {NAME_MAX} characters, none of / # or control characters, does not begin with ~ "
-            "and has no blanks around it",
+            why=f"a name has 1 to {NAME_MAX} characters, does not contain / # or control characters, does not begin "
+            "with ~, and neither begins nor ends with a blank",
         )
     return name
 
 
-@lru_cache(maxsize=4096)  # every step of every run asks, and most names come again
+@lru_cache(maxsize=4096)  # called for every step of every run, mostly with the same names
 def _is_name(name: str) -> bool:
     is_short = 0 < len(name) <= NAME_MAX
     return is_short and name[0] != "~" and _FORBIDDEN.isdisjoint(name) and name == name.strip() and _is_text(name)
@@ -65,7 +65,7 @@ _GATE = " gate"
 
 
 def gate_name(name: str) -> str:
-    """What the gate of a name is called on a path, so that an operation may have the same name."""
+    """The name of a gate on a path. It differs from the given one, so an operation may have the same name."""
     return check_name(name, what="name of a gate") + _GATE
 
 
@@ -116,18 +116,19 @@ def undo(location: Location) -> Location:
 
 
 def former(location: Location, number: int) -> Location:
-    """Where the n-th child of a location stands, from 1, once a rewind has taken its call out of the history."""
+    """The place of the n-th child of a location, from 1, after a rewind has removed its call from the history."""
     return Location(location + _int(_FORMER, number))
 
 
 def is_undoing(location: Location) -> bool:
-    """Whether a location is an undo, or stands somewhere below one."""
+    """Whether a location is an undo, or below one."""
     return any(location[at] & 0xF0 == _UNDO for at, _ in _segments(location))
 
 
 def is_within(location: Location, scope: Location) -> bool:
-    """Whether a location is the scope itself, one of its uses, its undo, or stands below one of them. A child that
-    stood there before is not.
+    """Whether a location is the scope itself, one of its uses, its undo, or below one of these.
+
+    A child that was there before a rewind is not.
     """
     if not location.startswith(scope) or len(location) == len(scope):
         return location == scope
@@ -135,7 +136,7 @@ def is_within(location: Location, scope: Location) -> bool:
 
 
 def is_former(location: Location) -> bool:
-    """Whether it is the place of a child whose call was taken out of the history."""
+    """Whether it is the place of a child whose call a rewind has removed from the history."""
     return any(location[at] & 0xF0 == _FORMER for at, _ in _segments(location))
 
 
@@ -147,8 +148,9 @@ def former_number(location: Location, base: Location) -> int:
 
 
 def carry(location: Location, number: int, renumber: Callable[[int], int]) -> Location:
-    """Where a run has what another run of its chain did at a location: below the number of that run in the chain. Names
-    have other numbers there.
+    """The place in a run of an entry that an earlier run of its chain recorded at a location.
+
+    It is below the number of the earlier run in the chain. `renumber` translates the numbers of names.
     """
     parts = [] if carried_from(location) else [_int(_CARRIED, number)]
     for at, end in _segments(location):
@@ -160,25 +162,25 @@ def carry(location: Location, number: int, renumber: Callable[[int], int]) -> Lo
 
 
 def carried_from(location: Location) -> int:
-    """The number in its chain of the run that did what stands at a location; 0 for this run itself."""
+    """The number in the chain of the run that recorded this location; 0 for this run itself."""
     if not location or location[0] & 0xF0 != _CARRIED:
         return 0
     return int.from_bytes(location[1 : 1 + (location[0] & 0x0F)], "big")
 
 
 def _uncarried(location: Location) -> Location:
-    """Where it stood in the run that did it."""
+    """Its location in the run that recorded it."""
     return Location(location[1 + (location[0] & 0x0F) :]) if carried_from(location) else location
 
 
 def prefixes(location: Location) -> Iterator[Location]:
-    """The location itself and all that it stands below, the longest first; not the root."""
+    """The location itself and every location above it, the longest first; without the root."""
     for _, end in reversed(list(_segments(location))):
         yield Location(location[:end])
 
 
 def scope_of(location: Location) -> Location:
-    """The scope that an operation stands in."""
+    """The scope of an operation."""
     segments = list(_segments(location))
     at, _ = segments.pop()
     if location[at] & 0xF0 == _USE:
@@ -187,7 +189,7 @@ def scope_of(location: Location) -> Location:
 
 
 def loops_around(location: Location) -> list[Location]:
-    """The loops and maps that a location stands in one of the iterations of, the outermost first."""
+    """The loops and maps around a location, the outermost first."""
     return [Location(location[:at]) for at, _ in _segments(location) if location[at] & 0xF0 == _ITERATION]
 
 
@@ -200,12 +202,12 @@ def _segments(location: Location) -> Iterator[tuple[int, int]]:
 
 
 def is_below(location: Location, scope: Location) -> bool:
-    """Whether a location is the scope itself or stands somewhere below it."""
+    """Whether a location is the scope itself or below it."""
     return location.startswith(scope)
 
 
 def subtree(scope: Location) -> tuple[Location, Location]:
-    """The half-open range of keys of a location and all that is below it."""
+    """The half-open range of keys of a location and everything below it."""
     return scope, Location(scope + _END)
 
 
@@ -220,13 +222,13 @@ class Names:
     __slots__ = ("_numbers", "_texts", "origins", "stored")
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self.origins: dict[int, str] = {}  # the runs that did what was carried here, by their number in the chain
+        self.origins: dict[int, str] = {}  # the runs whose entries were carried here, by their number in the chain
         self._texts = list(texts)
         self._numbers = {text: number for number, text in enumerate(self._texts)}
         self.stored = len(self._texts)
 
     def number(self, name: str) -> int:
-        """The number of a name, given now if it is new."""
+        """The number of a name; a new name gets the next number."""
         found = self._numbers.get(name)
         if found is None:
             check_name(name)
@@ -256,20 +258,20 @@ class Names:
         return format_path(location, self._texts)
 
     def key(self, location: Location) -> str:
-        """The path of a location in a form that no other location has: what ids and idempotency keys are made of.
+        """The path of a location in a form that no other location has. Ids and idempotency keys are made of it.
 
         A name may hold ~ but not begin with it: the step `charge~undo` is not the undo of `charge`, `charge/~undo`.
         """
         return format_path(location, self._texts, is_key=True)
 
     def idempotency_key(self, run_id: str, location: Location) -> str:
-        """The key of a body at a location: run and place, and of what was carried here, those that it comes from."""
+        """The key of a body at a location: run and place. For a carried entry, those of the run that recorded it."""
         origin = self.origins.get(carried_from(location), run_id) if self.origins else run_id
         return f"{origin}:{format_path(_uncarried(location), self._texts, is_key=True)}"
 
 
 def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_key: bool = False) -> str:
-    """Spell a packed location: `outer/~3/charge#2`; as a key, every part that is no name stands alone."""
+    """Spell a packed location: `outer/~3/charge#2`. In a key, every part that is not a name is separate."""
     parts: list[str] = []
     at = 0
     while at < len(location):

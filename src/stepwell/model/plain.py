@@ -1,8 +1,8 @@
 """Plain data: named tuples of the model as JSON objects that people can read, and back, derived from their fields.
 
-A field that has its default is left out, and so is None where there is no default. Enumerations are written by their
-names and locations in hexadecimal. Other bytes are one text; those that are no UTF-8 are written as `base64:` and their
-Base64, and so is a text that happens to begin like that. A reader passes over fields that it does not know.
+A field that has its default is left out, and so is None where a field has no default. Enumerations are written by their
+names and locations in hexadecimal. Other bytes are written as text. Bytes that are not UTF-8, or that begin with
+`base64:`, are written as `base64:` followed by their Base64. A reader ignores fields that it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def to_plain(value: Any, spell: Spell | None = None) -> dict[str, Any]:
 
 
 def from_plain(model: type[T], plain: Any) -> T:
-    """The named tuple that `to_plain` wrote. Raises `ValueError` or `KeyError` for what it cannot have written."""
+    """The named tuple that `to_plain` wrote. Raises `ValueError` or `KeyError` for data that it cannot have written."""
     return _load(model, plain)  # type: ignore[no-any-return]
 
 
@@ -76,7 +76,7 @@ def _load(hint: Any, plain: Any) -> Any:
         return tuple(_load(item, one) for item, one in zip(_items(hint, len(items)), items, strict=True))
     if get_origin(hint) is Literal:
         if plain not in get_args(hint):
-            raise ValueError(f"{plain!r} is none of {', '.join(get_args(hint))}")
+            raise ValueError(f"{plain!r} is not one of {', '.join(get_args(hint))}")
         return plain
     if hasattr(hint, "_fields"):
         plain = _checked(dict, plain)
@@ -94,7 +94,7 @@ def _load(hint: Any, plain: Any) -> Any:
         return _checked(hint, plain)
     name = str(_checked(str, plain)).upper()
     if name not in hint.__members__:
-        raise ValueError(f"{plain!r} is no {hint.__name__}")
+        raise ValueError(f"{plain!r} is not of type {hint.__name__}")
     return hint[name]
 
 
@@ -112,7 +112,7 @@ def _items(hint: Any, count: int) -> tuple[Any, ...]:
 
 def _checked(kind: type, plain: Any) -> Any:
     if type(plain) is not kind:
-        raise ValueError(f"{plain!r:.80} is no {kind.__name__}")
+        raise ValueError(f"{plain!r:.80} is not of type {kind.__name__}")
     return plain
 
 

@@ -14,9 +14,9 @@ class Retry:
     """How often a step is tried in total, and how long to wait in between.
 
     `Retry(max_attempts=5, initial="1s")` tries at most five times, 1, 2, 4 and 8 seconds apart. `jitter` lengthens each
-    wait by up to that share (0.1 is a tenth), and never shortens it. `max_delay` caps what grows. Every exception is
-    retried, or those of `retry_on`; never those of `give_up_on`, nor `Fatal`, `Failure` and `Rollback`. An attempt that
-    ran into the step's timeout is retried only with `on_timeout=True`.
+    wait by up to that share (0.1 is a tenth), and never shortens it. `max_delay` caps the growing delay. By default
+    every exception is retried; with `retry_on`, only these types. Never retried are the types in `give_up_on`, and
+    `Fatal`, `Failure` and `Rollback`. An attempt that reached its timeout is retried only with `on_timeout=True`.
     """
 
     max_attempts: int = 3
@@ -40,7 +40,7 @@ class Retry:
         span(self.max_delay, what="max_delay")
 
     def may_retry(self, error: Exception | GeneratorExit) -> bool:
-        """Whether this kind of error is worth another attempt."""
+        """Whether the policy allows another attempt after an error of this type."""
         if isinstance(error, (Fatal, Failure, Rollback)):
             return False
         if isinstance(error, RetryAfter):
@@ -60,7 +60,7 @@ class Retry:
         if self.delay is not None and isinstance(error, Exception):
             return span(self.delay(attempt, error), what="delay")
         first = span(self.initial)
-        # A first wait that is longer than the cap was asked for in so many words.
+        # `initial` may be longer than `max_delay`: then it is the delay.
         base = min(max(first, span(self.max_delay)), first * _grown(self.factor, min(attempt - 1, 64)))
         return Span(round(min(base * (1 + self.jitter * chance), SPAN_MAX)))
 
@@ -73,8 +73,8 @@ def _grown(factor: float, times: int) -> float:
 
 
 def _is_one_of(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
-    """Whether an error is of one of these types. A class that was defined again, in a notebook or by a reload, is known
-    by its module and name.
+    """Whether an error is of one of these types. A class that a notebook or a reload has defined again is recognised by
+    its module and name.
     """
     if isinstance(error, kinds):
         return True

@@ -28,8 +28,8 @@ TRACE_TAG: Final = "traceparent"  # carries the context of a trace, from a start
 
 
 def normal_key(key: str) -> str:
-    """The one spelling of a key: trimmed, composed, case folded. Blank or over-long keys, and what is no text, are
-    refused.
+    """The stored spelling of a key: trimmed, composed, case folded. Raises `InvalidKeyError` if it is blank, too long
+    or not a text.
     """
     check_text(key, "key")
     folded = unicodedata.normalize("NFC", key.strip()).casefold()
@@ -41,7 +41,7 @@ def normal_key(key: str) -> str:
 
 
 def check_text(value: Any, what: str) -> str:
-    """A key or an id of its caller's. Raises `InvalidKeyError` for what is no text."""
+    """A key or an id that a caller gave. Raises `InvalidKeyError` if it is not a text that can be stored."""
     reason = why_not_text(value)
     if reason is not None:
         raise InvalidKeyError(f"{what} {value!r:.80} is not usable", why=reason, fix="give it as plain text")
@@ -53,7 +53,7 @@ class Parent(NamedTuple):
 
     run_id: RunId
     location: Location
-    detached: bool = False  # nobody waits for it, and a cancel does not reach it
+    detached: bool = False  # the parent does not wait for it, and a cancel of the parent does not reach it
     tied: bool = False  # it is cancelled when its parent fails, is cancelled or ends
 
 
@@ -75,15 +75,15 @@ class NewRun(NamedTuple):
     key: str | None = None  # normalised
     parent: Parent | None = None
     delay: Span = Span(0)
-    dedup: Span = Span(0)  # how long an ended run of the same key still answers a start
-    own_id: bool = True  # the id was made for this very call, so finding it means that the call was repeated
+    dedup: Span = Span(0)  # how long a start returns an ended run of the same key
+    own_id: bool = True  # the id was made for this call; a stored run with it means that the call was repeated
     priority: int = 0  # higher is claimed first
     tags: Tags = ()
     deadline_at: Instant | None = None  # by then it has ended, or it fails
     max_suspend: Span | None = None  # how long one wait may take
-    on_conflict: OnConflict = "get"  # what a start does when another run answers for the key
-    discards: bool = False  # signals that it leaves unread are dropped when it ends for good
-    announce: Announce | None = None  # who hears of a run that this one replaces
+    on_conflict: OnConflict = "get"  # what a start does when another run has the key
+    discards: bool = False  # signals that it leaves unread are dropped when it ends permanently
+    announce: Announce | None = None  # sinks to notify of a run that this one replaces
 
     @property
     def definition(self) -> str:
@@ -92,7 +92,7 @@ class NewRun(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The row of a run, without its payloads but for the input."""
+    """The row of a run, with its input and without its other payloads."""
 
     run_id: RunId
     workflow: str
@@ -124,11 +124,11 @@ class Run(NamedTuple):
     deadline_at: Instant | None = None  # by then it has ended, or it fails
     max_suspend: Span | None = None  # how long one wait may take
     replaced_by: RunId | None = None  # the run that took over its key
-    debounced_until: Instant | None = None  # not begun, and its input may change; begins at this instant at the latest
-    hold: Hold | None = None  # a person paused it; while it is still owned, its owner is to give it up
+    debounced_until: Instant | None = None  # not begun, and its input may change; it begins no later than this
+    hold: Hold | None = None  # a person paused it; a worker that still owns it releases it
     amendment: str | None = None  # the id of the repair that was applied last
     forked_from: RunId | None = None  # the run whose record it began with
-    loose: Ranges = ()  # what code may leave out since a repair took out what was before it: above, and up to, a seq
+    loose: Ranges = ()  # ranges of seq (above, up to) that code may leave out, because a repair removed earlier entries
 
     @property
     def damage(self) -> str:
@@ -142,7 +142,7 @@ class Run(NamedTuple):
 
 
 class DamagedRun(Run):
-    """What is sure of a listed run whose row cannot be read. It is shown, and never stored or executed."""
+    """The readable part of a listed run whose row is damaged. It is shown, and never stored or executed."""
 
     trouble: str = ""
 
@@ -194,7 +194,7 @@ class Debounced(NamedTuple):
 
     run_id: RunId
     is_new: bool
-    is_stale: bool = False  # nothing was written: the planned run has this id, or the id given has begun meanwhile
+    is_stale: bool = False  # nothing was written: another planned run has the key, or the given run has begun
 
 
 class Created(NamedTuple):

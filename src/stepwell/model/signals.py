@@ -20,7 +20,7 @@ class NewSignal(NamedTuple):
     name: str
     payload: bytes
     dedup_key: str | None = None
-    hold: bool = False  # keep it for a run that is yet to come
+    hold: bool = False  # keep it for a run that starts later
     asks: bool = False  # the sender waits for a reply
 
 
@@ -31,7 +31,7 @@ class Signal(NamedTuple):
     name: str
     payload: bytes
     sent_at: Instant
-    ask_id: SignalId | None = None  # of one that asks: its own id, by which the sender looks for the reply
+    ask_id: SignalId | None = None  # of a signal that asks: its id, by which the sender finds the reply
 
 
 class ReplyStatus(StrEnum):
@@ -50,7 +50,7 @@ class Reply(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A signal that the run would not take, and why. It stays where people find it."""
+    """A signal that the run rejected, and why. It is kept for an operator."""
 
     number: int
     reason: str
@@ -66,20 +66,20 @@ class Question(NamedTuple):
 
 
 class Redelivery(NamedTuple):
-    """A signal that no run will read where it is, and where it goes."""
+    """A signal that its run will not read, and its new target."""
 
     number: int
     target: str  # a run id, or a normalised key
-    payload: bytes  # as the target reads it
+    payload: bytes  # encoded for the target
 
 
 class Delivery(StrEnum):
     """What became of a signal."""
 
     DELIVERED = "delivered"
-    DUPLICATE = "duplicate"  # the dedup key, or the id, was known: nothing stored
-    HELD = "held"  # no active run: kept until one with that key appears
-    MISSING = "missing"  # no active run: nothing stored
+    DUPLICATE = "duplicate"  # the dedup key or the id is known: nothing was stored
+    HELD = "held"  # no active run: kept until a run with that key starts
+    MISSING = "missing"  # no active run: nothing was stored
 
 
 class Delivered(NamedTuple):

@@ -12,8 +12,8 @@ from stepwell.model.states import RunStatus
 
 
 def refused_ids(runs: Sequence[NewRun], stored: Mapping[RunId, bytes]) -> list[Created] | None:
-    """The answer to a start of several runs if one of their ids is taken, by a run that is stored or by an earlier one
-    of them: then none is started. None if all may be.
+    """The answer to a start of several runs if one of their ids is taken, by a stored run or by an earlier run of the
+    same start: then none is started. None if all may start.
     """
     inputs: dict[RunId, bytes] = dict(stored)
     answers: list[Created] = []
@@ -25,9 +25,9 @@ def refused_ids(runs: Sequence[NewRun], stored: Mapping[RunId, bytes]) -> list[C
 
 
 def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:
-    """Refuse a start whose key another run has, unless the start may take it over.
+    """Reject a start whose key another run has, unless the start may take the key over.
 
-    A run whose rollback is incomplete keeps its key: somebody has to look after its effects first.
+    A run whose rollback is incomplete keeps its key: an operator must look after its effects first.
     """
     if new.on_conflict == "replace":
         if status is not RunStatus.COMPENSATION_FAILED:
@@ -43,12 +43,12 @@ def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:
 
 
 def replaced_by(run_id: RunId) -> str:
-    """The reason that a replaced run is cancelled with."""
+    """The reason with which a replaced run is cancelled."""
     return f"replaced by run {run_id}"
 
 
 def postponed_to(now: Instant, until: Instant) -> Instant:
-    """When a debounced run looks again for its key. Later than `until` says that it only waits for the key's holder,
-    whose end wakes it; it would come again by itself only if that were forgotten.
+    """When a debounced run tries again to take its key. A time after `until` means that it only waits for the holder of
+    the key. The end of the holder wakes it; this time is the fallback if that wake-up is lost.
     """
     return Instant(max(now, until) + 3_600 * SECOND)

@@ -9,31 +9,31 @@ from stepwell.errors import InvalidMoveError
 
 
 class RunStatus(StrEnum):
-    """How far a run is. What it waits for is a separate fact, never a status."""
+    """The state of a run. What it waits for is a separate fact, never a status."""
 
     PENDING = "pending"  # created, not begun
     RUNNING = "running"  # held by a worker under a lease
     WAITING = "waiting"  # unowned, until a wait is satisfied
-    PAUSED = "paused"  # stopped on purpose or by a divergence; an operator resumes it
-    CANCELLING = "cancelling"  # cancel is recorded; its compensations have not begun
-    COMPENSATING = "compensating"  # undoing, last in first out
-    COMPENSATION_FAILED = "compensation_failed"  # an undo failed for good; the rest of the stack is intact
+    PAUSED = "paused"  # by a person or by changed code; an operator resumes it
+    CANCELLING = "cancelling"  # a cancel is recorded; its compensations have not begun
+    COMPENSATING = "compensating"  # rolling back, last in first out
+    COMPENSATION_FAILED = "compensation_failed"  # rollback incomplete: a compensation failed permanently
     COMPLETED = "completed"
     FAILED = "failed"
     COMPENSATED = "compensated"  # failed, and everything undone
     CANCELLED = "cancelled"
-    CONTINUED = "continued"  # a successor of the same key goes on
+    CONTINUED = "continued"  # a successor with the same key continues
 
 
 _S = RunStatus
 
 TERMINAL = frozenset({_S.COMPLETED, _S.FAILED, _S.COMPENSATED, _S.CANCELLED, _S.CONTINUED})
 ACTIVE = frozenset(RunStatus) - TERMINAL
-# A worker may have the run.
+# A worker may own the run.
 OWNABLE = frozenset({_S.RUNNING, _S.CANCELLING, _S.COMPENSATING})
-# Nobody can lead a run out of these.
+# No operator can reopen a run in one of these.
 ENDS_FOR_GOOD = frozenset({_S.COMPLETED, _S.COMPENSATED, _S.CANCELLED})
-# Ends that an operator may lead out of: the code is replayed then, and a loop must go on where it was.
+# Ends that an operator may reopen: the code is replayed then, and a loop must continue where it was.
 KEEPS_CURSORS = frozenset({_S.FAILED, _S.COMPENSATION_FAILED})
 
 RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
@@ -78,7 +78,7 @@ def check_move(current: RunStatus, target: RunStatus) -> None:
 
 
 class EntryKind(StrEnum):
-    """What an operation was. The letter is what is stored."""
+    """The kind of an operation. The letter is stored."""
 
     STEP = "s"
     ONCE = "o"
@@ -104,12 +104,12 @@ class EntryKind(StrEnum):
 
     @property
     def word(self) -> str:
-        """The kind in words, as people read it."""
+        """The kind as a word for people."""
         return self.name.lower()
 
 
 class EntryStatus(StrEnum):
-    """How an operation ended. There is no entry for one that has not."""
+    """How an operation ended. An operation that has not ended has no entry."""
 
     DONE = "d"
     FAILED = "f"
@@ -125,7 +125,7 @@ class WaitKind(StrEnum):
     RETRY = "retry"
 
 
-# What may be recorded where a run waits, the usual kind first.
+# The kinds of entry that may be recorded at a wait, the usual kind first.
 ENTRIES_OF_WAITS: Final[dict[WaitKind, tuple[EntryKind, ...]]] = {
     WaitKind.TIMER: (EntryKind.SLEEP,),
     WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),

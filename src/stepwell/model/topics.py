@@ -24,7 +24,7 @@ class Event(msgspec.Struct):
 
 
 def topic_of(topic: Any) -> tuple[str, Any]:
-    """The name of a topic, and the type of its events: `Any` for a topic that is only named."""
+    """The name of a topic, and the type of its events: `Any` if only a name is given."""
     if isinstance(topic, str):
         return check_name(topic, what="topic"), Any
     if isinstance(topic, type) and issubclass(topic, Event) and topic is not Event:
@@ -32,6 +32,6 @@ def topic_of(topic: Any) -> tuple[str, Any]:
     raise UnknownTopicError(
         f"{topic!r:.80} is not a topic",
         where="publish, ctx.topic or engine.events.on",
-        why="a topic is named by a text, or by a class that inherits from stepwell.Event",
-        fix='class Shipped(Event): order: str; or name the topic, as in publish("shipped", payload)',
+        why="a topic is a text or a class that inherits from stepwell.Event",
+        fix='declare class Shipped(Event): order: str; or give a name, as in publish("shipped", payload)',
     )

@@ -1,4 +1,4 @@
-"""Transactions: what the body of a transactional step is given."""
+"""Transactions: what the body of a transactional step gets."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 class Transaction(Protocol):
-    """A transaction of the database that holds the runs, as the body of a transactional step has it.
+    """A transaction of the database that holds the runs, given to the body of a transactional step.
 
-    What is written here and the step's record commit together or not at all. It ends with the body: the body neither
-    commits nor rolls back, and it leaves the tables of stepwell alone.
+    The rows that the body writes and the step's record commit together or not at all. The transaction ends with the
+    body: the body neither commits nor rolls back, and does not touch the tables of stepwell.
     """
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement, and give its rows. On SQLite the text may have several statements.
+        """Execute a statement and return its rows. On SQLite the text may have several statements.
 
-        Raises `sqlite3.IntegrityError` for a constraint, `sqlite3.OperationalError` for SQL that is wrong, and
-        `TransactionError` for what would break the transaction.
+        Raises `sqlite3.IntegrityError` for a violated constraint, `sqlite3.OperationalError` for invalid SQL, and
+        `TransactionError` for a statement that would break the transaction.
         """
         ...
 
@@ -34,5 +34,5 @@ class Transaction(Protocol):
 
     @property
     def last_row_id(self) -> int:
-        """On SQLite the row id of the last insert; on PostgreSQL the last number that a sequence gave, 0 for none."""
+        """On SQLite the row id of the last insert; on PostgreSQL the last value of a sequence, 0 if there is none."""
         ...

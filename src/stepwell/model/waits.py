@@ -8,13 +8,13 @@ from stepwell.clock import Instant
 from stepwell.model.locations import Location
 from stepwell.model.states import WaitKind
 
-# Which events of a topic a wait takes: those published after it was stored; also those kept by the topic since the run
-# was created; or all that the topic keeps.
+# Which events of a topic a wait takes: events published after the wait was stored; also events that the topic has kept
+# since the run was created; or every event that the topic keeps.
 Since = Literal["wait", "start", "all"]
 
 
 class Wait(NamedTuple):
-    """One reason to wake. The token is fresh each time the wait is armed, so a stale wake can be told apart."""
+    """One reason to wake. The token is new each time the wait is armed, so a stale wake-up can be recognised."""
 
     location: Location
     kind: WaitKind
@@ -23,4 +23,4 @@ class Wait(NamedTuple):
     names: tuple[str, ...] = ()  # of signals, empty means any; of a topic, its one name
     where: tuple[str, ...] = ()  # of a topic: the facets that an event must have
     since: Since = "wait"  # of a topic
-    limit_at: Instant | None = None  # a run that still waits here then has waited too long, and fails
+    limit_at: Instant | None = None  # the run fails if it still waits here then

@@ -16,7 +16,7 @@ class Fence(NamedTuple):
 
 
 class NewWorker(NamedTuple):
-    """A process that begins to serve."""
+    """A worker to register."""
 
     incarnation: Incarnation
     name: str
@@ -44,9 +44,9 @@ class Claimant(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """A lease renewed, with what its holder should look at now (a hint: it may be incomplete)."""
+    """A renewed lease, with hints on what the worker should look at now. They may be incomplete."""
 
     lease_until: Instant
     cancelling: tuple[RunId, ...] = ()
-    held: tuple[RunId, ...] = ()  # to be given up between two steps: they, or their workflow, were paused
+    held: tuple[RunId, ...] = ()  # runs to release between two steps: they, or their workflow, were paused
     owned: int = 0  # how many runs it owns

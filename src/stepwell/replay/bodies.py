@@ -1,4 +1,4 @@
-"""Step bodies: the work that a workflow asks for and that happens outside of it, and what came of it."""
+"""Step bodies: the work that workflow code requests and that runs outside of it, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.model.runs import Run
 from stepwell.replay.budgets import Budget
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.step_context import Link, StepContext
-from stepwell.replay.step_streams import Outlet, StreamWriter
+from stepwell.replay.step_streams import StreamAppender, StreamWriter
 
 
 @dataclass(slots=True, eq=False)
@@ -36,25 +36,25 @@ class Body:
     attempt: int
     is_final_attempt: bool
     settled: asyncio.Future[Attempted] = field(repr=False)
-    is_unwanted: bool = False  # its branch lost or was cancelled: the result is thrown away
-    is_stopping: bool = False  # it was asked to stop; what it gives all the same is recorded
+    is_unwanted: bool = False  # its branch lost or was cancelled: the result is dropped
+    is_stopping: bool = False  # it was asked to stop; a result that it still returns is recorded
     output: str = ""  # what its process had written when it was killed
-    codec: Codec | None = None  # for what it emits, if it takes a context
+    codec: Codec | None = None  # for the events that it emits, if it takes a context
     emitted: list[tuple[str, Payload]] | tuple[()] = ()  # name and plain JSON, in the order of the body
-    outlet: Outlet | None = field(default=None, repr=False)
+    outlet: StreamAppender | None = field(default=None, repr=False)
     begun: frozenset[str] = frozenset()  # the streams that this attempt has appended to
-    progress: Progress | None = None  # how far an earlier attempt or turn of it came
+    progress: Progress | None = None  # how far an earlier attempt or turn got
     budget: Budget | None = None
     may_yield: bool = True
-    is_announced: bool = False  # it is recorded that it begins: who does not begin it now never will
+    is_announced: bool = False  # its beginning is recorded: if this worker does not run it, none will
     is_noted: bool = False  # its beginning is recorded, which counts as an attempt once its timeout has passed
     link: Link | None = field(default=None, repr=False)  # while it runs
-    # Of a transactional step: its entry, made of its value inside its transaction, and the value as it will be read.
+    # Of a transactional step: makes its entry inside the transaction, from its value; and the value as decoded.
     record: Callable[[Any, Instant], tuple[Entry, Any]] | None = field(default=None, repr=False)
 
     @property
     def info(self) -> StepContext:
-        """What the body may know about itself."""
+        """The body's own context."""
         run_id, path = self.run.run_id, self.names.text(self.location)
         key = self.names.idempotency_key(run_id, self.location)
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
@@ -69,7 +69,7 @@ class Body:
         return self.run.run_id, self.run.key, self.run.workflow, self.names.text(self.location), self.attempt
 
     def emit(self, event: str, payload: Any) -> None:
-        """Keep an event until the step has succeeded. It is encoded now: what its maker changes later is not in it."""
+        """Keep an event until the step has succeeded. It is encoded now: later changes to the payload do not count."""
         assert self.codec is not None
         assert isinstance(self.emitted, list)
         if self.link is not None:
@@ -82,7 +82,7 @@ class Body:
 
 
 def emit_place(run: Run, path: str, event_id: EventId) -> Place:
-    """Where the payload of an event belongs."""
+    """The place of the payload of an event."""
     return Place(run.workflow, path, "the event", row=event_row(run.run_id, path, event_id))
 
 
@@ -102,7 +102,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The body was still running at its timeout and was asked to stop; `output` is what its own process had written."""
+    """The body was still running at its timeout and was stopped; `output` is what its own process had written."""
 
     after: Span
     output: str = ""
@@ -110,12 +110,12 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """The body gave its slot back, and goes on later."""
+    """The body gave its slot back, and continues later."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """The body returned, and its entry is made; that of a transactional step is durable."""
+    """The body returned, and its entry is made. The entry of a transactional step is durable."""
 
     entry: Entry
     value: Any
@@ -125,38 +125,38 @@ Attempted = Succeeded | Raised | TimedOut | Yielded | Recorded
 
 
 class Bodies:
-    """The bodies of a turn, from the code's request until the code has heard what came of each."""
+    """The bodies of a turn, from the code's request until the code has received the outcome."""
 
     __slots__ = ("_loop", "asked", "in_flight", "settled", "transactions", "unwanted", "yielded")
 
     def __init__(self, loop: TurnLoop) -> None:
         self._loop = loop
-        self.asked: list[Body] = []  # and not taken yet
-        self.transactions: list[Body] = []  # asked for, to be run inside the commit of their result
+        self.asked: list[Body] = []  # requested, and not taken yet
+        self.transactions: list[Body] = []  # requested, to run inside the commit of their result
         self.in_flight: set[Body] = set()
-        self.settled: list[tuple[Body, Attempted]] = []  # ended, and the code has not heard of it yet
+        self.settled: list[tuple[Body, Attempted]] = []  # ended, and the code has not received the outcome yet
         self.unwanted: list[Body] = []  # taken, and the code no longer waits for them
         self.yielded: dict[asyncio.Future[None], Location] = {}  # steps that gave their slot back
 
     # --- for the driver ---
 
     def take(self) -> list[Body]:
-        """The bodies asked for since the last call; the caller runs them and settles each."""
+        """The bodies requested since the last call; the caller runs them and settles each."""
         bodies, self.asked = self.asked, []
         self.in_flight.update(bodies)
         return bodies
 
     def settle(self, body: Body, attempted: Attempted) -> None:
-        """A body has ended; the code hears of it when the turn advances."""
+        """A body has ended; the code receives the outcome when the turn advances."""
         self.in_flight.discard(body)
         if isinstance(attempted, Recorded):
-            # It is recorded before all that is not: the code must see it before them.
+            # Its entry is already numbered, so the code must receive it before outcomes that are not recorded yet.
             self.settled.insert(0, (body, attempted))
         elif not body.is_unwanted:
             self.settled.append((body, attempted))
 
     def resume_yielded(self) -> None:
-        """Other runs have had their turn, or cannot be given one: steps that gave their slot back continue."""
+        """Let steps continue that gave their slot back: other runs have had their turn, or none waits for one."""
         yielded, self.yielded = self.yielded, {}
         for future in yielded:
             if not future.done():
@@ -164,13 +164,13 @@ class Bodies:
 
     @property
     def are_idle(self) -> bool:
-        """Whether none is asked for, in flight or settled: nothing but waiting is left."""
+        """Whether no body is requested, running or settled: the turn can only wait."""
         return not (self.asked or self.in_flight or self.settled)
 
     # --- for the turn ---
 
     def hand_over(self) -> bool:
-        """Tell the code what came of the next settled body; whether there was one."""
+        """Give the code the outcome of the next settled body; whether there was one."""
         while self.settled:
             body, attempted = self.settled.pop(0)
             if not body.settled.done():
@@ -186,7 +186,7 @@ class Bodies:
     # --- for primitives ---
 
     def ask_in_transaction(self, body: Body, record: Callable[[Any, Instant], tuple[Entry, Any]]) -> None:
-        """Ask for a body that runs inside the commit of its result, which `record` makes."""
+        """Request a body that runs inside the commit of its result; `record` makes its entry."""
         body.record = record
         self.transactions.append(body)
         self.in_flight.add(body)

@@ -1,4 +1,4 @@
-"""Concurrent branches: started together, each in its own scope, each outcome a value."""
+"""Concurrent branches: started together, each in its own scope; the outcome of each is a value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Branch = Callable[[Any], Awaitable[Any]]  # takes the Context of its scope
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The branch returned; its value as it is stored."""
+    """The branch returned; `value` is the encoded result."""
 
     name: str
     value: bytes
@@ -46,7 +46,7 @@ Settled = Finished | Broken
 
 
 class Branches:
-    """The running branches of one join or race. `is_recorded` if they only pass what is recorded of all of them."""
+    """The running branches of one join or race. With `is_recorded`, all of them are recorded and only run again."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Branches:
             self.tasks[name] = self._turn.loop.own_task(self._settle(name, branch, inner))
 
     async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
-        """Run one branch to its end; its failure is its result. The end of the turn or of the join passes through."""
+        """Run one branch to its end; a failure is its result. The end of the turn or of the join is raised."""
         NUMBERS.set(Numbers())
         if self._guard is not None:
             self._guard.enter()
@@ -94,7 +94,7 @@ class Branches:
             self._arrived.set_result(None)
 
     def _encode(self, branch: Branch, value: Any, inner: Scope) -> bytes:
-        # Settled, not only encoded: what its annotation refuses is the branch's failure, not a later divergence.
+        # Decoded again, too: a value that does not fit the annotation fails the branch now, not a later replay.
         place = self._turn.place(inner.location, "the result")
         stored, _ = settle_value(self._turn, value, hints_of(branch).returns, place)
         return stored
@@ -103,24 +103,24 @@ class Branches:
         """The next branch to end, in the order in which they end."""
         while not self._settled:
             if self._request is not None:
-                raise self._request  # it ends the whole run, wherever in it the code asked for that
+                raise self._request  # it ends the whole run, whichever branch requested it
             self._arrived = self._turn.loop.own_future()
             await self._arrived
         return self._settled.pop(0)
 
     async def cancel(self) -> None:
-        """Cancel what still runs: it can record nothing any more, and what it had recorded is forgotten."""
+        """Cancel the branches that still run. They can no longer record anything, and their entries are dropped."""
         self.close()
-        # One pass for the cancellation to reach them; a branch that refuses to stop can do nothing any more.
+        # One pass, so that the cancellation reaches them. A branch that does not stop can no longer do anything.
         await asyncio.sleep(0)
         if self._guard is not None:
-            self._guard.check()  # before anything is forgotten
+            self._guard.check()  # before any entry is dropped
         for inner in self.scopes.values():
             if inner.is_closed:
                 self._turn.journal.trim(*subtree(inner.location))
 
     def close(self) -> None:
-        """Ask what still runs to stop, and let it record nothing any more."""
+        """Ask the branches that still run to stop, and let them record nothing more."""
         for name, task in self.tasks.items():
             if not task.done():
                 self.scopes[name].is_closed = True
@@ -130,8 +130,9 @@ class Branches:
 
 
 def is_failure(error: BaseException, inner: Scope) -> bool:
-    """Whether what left the code of a branch or item is its own failure. It is not if the code around it has stopped
-    it, if the turn is torn down, or if the process is being interrupted.
+    """Whether an exception that left the code of a branch or item is its own failure.
+
+    It is not if the surrounding code has stopped it, if the turn is torn down, or if the process is interrupted.
     """
     if isinstance(error, Exception):
         return True
@@ -141,7 +142,7 @@ def is_failure(error: BaseException, inner: Scope) -> bool:
 
 
 class Guard:
-    """Stops the turn if the bodies of an operation, which a replay does not run again, change anything outside."""
+    """Stops the turn if the bodies of an operation change variables outside; a replay would not run them again."""
 
     __slots__ = ("_kind", "_operation", "_path", "_turn", "_watch")
 
@@ -153,17 +154,17 @@ class Guard:
         self._path = turn.journal.names.text(location)
 
     def enter(self) -> None:
-        """The task that calls this runs a body from now on."""
+        """The calling task begins to run a body."""
         WATCHED.set(self._watch)
         self._watch.begin()
 
     def leave(self) -> None:
-        """The task that calls this runs a body no longer."""
+        """The calling task no longer runs a body."""
         self._watch.compare()
         WATCHED.set(self._watch.parent)
 
     def check_now(self) -> None:
-        """Stop the turn if a body has changed something; the task that calls this runs one."""
+        """Stop the turn if a body has changed something; for a task that runs a body."""
         self._watch.compare()
         self.check()
 
@@ -183,56 +184,60 @@ class Guard:
 def guard_of(
     scope: Scope, location: Location, kind: BodyKind, operation: str, bodies: Iterable[Callable[..., Any]]
 ) -> Guard | None:
-    """A guard over what the bodies capture; None if they capture nothing."""
+    """A guard over the variables that the bodies capture; None if they capture none."""
     watch = watch_of(bodies, scope.turn.code)
     return None if watch is None else Guard(watch, scope.turn, location, kind, operation)
 
 
 def mark_plain(branch: B) -> B:
-    """Mark a plain function in the form of a branch."""
+    """Mark a branch as made from a plain function."""
     branch._stepwell_is_plain = True  # type: ignore[attr-defined]
     return branch
 
 
 def is_plain(branch: Callable[..., Any]) -> bool:
-    """Whether a branch is a plain function. It may lose its thread at any wait and run again from its beginning."""
+    """Whether a branch is a plain function. It may lose its thread at any wait, and then runs again from the start."""
     return getattr(branch, "_stepwell_is_plain", False) is True
 
 
 def check_repeated(turn: Turn, entry: Entry, is_failed: bool) -> None:
-    """Stop the turn if code that was run again has ended in another way than is recorded."""
+    """Stop the turn if code that ran again has ended differently than recorded."""
     if is_failed != (entry.status is EntryStatus.FAILED):
         path, word = turn.journal.names.text(entry.location), entry.kind.word
         raise turn.diverge(
             HistoryDivergedError(
-                f"run again, the code inside of {word} {path} ended in another way",
+                f"the code inside {word} {path} ended differently when it ran again",
                 where=path,
                 recorded=f"{word} {path} {'returned' if is_failed else 'failed'}",
                 now=f"{word} {path} {'fails' if is_failed else 'returns'}",
-                fix="put clocks, randomness, I/O and global state into steps; guard what is new with ctx.version",
+                fix="move clocks, randomness, I/O and global state into steps; guard new code with ctx.version",
             )
         )
 
 
 def check_choice(what: str, given: str, choices: tuple[str, ...]) -> None:
-    """Refuse a word that an option does not know."""
+    """Reject an unknown value of an option."""
     if given not in choices:
-        raise InvalidOptionError(f"{what} is {given!r}", fix=" or ".join(f'"{choice}"' for choice in choices))
+        raise InvalidOptionError(f"{what} is {given!r}", fix="use " + " or ".join(f'"{choice}"' for choice in choices))
 
 
 def check_branches(kind: str, branches: Mapping[str, Branch]) -> None:
-    """Refuse what cannot be run as branches. A join of nothing is done at once; a race needs somebody to win it."""
+    """Reject branches that cannot run. A join without branches is done at once; a race needs a winner."""
     if not branches and kind == "race":
-        raise InvalidOptionError("a race needs at least one branch")
+        raise InvalidOptionError(
+            "a race has no branches",
+            why="one of them has to win",
+            fix='write: ctx.race("first", {"name": branch, ...})',
+        )
     for name, branch in branches.items():
         check_name(name, what="branch name")
         if not callable(branch):
             raise InvalidOptionError(
-                f"branch {name!r} is not callable", fix="give an async function that takes a context"
+                f"branch {name!r} is not callable", fix="pass an async function that takes a context"
             )
 
 
 def decode_branch(scope: Scope, location: Location, name: str, branch: Branch, value: bytes) -> Any:
-    """A branch's recorded result, as its function is annotated; `location` is that of the join or race."""
+    """A branch's recorded result, typed by the annotation of its function; `location` is that of the join or race."""
     inner = named(location, scope.turn.journal.names.number(name))
     return decode_value(scope.turn, inner, value, hints_of(branch).returns)

@@ -1,4 +1,4 @@
-"""Budgets: how much a step does before it should let others go first."""
+"""Budgets: how much a step does before it should let other runs go first."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from stepwell.clock import SECOND, Duration, span
 from stepwell.errors import InvalidOptionError
 
-NEARLY = 0.9  # of the time: what is left is for saying how far it came
+NEARLY = 0.9  # of the time; the rest is for reporting progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one turn of a long step may use. A step that has used it is not stopped: `should_yield()` tells it."""
+    """What one turn of a long step may use. A step that has used it is not stopped: `should_yield()` becomes true."""
 
     time: Duration | None = None
     rows: int | None = None
@@ -28,7 +28,7 @@ class Budget:
 
 
 def budget_of(given: Duration | Budget | None) -> Budget | None:
-    """A budget as an option says it: a duration, or a `Budget`."""
+    """The budget that an option gives as a duration or as a `Budget`."""
     return given if given is None or isinstance(given, Budget) else Budget(time=given)
 
 
@@ -44,15 +44,17 @@ class Spending:
         self._portions = {"rows": 0, "bytes": 0}
 
     def count(self, *, rows: int, bytes: int) -> None:
-        """Some more was worked off."""
+        """Add rows and bytes that the body has processed."""
         for name, more in (("rows", rows), ("bytes", bytes)):
             if more < 0:
-                raise InvalidOptionError(f"count: {name} is {more}", where="StepContext.count", fix="count upwards")
+                raise InvalidOptionError(
+                    f"count: {name} is {more}", where="StepContext.count", fix="pass 0 or a positive number"
+                )
             self._used[name] += more
             self._portions[name] = max(self._portions[name], more)
 
     def is_nearly_used(self, seconds: float) -> bool:
-        """Whether another portion like the largest one so far would go beyond; of the time, nine tenths are the end."""
+        """Whether another portion as large as the largest so far would exceed the budget, or 90 % of its time."""
         if self._seconds is not None and seconds >= self._seconds * NEARLY:
             return True
         limits = (("rows", self._budget.rows), ("bytes", self._budget.bytes))
@@ -62,6 +64,6 @@ class Spending:
 def _no_budget(name: str, limit: object) -> InvalidOptionError:
     return InvalidOptionError(
         f"budget: {name} is {limit!r}",
-        why="a budget of nothing would be used before anything is done",
-        fix='write for example budget="30s", or Budget(time="30s", rows=10_000)',
+        why="a budget must allow some work",
+        fix='write budget="30s", for example, or Budget(time="30s", rows=10_000)',
     )

@@ -1,13 +1,13 @@
-"""What the body of a race, of a loop or of a `fail_fast` branch changes outside itself.
+"""Finds changes that the body of a race, a loop or a `fail_fast` branch makes outside itself.
 
 A replay does not run such a body again once its result is recorded, because its history may be gone. A change of a
-variable or container outside the body would be lost then. So the captured variables are compared before and after each
+variable or container outside the body would then be lost. So the captured variables are compared before and after each
 slice of the body's own code, and a change stops the run before the result is recorded.
 
-Compared are the variables of enclosing functions, default arguments, the object of a bound method, and what lies inside
-of lists, dictionaries, sets, bytearrays, iterators, dataclasses and models. Other objects (clients, loggers) are
-compared by identity. Globals are not compared, nor are variables that the workflow's own function captures: they belong
-to the process and not to a run.
+Compared are the variables of enclosing functions, default arguments, the object of a bound method, and the contents of
+lists, dictionaries, sets, bytearrays, iterators, dataclasses and models. Other objects (clients, loggers) are compared
+by identity. Globals are not compared, nor are variables that the workflow's own function captures: they belong to the
+process, not to a run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from stepwell.errors import LostChangeError
 
 BodyKind = Literal["race", "fail_fast", "loop", "plain"]
 
-_DEPTH: Final = 5  # of containers inside of containers
-_NODES: Final = 2_000  # values in one comparison; of a container that has more, its size and its ends are compared
+_DEPTH: Final = 5  # of nested containers
+_NODES: Final = 2_000  # values in one comparison; of a larger container, the size and both ends are compared
 _ENDS: Final = 16
-_FUNCTIONS: Final = 32  # helpers whose own variables are compared as well
+_FUNCTIONS: Final = 32  # helper functions whose captured variables are compared as well
 _ATOMS: Final = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, date, datetime, time, timedelta, Decimal, UUID, range, type(...)}
 )
@@ -63,7 +63,7 @@ class VariableWatch:
         self.changed: str | None = None
 
     def enter(self) -> None:
-        """The event loop runs a slice of a body from now on, which is also one of the bodies around it."""
+        """The event loop begins to run a slice of a body, and so of every body around it."""
         self.begin()
         if self.parent is not None:
             self.parent.enter()
@@ -75,11 +75,11 @@ class VariableWatch:
             self.parent.leave()
 
     def begin(self) -> None:
-        """Remember everything as it is now."""
+        """Remember the current values."""
         self._before = self._read()
 
     def compare(self) -> None:
-        """Note whether something is another than it was."""
+        """Note whether a value has changed."""
         if self.changed is None:
             for name, was, now in zip(self._roots, self._before, self._read(), strict=True):
                 if _differ(was, now):
@@ -95,22 +95,22 @@ class VariableWatch:
         return values
 
     def problem(self, kind: BodyKind, operation: str, path: str) -> LostChangeError | None:
-        """What is wrong with the bodies, if they have changed something outside of them."""
+        """The error to raise if the bodies have changed something outside themselves."""
         if self.changed is None:
             return None
         name = self.changed.strip()
         return LostChangeError(
-            f"the code inside of {operation} {path} changes {name}, which is outside of it",
+            f"the code inside {operation} {path} changes {name}, a variable outside of it",
             where=path,
-            why=f"a replay takes the recorded result of the {operation} and does not run the code inside of it again: "
+            why=f"a replay takes the recorded result of the {operation} and does not run the code inside it again, so "
             "the change would be lost",
             fix=_FIXES[kind].format(name=name, operation=operation),
         )
 
 
 def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | None) -> VariableWatch | None:
-    """A watch over what these functions capture, apart from what the function of the workflow (`code`) captures too;
-    None if they capture nothing.
+    """A watch over the variables that these functions capture. Variables that the workflow's function (`code`)
+    captures too are left out. None if there are none.
     """
     roots: dict[str, Any] = {}
     seen: set[int] = set()
@@ -129,7 +129,7 @@ def watch_of(bodies: Iterable[Callable[..., Any]], code: Callable[..., Any] | No
 
 
 def _captured(body: Any, seen: set[int], home: str | None = None) -> Iterator[tuple[str, Any]]:
-    """The variables that a function captures, by name: cells, or values that no code can replace."""
+    """The variables that a function captures, by name: cells, or values that code cannot rebind."""
     if id(body) in seen or len(seen) >= _FUNCTIONS:
         return
     seen.add(id(body))
@@ -176,7 +176,7 @@ def _is_own(kind: type) -> bool:
 
 
 def _flatten(value: Any, found: list[Any], depth: int) -> None:
-    """A value as a list of what can be compared: sizes and kinds of containers, and the values inside of them."""
+    """A value as a flat list that can be compared: sizes and types of containers, and the values inside them."""
     kind = type(value)
     if kind in _ATOMS or depth == 0 or len(found) > _NODES:
         found.append(value)
@@ -210,7 +210,7 @@ def _inside(values: Iterable[Any], found: list[Any], depth: int) -> None:
 
 
 def _ends(values: Any, size: int, found: list[Any]) -> Iterable[Any]:
-    """All values, or of a container that is too large the first and the last."""
+    """All values; of a container that is too large, only the first and the last."""
     if size + len(found) <= _NODES:
         return values  # type: ignore[no-any-return]
     if isinstance(values, list | tuple | collections.deque):

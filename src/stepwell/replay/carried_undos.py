@@ -1,4 +1,4 @@
-"""What a run that continues as new hands to its successor: what it could still undo."""
+"""The undo stack that a run hands to its successor when it continues as new."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Names, carried_from, carry
-from stepwell.replay.compensations import count_given_first, has_name, signature_of
+from stepwell.replay.compensations import has_name, signature_of
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import count_given_first
 from stepwell.replay.steps import find_compensation, find_step
 
 
 def check_findable(journal: Journal) -> None:
-    """Refuse to continue while something is pending that the successor could not undo: its code does not come to the
-    places of this run, so a compensation must be found by its name.
+    """Reject continue-as-new if the successor could not run a pending compensation.
+
+    The code of the successor does not pass the places of this run, so it must find a compensation by its name.
     """
     for entry in journal.left_to_undo(0):
         if not carried_from(entry.location) and not _is_findable(entry):
             path = journal.names.text(entry.location)
             raise InvalidOptionError(
-                f"continue_as_new would lose what undoes {path}",
+                f"continue_as_new would lose the compensation of {path}",
                 where=path,
-                why="the code of the successor does not come to this place, and the compensation has no name of its "
-                "own: it is no function at the top of a module, or its types are not known",
-                fix="write `def undo(...)` with annotations at the top of a module and @step(compensate=undo), or give "
-                'the undo up: ctx.continue_as_new(..., compensations="drop")',
+                why="the successor has to find the compensation by name, and cannot: it is not a function at the top "
+                "of a module, or its parameters have no annotations",
+                fix="write `def undo(...)` with annotations at the top of a module and @step(compensate=undo); or drop "
+                'the compensation: ctx.continue_as_new(..., compensations="drop")',
             )
 
 
@@ -42,7 +44,7 @@ def _is_findable(entry: Entry) -> bool:
 
 
 class Carrier:
-    """Makes the entries of one run those of its successor, each at a place of its own (`~run1/charge`)."""
+    """Turns entries of one run into entries of its successor, each at a place of its own (`~run1/charge`)."""
 
     def __init__(self, workflow: str, run_id: RunId, successor: RunId, journal: Journal, codec: Codec) -> None:
         self._workflow = workflow
@@ -50,11 +52,11 @@ class Carrier:
         self._successor = successor
         self._journal = journal
         self._codec = codec
-        self._own = 1 + max(journal.names.origins, default=0)  # which run of the chain this one is
+        self._own = 1 + max(journal.names.origins, default=0)  # this run's number in the chain
         self._names = Names()
 
     def carry(self) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
-        """The names and entries that the successor begins with: what is left to undo, in the order of its commits."""
+        """The names and entries that the successor begins with: the entries left to undo, in commit order."""
         pending = reversed(self._journal.left_to_undo(0))
         entries = tuple(self._entry(seq, entry) for seq, entry in enumerate(pending, 1))
         return self._names.texts, entries

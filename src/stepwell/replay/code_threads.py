@@ -6,13 +6,13 @@ from stepwell.environment import Holder, LockstepThreads
 
 
 class CodeThreads:
-    """The threads of the process, or threads of the turn's own if it was given none."""
+    """The shared threads of the process, or threads of the turn's own if there are none."""
 
     __slots__ = ("_shared", "functions", "own")
 
     def __init__(self, shared: LockstepThreads | None) -> None:
         self._shared = shared
-        self.own: LockstepThreads | None = None  # made for this turn, and ended with it
+        self.own: LockstepThreads | None = None  # made for this turn; they end with it
         self.functions: dict[Holder, None] = {}  # begun and not ended
 
     @property
@@ -25,6 +25,6 @@ class CodeThreads:
         return self.own
 
     def release(self) -> None:
-        """Hold no thread while nothing but waiting is left."""
+        """Release all threads, because the turn only waits."""
         for function in tuple(self.functions):
             function.leave()

@@ -1,4 +1,4 @@
-"""What is stored with a step that can be undone: its function, its compensation and its own input."""
+"""What is stored with a step that can be undone: the names of its function and its compensation, and its input."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import count_given_first
 from stepwell.replay.step_options import qualified_name
-from stepwell.replay.steps import Step, find_compensation, find_step, stable_name, takes
+from stepwell.replay.steps import Step, find_compensation, find_step, stable_name
 from stepwell.replay.turn import Turn
 
-_UNNAMED = "~"  # before a name that no other process, and no other run of the code, can find the callable by
-_GIVEN_FIRST = ("Context", "SyncContext", "StepContext", "Transaction")
+_UNNAMED = "~"  # prefix of a name by which the callable cannot be found again: it is bound to its place in the code
 
 
 class UndoFailed(Exception):  # noqa: N818  control flow inside a rollback
-    """A compensation failed for good."""
+    """A compensation failed permanently."""
 
     def __init__(self, failure: FailureRecord) -> None:
         super().__init__(failure.summary)
@@ -33,8 +33,13 @@ class UndoFailed(Exception):  # noqa: N818  control flow inside a rollback
 def describe_call(
     turn: Turn, location: Location, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bytes:
-    """What is stored with a step's result so that it can be undone: two names, and the input."""
+    """What is stored with a step's result so that it can be undone: two names, and the input.
+
+    Raises `InvalidOptionError` if the compensation needs more values than this call passes.
+    """
     assert step.options_.compensate is not None
+    if step.undo_needs > len(args) + len(kwargs) + 1:
+        step.check_compensation(len(args) + len(kwargs))
     place = turn.place(location, "the input", field="undo")
     arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
     return pack([step.qualified, _name(step.options_.compensate)], arguments)
@@ -45,27 +50,26 @@ def _name(compensation: Callable[..., Any]) -> str:
 
 
 def signature_of(fn: Callable[..., Any]) -> Signature:
-    """The signature of a function; of a step, that of its body."""
+    """The signature of a function, or of the body of a step."""
     return fn.signature if isinstance(fn, Step) else hints_of(fn)
 
 
 def is_bound(journal: Journal, entry: Entry) -> bool:
-    """Whether the code has passed the place of an entry in this process: then its compensation is known for sure."""
+    """Whether the code has passed the place of an entry in this process, so that its compensation is known."""
     return entry.location in journal.bound
 
 
 def has_name(entry: Entry) -> bool:
-    """Whether the compensation of an entry can be found where the code does not pass its place again."""
+    """Whether the compensation of an entry can be found by its name, without the code passing its place."""
     header, _ = unpack(entry.undo or b'["",""]\n')
     return find_compensation(header[1]) is not None
 
 
 def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The compensation of an entry and what to call it with:
-    as many of (the step's arguments, then its result) as it takes.
+    """The compensation of an entry and its arguments: as many of (the step's arguments, then its result) as it takes.
 
-    The compensation is the one that the code passed at this place. Where the code does not come to the place again, it
-    is the one function that has the recorded name. There is never a guess: raises `UndoFailed`.
+    The code passes the compensation at this place. If the code does not pass the place again, it is the
+    only function that has the recorded name. Raises `UndoFailed` if there is none, or more than one.
     """
     header, payload = unpack(entry.undo or b'["",""]\n')
     step, compensation = turn.journal.bound.get(entry.location), None
@@ -86,8 +90,8 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
 def _read(
     turn: Turn, entry: Entry, payload: bytes, step: Step[..., Any] | None, compensation: Callable[..., Any]
 ) -> tuple[Any, ...]:
-    """The arguments of a step and its result. Their types are those of the step; if that is not known, those that the
-    compensation is annotated with.
+    """The arguments of a step and its result, typed by the step. If the step is not known, the annotations of the
+    compensation decide.
     """
     place = turn.place(entry.location, "the input", field="undo")
     if step is not None:
@@ -105,15 +109,15 @@ def _read(
 
 
 def _check_typed(turn: Turn, entry: Entry, signature: Signature, skip: int) -> None:
-    """Refuse values of which nobody knows the type."""
+    """Reject a compensation without annotations where the step, which has the types, is not known."""
     untyped = [one.name for one in signature.parameters[skip:] if one.hint is ANY]
     if untyped:
         path, step = turn.journal.names.text(entry.location), unpack(entry.undo or b'["",""]\n')[0][0]
         raise DefinitionError(
-            f"the types of what undoes {path} are not known",
+            f"the compensation of {path} cannot be called: the types of its arguments are not known",
             where=path,
-            why=f"the code did not come to {path} again, its step {step} cannot be found by that name, and the "
-            f"parameter {untyped[0]!r} of the compensation has no annotation",
+            why=f"the code did not pass {path} again, no step has the recorded name {step}, and the parameter "
+            f"{untyped[0]!r} of the compensation has no annotation",
             fix=f"annotate {untyped[0]!r}, or define the step at the top of a module; then resume the rollback",
         )
 
@@ -123,22 +127,17 @@ def _unknown(path: str, recorded: str) -> DefinitionError:
         return DefinitionError(
             f"the compensation of {path} cannot be found again",
             where=path,
-            why=f"recorded: {recorded[1:]}, which is no function at the top of a module, so it is bound to its place "
-            "in the code; and this code did not come to that place again",
-            fix="start a worker with the code that recorded it, then resume the rollback; from now on write "
+            why=f"it is {recorded[1:]}, which is not a function at the top of a module, so only the code that passes "
+            f"{path} has it; and this code did not pass {path} again",
+            fix="start a worker with the code that recorded it, then resume the rollback; in new code write "
             "@step(compensate=undo) with a function `def undo(...)` at the top of a module",
         )
     return DefinitionError(
-        f"the function {recorded} that undoes {path} is not known to this worker",
+        f"this worker does not know the compensation {recorded} of {path}",
         where=path,
-        why="this code did not come to that place again, and no compensation has this name",
-        fix="import the module that defines it where the workflow is registered, then resume the rollback",
+        why=f"this code did not pass {path} again, and no loaded compensation has this name",
+        fix="import its module where the workflow is registered, restart the worker, then resume the rollback",
     )
-
-
-def count_given_first(signature: Signature) -> int:
-    """How many parameters a compensation has before those that it is offered: its context, if it takes one."""
-    return int(any(takes(signature, name) for name in _GIVEN_FIRST))
 
 
 def _given(compensation: Callable[..., Any], offered: tuple[Any, ...]) -> tuple[Any, ...]:

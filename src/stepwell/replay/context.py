@@ -1,4 +1,4 @@
-"""`Context`: the author's surface. Each method fixes a path and hands over to one primitive."""
+"""`Context`: the operations for workflow code. Each method fixes a path and calls one primitive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stepwell.replay.primitives.child import (
     run_child,
     run_spawn,
 )
-from stepwell.replay.primitives.emit import run_emit, what_is_emitted
+from stepwell.replay.primitives.emit import name_and_payload, run_emit
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -77,12 +77,12 @@ class Previous:
 
 
 class Context:
-    """Every operation of a workflow. An operation records its result at its path; a replay gets the record and runs
+    """Every operation of a workflow. An operation records its result at its path; a replay returns the record and runs
     nothing.
 
-    Names are unique within a scope (the workflow, a branch, an iteration of a loop); `repeat=True` numbers the uses
-    of one. It is an option of the operation, and for `step` and `try_step`, whose keywords belong to the function, an
-    option of the step.
+    Names are unique within a scope (the workflow, a branch, an iteration of a loop). `repeat=True` numbers the uses of
+    a name. It is an option of the operation. The keywords of `step` and `try_step` belong to the function, so there it
+    is an option of the step.
     """
 
     __slots__ = ("_scope",)
@@ -114,7 +114,7 @@ class Context:
 
     @property
     def generation(self) -> int:
-        """1, and one more after each continue-as-new."""
+        """1 for the first run of a chain, and one more after each continue-as-new."""
         return self._scope.turn.run.generation
 
     @property
@@ -130,7 +130,7 @@ class Context:
         return to_datetime(run.started_at or run.created_at)
 
     def now(self) -> datetime:
-        """The time at which the last result reached this scope, by the store's clock: the same on every replay."""
+        """When the last result reached this scope, by the store's clock: the same on every replay."""
         self._scope.turn.journal.pin()
         return to_datetime(self._scope.time)
 
@@ -144,12 +144,12 @@ class Context:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether this code is passing what it did before. For diagnostics only: never branch on it."""
+        """Whether this code repeats what an earlier turn did. For diagnostics only: never branch on it."""
         return self._scope.turn.is_replaying
 
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """A logger that is silent on replay."""
+        """A logger that writes nothing during a replay."""
         return SILENT if self.is_replaying else _LOG
 
     # --- steps ---
@@ -190,7 +190,7 @@ class Context:
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Any]:
         """Run a function as a step: `ctx.step(charge, order)` or `ctx.step("charge", fn, order)`.
 
-        All keywords belong to the function. Raises `StepFailed` when it failed for good.
+        All keywords belong to the function. Raises `StepFailed` if it failed permanently.
         """
         step, name, args = named_step(fn, args)
         scope = self._scope
@@ -210,14 +210,14 @@ class Context:
     @overload
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Operation[Tried[R]]: ...
     def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[Tried[Any]]:
-        """As `step`, but a final failure is a value. A `Rollback`, suspension and cancellation are not caught by it."""
+        """As `step`, but a final failure is a value. A `Rollback` and a cancellation are still raised."""
         scope, inner = self._scope, self.step(fn, *args, **kwargs)
         return Operation(scope.turn, inner.location, lambda: run_tried(scope, inner))
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> Operation[R]:
-        """A local value that is kept: `ref = await ctx.once("ref", make_reference)`.
+        """Compute a local value once and record it: `ref = await ctx.once("ref", make_reference)`.
 
-        It is recorded once. If the worker dies before that, it is produced again, and no step has seen the first one.
+        If the worker dies before the value is recorded, it is computed again; no step has seen the first value.
         """
         location, entry = self._scope.place(name, EntryKind.ONCE, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_once(self._scope, location, entry, producer))
@@ -229,13 +229,13 @@ class Context:
     # --- time ---
 
     def sleep(self, name: str, duration: Duration, *, repeat: bool = False) -> Operation[Slept]:
-        """Wait. The deadline is fixed at the first visit and never extended by a replay."""
+        """Wait for a duration. The deadline is fixed at the first visit; a replay does not extend it."""
         lasts = span(duration, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lasts, None))
 
     def sleep_until(self, name: str, when: datetime, *, repeat: bool = False) -> Operation[Slept]:
-        """Wait until a point in time; a past one is over at once."""
+        """Wait until a point in time; if it is in the past, return at once."""
         until = to_instant(when, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
@@ -305,10 +305,10 @@ class Context:
         name: str | None = None,
         repeat: bool = False,
     ) -> Operation[Any]:
-        """Take the oldest pending signal of these, or of any: names, or a `Signal[...]` for a typed payload.
+        """Take the oldest pending signal with one of these names, or any signal; `Signal[...]` types the payload.
 
-        At the deadline (`timeout` from the first visit, or `until`) it gives `default`, or raises `WaitTimeout`. Its
-        own name on the path is `name`, or the signals' names.
+        At the deadline (`timeout` from the first visit, or `until`) it returns `default`, or raises `WaitTimeout`. Its
+        name on the path is `name`; by default the names of the signals.
         """
         takes, due, scope = wanted(signals), due_of(timeout, until), self._scope
         check_default(default, due)
@@ -343,9 +343,9 @@ class Context:
         name: str | None = None,
         repeat: bool = False,
     ) -> Operation[list[Message[Any]]]:
-        """Take pending signals as soon as there is one, at most `count`; an empty list at the deadline."""
+        """Take up to `count` pending signals as soon as there is one; an empty list at the deadline."""
         if count < 1:
-            raise InvalidOptionError(f"count is {count}", fix="ask for at least one signal")
+            raise InvalidOptionError(f"count is {count}", where="ctx.receive_many", fix="pass count=1 or more")
         takes, due, scope = wanted(signals), due_of(timeout, None), self._scope
         path = name or "|".join(takes.names) or "receive_many"
         location, entry = scope.place(path, EntryKind.RECEIVE_MANY, repeat=repeat)
@@ -353,7 +353,7 @@ class Context:
 
     @property
     def signals(self) -> Observed:
-        """The mailbox, to look at without taking anything: `latest`, `all`, `has`."""
+        """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return Observed(self._scope)
 
     @overload
@@ -390,8 +390,9 @@ class Context:
     ) -> Operation[Any]:
         """Wait for an event of a topic: `shipped = await ctx.topic(Shipped, where={"order": order.id})`.
 
-        It takes one published after the wait was stored; `since="start"` or `"all"` also the oldest that the topic
-        keeps (from this run's start on, or any) and that this run has not had. Raises `WaitTimeout` at the deadline.
+        It takes an event published after the wait was stored. With `since="start"` or `"all"` it first takes the oldest
+        event that the topic keeps (since this run's start, or at all) and that this run has not received yet. Raises
+        `WaitTimeout` at the deadline.
         """
         awaited = topic_awaited(topic, where=where, since=since)
         within = None if timeout is None else span(timeout, what="timeout")
@@ -402,7 +403,7 @@ class Context:
     def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Operation[Arrived]:
         """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
 
-        What comes first is recorded; what would have come later stays where it is, for whoever asks for it next.
+        The first to arrive is recorded. A later signal or event stays pending for the next operation that waits for it.
         """
         check_awaited(awaited)
         scope = self._scope
@@ -412,13 +413,13 @@ class Context:
     def emit(
         self, event: str | Event, payload: Any = None, *, name: str | None = None, repeat: bool = False
     ) -> Operation[EventId]:
-        """Emit an event to the engine's sinks; its id, which is the same however often the event is delivered.
+        """Emit an event to the engine's sinks; returns its id, which is the same however often it is delivered.
 
-        It is a name and a payload, or a typed event: `ctx.emit("paid", {...})`, `ctx.emit(Paid(order="42"))`. It is
-        published with the commit that records it, before the next step begins: a replay emits nothing. Its own
-        name on the path is `name`, or the event's. Raises where it stands if the payload cannot be encoded.
+        Pass a name and a payload, or a typed event: `ctx.emit("paid", {...})`, `ctx.emit(Paid(order="42"))`. The event
+        is published with the commit that records it, before the next step begins; a replay emits nothing. Its name on
+        the path is `name`; by default the event's name. Raises in this line if the payload cannot be encoded.
         """
-        called, given = what_is_emitted(event, payload)
+        called, given = name_and_payload(event, payload)
         scope = self._scope
         location, entry = scope.place(name or called, EntryKind.EMIT, repeat=repeat)
         return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, called, given))
@@ -426,7 +427,7 @@ class Context:
     # --- to clients, while it runs ---
 
     def publish_state(self, value: Any) -> None:
-        """Show a value to clients, who read it with `engine.runs.state(run)`. It replaces the one before."""
+        """Show a value to clients, which read it with `engine.runs.state(run)`. It replaces the previous value."""
         publish_state(self._scope, "", value)
 
     @property
@@ -448,8 +449,10 @@ class Context:
         on_error: OnError = "wait_all",
         repeat: bool = False,
     ) -> Operation[dict[str, R]]:
-        """Run all branches at once; their results by name. Raises `JoinError` with the failing ones: once all have
-        ended, or with `on_error="fail_fast"` at the first failure, which cancels the others.
+        """Run all branches at once; returns their results by name.
+
+        Raises `JoinError` with the failures once all branches have ended, or with `on_error="fail_fast"` at the first
+        failure, which cancels the other branches.
         """
         check_branches("join", branches)
         check_choice("on_error", on_error, ON_ERROR)
@@ -466,10 +469,10 @@ class Context:
         on_error: OnError = "wait_all",
         repeat: bool = False,
     ) -> Operation[list[R]]:
-        """Run a function over many items, at most `limit` at once; the results in the order of the items.
+        """Run a function over many items, at most `limit` at once; returns the results in the order of the items.
 
-        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failing items;
-        `on_error` is as for `join`.
+        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failures by
+        number; `on_error` is as for `join`.
         """
         check_map(limit)
         check_choice("on_error", on_error, ON_ERROR)
@@ -489,7 +492,8 @@ class Context:
     ) -> Operation[Winner]:
         """Run all branches at once; the first to succeed wins, and the others are cancelled.
 
-        Raises `RaceError` if all fail. With `first="settled"` the first to end decides: its error is raised.
+        Raises `RaceError` if all fail. With `first="settled"` the first branch to end decides; if it failed, its error
+        is raised.
         """
         check_branches("race", branches)
         check_choice("first", first, FIRST)
@@ -509,8 +513,8 @@ class Context:
     ) -> Operation[R]:
         """Iterate with durable state until the body returns `Break(value)`.
 
-        The state is committed after every `commit_every` iterations. After every `trim_every`, the history of all but
-        the last `keep` is removed.
+        The state is committed every `commit_every` iterations. Every `trim_every` iterations, the history of all but
+        the last `keep` iterations is removed.
         """
         options = LoopOptions(commit_every, trim_every, keep)
         location, entry = self._scope.place(name, EntryKind.LOOP, repeat=repeat)
@@ -535,8 +539,8 @@ class Context:
     ) -> ChildOperation[Any]:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
-        Its failure is a value of `outcome()`. A cancel of this run reaches the child. If this run fails while the
-        child is active, it is left alone, or cancelled (with compensation) with `on_parent_close="cancel"`.
+        Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
+        active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
         """
         scope, how = self._scope, ChildStart(**options)
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
@@ -556,9 +560,9 @@ class Context:
         name: str | None = None,
         on_parent_close: OnParentClose = "leave",
     ) -> Operation[list[Out]]:
-        """Start a child for each input and wait for all of them; their results in that order.
+        """Start a child for each input and wait for all of them; returns their results in the order of the inputs.
 
-        Raises `JoinError` with the failing ones by number, once all have ended.
+        Raises `JoinError` with the failures by number, once all have ended.
         """
 
         async def one(ctx: Context, input: Any) -> Any:
@@ -581,7 +585,7 @@ class Context:
         repeat: bool = False,
         **options: Unpack[StartOptions],
     ) -> Operation[RunId]:
-        """Start a run that this one neither waits for nor takes down with it; its id.
+        """Start a run without waiting for it; returns its id. By default it continues however this run ends.
 
         With `on_parent_close="cancel"` it is cancelled (with compensation) when this run is cancelled, begins to fail,
         or ends in any other way, also by completing or continuing as new.
@@ -603,14 +607,13 @@ class Context:
         *,
         compensations: Compensations = "keep",
     ) -> NoReturn:
-        """End this run and go on as a new one of the same key, atomically; unread signals move along.
+        """End this run and continue as a new run with the same key, atomically. Unread signals move to the new run.
 
-        What this run could still undo goes along too, and the successor undoes it after its own steps;
-        `compensations="drop"` gives it up. Raises `InvalidOptionError` if a compensation could not be found again: it
-        has to be a function at the top of a module.
+        So do pending compensations: the new run runs them after its own. `compensations="drop"` drops them. Raises
+        `InvalidOptionError` if the new run could not find a compensation: it must be a function at the top of a module.
         """
         if compensations not in ("keep", "drop"):
-            raise InvalidOptionError(f"compensations is {compensations!r}", fix='"keep" or "drop"')
+            raise InvalidOptionError(f"compensations is {compensations!r}", fix='use "keep" or "drop"')
         if compensations == "keep":
             check_findable(self._scope.turn.journal)
         raise ContinueAsNew(input, workflow, keeps_undos=compensations == "keep")
@@ -618,24 +621,26 @@ class Context:
     # --- undoing ---
 
     def rollback_checkpoint(self, name: str, *, repeat: bool = False) -> Operation[None]:
-        """Mark a line: `raise Rollback(to=name)` undoes only what comes after it."""
+        """Set a checkpoint: `raise Rollback(to=name)` undoes only the steps after it."""
         location, entry = self._scope.place(name, EntryKind.CHECKPOINT, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_checkpoint(self._scope, location, entry))
 
     # --- changing code ---
 
     def version(self, name: str, latest: int) -> int:
-        """`latest` for a run that comes here for the first time, 1 for one that had passed before this was written."""
+        """The version of the code at this place: `latest` for a run that reaches it for the first time, 1 for a run
+        that had passed the place before this call was added.
+        """
         if latest < 1:
-            raise InvalidOptionError(f"version {latest} of {name!r}", fix="versions start at 1")
+            raise InvalidOptionError(f"version {latest} of {name!r}", where="ctx.version", fix="use 1 or more")
         return pin_version(self._scope, name, latest)
 
     def patched(self, name: str) -> bool:
-        """Whether this run takes the new code: true for one that comes here for the first time."""
+        """Whether this run takes the new code: true for a run that reaches this place for the first time."""
         return pin_version(self._scope, name, 2) >= 2
 
     def deprecated(self, name: str) -> None:
-        """The patch is everywhere now: accepts runs that recorded it."""
+        """Declare that every run has the patch now; runs that recorded it are accepted."""
         declare_removed(self._scope, name, "version")
 
     def removed(self, name: str, kind: str) -> None:

@@ -1,7 +1,7 @@
-"""Copies of what code passes to a body: the body may change what it gets, and nobody else sees it.
+"""Copies of the arguments of a body: the body may change them, and the workflow code does not see it.
 
-A copy has the types of the original, whatever the body is annotated with: containers and records are rebuilt part by
-part. What the codec cannot encode, such as a client, a lock or a connection, is passed as it is.
+A copy has the types of the original, whatever the annotations of the body: containers and records are rebuilt part by
+part. Objects that the codec cannot encode, such as a client, a lock or a connection, are passed without a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from stepwell.codec.base import Codec, Place
 from stepwell.errors import StepwellError
 
-# Nothing of these can be changed: they are passed as they are, at the price of looking at their type.
+# Immutable types: values of these are passed without a copy.
 FIXED: Final = frozenset(
     {
         *(type(None), bool, int, float, complex, str, bytes, type, range, type(Ellipsis)),
@@ -34,7 +34,7 @@ _MAPS: Final = (OrderedDict, defaultdict, Counter)
 
 
 def is_fixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call passes nothing that a body could change."""
+    """Whether a call passes only values that a body cannot change."""
     for value in args:
         if type(value) not in FIXED:
             return False
@@ -51,10 +51,10 @@ class PassedArguments:
         self._opaque: dict[int, Any] = {}  # records that cannot be stored, by their identity
         self._args, self._kwargs = args, kwargs
         self._args, self._kwargs = self.take()
-        self._codec = None  # what is data, and what is not, is known now
+        self._codec = None  # which records are data is known now
 
     def take(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments that nobody else has."""
+        """New copies of the positional and keyword arguments."""
         return tuple([self._copy(one) for one in self._args]), {
             name: self._copy(one) for name, one in self._kwargs.items()
         }
@@ -62,7 +62,7 @@ class PassedArguments:
     def _copy(self, value: Any) -> Any:
         try:
             return self._copied(value)
-        except RecursionError:  # it holds itself, and could not be stored either
+        except RecursionError:  # it contains itself, and could not be stored either
             return value
 
     def _copied(self, value: Any) -> Any:
@@ -90,7 +90,7 @@ class PassedArguments:
         return value if names is None or not self._is_data(value) else self._copied_record(value, names)
 
     def _is_data(self, record: Any) -> bool:
-        """Whether a record can be stored. One that holds a connection or a lock is none: its copy would be another."""
+        """Whether a record can be stored. A record that holds a connection or a lock is not copied."""
         if self._codec is None:
             return id(record) not in self._opaque
         codec, self._codec = self._codec, None
@@ -105,7 +105,7 @@ class PassedArguments:
 
     def _copied_record(self, record: Any, names: tuple[str, ...]) -> Any:
         held = [(name, getattr(record, name)) for name in names if hasattr(record, name)]
-        codec, self._codec = self._codec, None  # its parts are data as it is
+        codec, self._codec = self._codec, None  # its parts are data, because it is
         try:
             made = copy.copy(record)
             for name, one in held:

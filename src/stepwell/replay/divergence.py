@@ -1,4 +1,4 @@
-"""Words for the ways in which code and history can disagree."""
+"""The errors for each way in which code and history can disagree."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, WaitKind
 
 
 def last_name(path: str) -> str:
-    """The name at the end of a path, as code writes it: `outer/~3/charge#2` is about `charge`."""
+    """The name at the end of a path, as code spells it: `charge` for `outer/~3/charge#2`."""
     parts = [part for part in path.split("/") if not part.startswith("~")]
     return parts[-1].partition("#")[0].removesuffix("~undo") if parts else path
 
 
 def kind_changed(path: str, recorded: EntryKind, now: EntryKind) -> HistoryDivergedError:
-    """Another kind of operation stands at a recorded name."""
+    """The code has another kind of operation under a recorded name."""
     name = last_name(path)
     return HistoryDivergedError(
         f"this code took another path than the run recorded at {path}",
@@ -31,12 +31,12 @@ def wait_changed(path: str, recorded: str, now: EntryKind) -> HistoryDivergedErr
         where=path,
         recorded=f"waiting for a {recorded} at {path}",
         now=f"{now.word} {path}",
-        fix="keep the old wait until no run stands at it, or rename the new operation",
+        fix="keep the old wait until no run waits at it, or rename the new operation",
     )
 
 
 def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
-    """The code ended without passing recorded operations."""
+    """The code ended without reaching recorded operations."""
     shown = ", ".join(f"{kind.word} {path}" for path, kind in missing[:5])
     name, kind = last_name(missing[0][0]), missing[0][1].word
     return HistoryDivergedError(
@@ -48,8 +48,8 @@ def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
     )
 
 
-def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
-    """The code can go no further, and has not come to what is recorded: paths with kinds, or to where the run waits."""
+def stopped_early(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
+    """The code cannot continue, and has not reached recorded operations (paths with kinds) or the place of a wait."""
     shown = ", ".join(f"{kind} {path}" for path, kind in recorded[:5])
     if recorded:
         more = "s" if len(recorded) > 1 else ""
@@ -60,30 +60,30 @@ def gone_elsewhere(recorded: list[tuple[str, str]], waits: list[tuple[str, str]]
             where=path,
             recorded=shown,
             now=now,
-            fix='guard what is new: if ctx.version("NAME", 2) >= 2: ...; declare what was taken out: '
+            fix='guard new code: if ctx.version("NAME", 2) >= 2: ...; declare removed code: '
             f'ctx.removed("{name}", "{kind}"); or keep the old code as another version of the workflow',
         )
     path, kind = waits[0]
     removed = f'ctx.removed("{last_name(path)}", "{ENTRIES_OF_WAITS[WaitKind(kind)][0].word}")'
     return HistoryDivergedError(
-        f"the run waits at {path}, and the code does not come there",
+        f"the run waits at {path}, and the code does not reach it",
         where=path,
         recorded=f"a wait for a {kind} at {path}",
         now=now,
-        fix='guard what is new: if ctx.version("NAME", 2) >= 2: ...; declare a wait that was taken out: '
-        f"{removed}; or keep the old code until no run stands there",
+        fix='guard new code: if ctx.version("NAME", 2) >= 2: ...; declare a removed wait: '
+        f"{removed}; or keep the old code until no run waits there",
     )
 
 
 def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
-    """Two operations in one place share a name."""
+    """Two operations in one scope share a name."""
     name = last_name(path)
-    # The keywords of ctx.step belong to the function: a step has the option itself.
+    # The keywords of ctx.step belong to the function, so `repeat` is an option of the step.
     numbered = "step(f, repeat=True) or f.options(repeat=True) as the function" if second == "step" else "repeat=True"
     return DuplicateLocationError(
-        f'two operations in one place share the name "{name}"',
+        f'two operations in one scope share the name "{name}"',
         where=path,
-        why=f"recorded: {first} {path} · now: {second} {path}; two results cannot live under one path",
+        why=f"recorded: {first} {path} · now: {second} {path}; one path holds one result",
         fix=f'rename one, loop with ctx.loop("{name}", ...), or number the uses with {numbered}',
     )
 
@@ -91,8 +91,8 @@ def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
 def unawaited(paths: list[str]) -> UnawaitedOperationError:
     """Operations were created and never awaited."""
     return UnawaitedOperationError(
-        f"operations were created and never awaited: {', '.join(paths[:5])}",
+        f"the code did not await {', '.join(paths[:5])}",
         where=paths[0],
-        why="an operation does nothing until it is awaited, and its result is lost when the workflow ends before it",
-        fix="await it, or asyncio.gather(...) it with others",
+        why="an operation runs only when it is awaited, and its result is lost if the workflow ends before it does",
+        fix="write `await` before it, or pass it to asyncio.gather(...) with others",
     )

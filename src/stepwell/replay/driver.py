@@ -1,4 +1,4 @@
-"""Begins turns and reads their endings: from a claimed run to what must be committed."""
+"""Begins turns and decides how they end: from a claimed run to the move that is committed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def begin_forward(
     codec: Codec,
     threads: LockstepThreads | None = None,
 ) -> Turn:
-    """A turn that runs the workflow's function from its beginning, over what is recorded."""
+    """A turn that runs the workflow's function from its beginning over the recorded history."""
     turn = Turn(run, journal, inbox, codec, Context, threads)
     turn.code = workflow.fn
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
@@ -77,14 +77,14 @@ def begin_rollback(
     now: Instant,
     threads: LockstepThreads | None = None,
 ) -> Turn:
-    """A turn that undoes what is left to undo.
+    """A turn that rolls back what is left to undo.
 
-    A compensation is the one that the code passed at the place of its step. If the code has not run in this claim, it
-    is replayed up to where it stopped; no body runs in that.
+    The code passes a compensation at the place of its step. If the code has not run in this claim, it
+    is replayed up to where it stopped, without running a body.
     """
     if workflow is not None and not all(is_bound(journal, entry) for entry in left_to_undo(journal, run.undo_floor)):
         _bind(workflow, run, journal, codec, threads)
-    journal.leave_only(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
+    journal.skip_all_except(undo(entry.location) for entry in left_to_undo(journal, run.undo_floor))
     turn = Turn(run, journal, inbox, codec, Context, threads)
     turn.now = now
     turn.begin(unwind(turn))
@@ -94,13 +94,13 @@ def begin_rollback(
 def _bind(
     workflow: Workflow[Any, Any], run: Run, journal: Journal, codec: Codec, threads: LockstepThreads | None
 ) -> None:
-    """Replay the forward code, and learn which steps it passes at the places of the record."""
+    """Replay the forward code to learn which step it passes at each recorded place."""
     forward = journal.forward()
     replay = begin_forward(workflow, run._replace(status=RunStatus.RUNNING), forward, Inbox(), codec, threads)
     try:
         replay.rehearse(run.started_at or run.created_at)
-    except Exception:  # noqa: BLE001  it may be anything that the code's values do
-        # What the code did not come to is looked for by its name, or not undone.
+    except Exception:  # noqa: BLE001  the code may raise anything
+        # Compensations that the code did not reach are looked up by name, or the rollback stops.
         _LOG.exception("run %s could not be replayed for its rollback", run.run_id)
     finally:
         replay.close()
@@ -109,10 +109,10 @@ def _bind(
 
 
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
-    """What must be committed now that a turn's code has ended or diverged."""
+    """The move to commit after a turn's code has ended or diverged."""
     if turn.problem is not None:
-        if turn.is_astray:
-            turn.journal.forget_pending()  # what the wrong code did on its way is no part of the run
+        if turn.is_diverged_early:
+            turn.journal.forget_pending()  # what the diverged code recorded does not belong to the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
     return _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
 
@@ -129,14 +129,14 @@ def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
 
 
 def _request_in(error: BaseException) -> ContinueAsNew | None:
-    """The wish to continue as new, also if a task group wrapped it."""
+    """The request to continue as new, also if a task group wrapped it."""
     if isinstance(error, BaseExceptionGroup):
         return next((found for each in error.exceptions if (found := _request_in(each)) is not None), None)
     return error if isinstance(error, ContinueAsNew) else None
 
 
 def failed(turn: Turn, error: BaseException) -> Move:
-    """How a run ends that failed: at once, or through its compensations."""
+    """How a failed run ends: at once, or through its compensations."""
     failure, floor = _describe(turn, error), 0
     line = _line_of(error)
     if line is not None:
@@ -159,20 +159,20 @@ def _line_of(error: BaseException) -> str | None:
 
 
 def honour_cancel(journal: Journal) -> Move:
-    """How a run ends that is to be cancelled: at once, or through its compensations."""
+    """How a cancelled run ends: at once, or through its compensations."""
     if left_to_undo(journal, 0):
         return BeginRollback("cancelled", None)
     return End(RunStatus.CANCELLED)
 
 
 def expire(journal: Journal, failure: FailureRecord) -> Move:
-    """How a run ends whose time is over: at once, or through its compensations."""
+    """How a run ends at its deadline: at once, or through its compensations."""
     stored = encode_failure(failure)
     return BeginRollback("failed", stored) if left_to_undo(journal, 0) else End(RunStatus.FAILED, failure=stored)
 
 
 def _describe(turn: Turn, error: BaseException) -> FailureRecord:
-    """A run's failure is its cause: of a failed step, the step's own error with the step's path."""
+    """The failure to record for a run. For a failed step, it is the step's own error with the step's path."""
     if isinstance(error, StepFailed):
         return msgspec.structs.replace(error.failure, path=error.path, attempts=error.attempts)
     data = b"null"
@@ -211,7 +211,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
     entries: tuple[Entry, ...] = ()
     if request.keeps_undos:
         try:
-            check_findable(turn.journal)  # again: a body may have ended since the code asked for this
+            check_findable(turn.journal)  # again: a body may have ended since the code requested this
             names, entries = Carrier(run.workflow, run.run_id, run_id, turn.journal, turn.codec).carry()
         except StoreError as error:
             return Pause(encode_failure(record_failure(error)))
@@ -234,7 +234,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
 
 
 def _conclude_rollback(turn: Turn) -> Move:
-    """The end of a rollback. While it is stalled, the run's own failure is kept inside the failure of the undo."""
+    """The end of a rollback. If it is incomplete, the run's own failure is kept inside the failure of the undo."""
     error, own = turn.error, _own_failure(turn)
     if error is None:
         status = RunStatus.CANCELLED if turn.run.cause == "cancelled" else RunStatus.COMPENSATED
@@ -244,7 +244,7 @@ def _conclude_rollback(turn: Turn) -> Move:
 
 
 def _own_failure(turn: Turn) -> FailureRecord | None:
-    """Why the run itself failed, also while the failure of an undo stands before it."""
+    """Why the run itself failed, also if the failure of an undo contains it."""
     stored = turn.run.failure
     failure = decode_failure(stored) if stored is not None else None
     return failure.causes.get("run", failure) if failure is not None else None

@@ -1,9 +1,8 @@
-"""The event loop inside a workflow: it never waits, never does I/O, and always runs things in the same order.
+"""The event loop inside a workflow: it never waits, does no I/O, and always runs callbacks in the same order.
 
-Workflow code may use `asyncio.gather`, tasks, task groups, locks, queues and events; all of that runs here, first in
-first out, until nothing is left to run. Whoever drives the loop then knows exactly what the workflow waits for.
-Anything that
-would need the outside world (sockets, threads, real timers) is refused with the fix.
+Workflow code may use `asyncio.gather`, tasks, task groups, locks, queues and events. They run here, first in first out,
+until nothing is left to run. The turn, which drives the loop, then knows exactly what the workflow waits for. Calls
+that need the outside world (sockets, threads, real timers) are rejected, with the fix.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from typing import Any, NoReturn
 from stepwell.errors import NonDeterministicError
 from stepwell.replay.captured_variables import WATCHED
 
-# Since Python 3.14 a thread has one current task, and not one for each loop: who drives this one steps out of its own.
+# Since Python 3.14 a thread has one current task, not one per loop. The driver leaves its own task to drive this loop.
 _HAS_ONE_TASK = sys.version_info >= (3, 14)
 
 
 class _Call:
-    """What `call_soon` gives: as asyncio's handle, without what only a debugger or a timer needs."""
+    """The handle that `call_soon` returns: asyncio's, without the parts for debuggers and timers."""
 
     __slots__ = ("args", "callback", "context", "is_cancelled")
 
@@ -43,7 +42,7 @@ class _Call:
 
 
 class Numbers:
-    """Counts what the code of one scope makes: tasks, futures and operations."""
+    """Numbers the tasks, futures and operations that the code of one scope makes."""
 
     __slots__ = ("_last",)
 
@@ -51,12 +50,12 @@ class Numbers:
         self._last = 0
 
     def next(self) -> int:
-        """The number of what is made now."""
+        """The next number."""
         self._last += 1
         return self._last
 
 
-# Code that a replay may pass over counts for itself, or what comes after it would have other numbers in a replay.
+# Code that a replay may skip has numbers of its own. Otherwise later code would get other numbers in a replay.
 NUMBERS: ContextVar[Numbers | None] = ContextVar("stepwell_numbers", default=None)
 
 
@@ -71,7 +70,7 @@ class TurnFuture(asyncio.Future[Any]):
 
 
 class TurnTask(asyncio.Task[Any]):
-    """A task whose hash is its number in its scope, so `asyncio.wait` and task groups go through it in the same order
+    """A task whose hash is its number in its scope: `asyncio.wait` and task groups iterate over tasks in the same order
     on every replay.
     """
 
@@ -82,8 +81,8 @@ class TurnTask(asyncio.Task[Any]):
         try:
             return self.number
         except AttributeError:
-            # While it is being made. asyncio keeps it then in a set of all tasks of the process, where the tasks of
-            # many turns would share one number.
+            # During construction, asyncio adds the task to a set of all tasks of the process, where tasks of many
+            # turns would share one number.
             return object.__hash__(self)
 
 
@@ -94,7 +93,7 @@ _AS_COMPLETED = {tasks.as_completed.__code__} | {
 
 
 def _is_of_a_set() -> bool:
-    """Whether `asyncio.as_completed` asks for a task. It goes through a set of what it was given."""
+    """Whether `asyncio.as_completed` is the caller. It iterates over a set of its arguments."""
     frame = sys._getframe(2)
     if frame.f_code not in _ENSURE:
         return False
@@ -112,19 +111,19 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def __init__(self) -> None:
         self.ready: deque[_Call] = deque()
-        self.watches = 0  # bodies under way whose captured variables are compared
+        self.watches = 0  # running bodies whose captured variables are compared
         self._numbers = Numbers()  # of the workflow itself
         self.problem: BaseException | None = None
-        self.is_recording = False  # what is called now is called once, and its result is recorded
-        # Whoever drives it does so in the loop that it was made in. Python 3.11 asks the system before it tells.
+        self.is_recording = False  # the current call is made once, and its result is recorded
+        # It is driven inside the loop that it was made in. Looking that up costs a system call on Python 3.11.
         self._around = events._get_running_loop()
 
     def move(self) -> None:
-        """From now on it is driven in the loop that runs now, or in none."""
+        """Let it be driven inside the loop that is running now, or inside none."""
         self._around = events._get_running_loop()
 
     def run_until_idle(self) -> None:
-        """Run what is ready, and what that makes ready, until nothing is."""
+        """Run callbacks until none is ready."""
         ready, around, outer = self.ready, self._around, None
         if _HAS_ONE_TASK and around is not None:
             outer = tasks._swap_current_task(around, None)  # type: ignore[attr-defined]
@@ -151,7 +150,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
             if outer is not None:
                 tasks._swap_current_task(around, outer)  # type: ignore[attr-defined]
 
-    # --- what asyncio itself asks of a loop ---
+    # --- what asyncio calls ---
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -166,7 +165,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return future
 
     def own_future(self) -> asyncio.Future[Any]:
-        """A future that workflow code never gets to see. asyncio awaits its own class faster than any other."""
+        """A future that workflow code never sees. asyncio awaits its own class faster than any other."""
         return asyncio.Future(loop=self)
 
     def create_task(
@@ -174,9 +173,9 @@ class TurnLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         if isinstance(coro, CoroutineType) and _is_of_a_set():
             self.problem = NonDeterministicError(
-                "workflow code gave coroutines to asyncio.as_completed",
-                why="it puts them into a set and begins them in another order after each recovery",
-                fix="begin them yourself: asyncio.as_completed([asyncio.create_task(each) for each in coroutines])",
+                "workflow code passed coroutines to asyncio.as_completed",
+                why="it puts them into a set, so a replay would begin them in another order",
+                fix="make the tasks first: asyncio.as_completed([asyncio.create_task(each) for each in coroutines])",
             )
             coro.close()
             raise self.problem
@@ -191,7 +190,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return task
 
     def next_number(self) -> int:
-        """The number of what the code makes now: the same on every replay."""
+        """The number of the task, future or operation that the code makes now: the same on every replay."""
         return (NUMBERS.get() or self._numbers).next()
 
     def get_debug(self) -> bool:
@@ -207,7 +206,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return 0.0
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody awaits inside the workflow: kept for the driver. Destroyed pending tasks carry none."""
+        """Keep an error that the workflow does not await, for the driver. Destroyed pending tasks have none."""
         if self.problem is None:
             self.problem = context.get("exception")
 
@@ -219,13 +218,13 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
 
 def refuse_in_workflow(what: str) -> None:
-    """Raise if the caller is the code of a workflow, which must not call this."""
+    """Raise if the caller is workflow code, which must not call this."""
     loop = events._get_running_loop()
     if isinstance(loop, TurnLoop):
-        # Kept as well: code that swallows the exception does not go on.
+        # Kept as well: code that swallows the exception does not continue.
         loop.problem = NonDeterministicError(
             f"{what} was called in the code of a workflow",
-            why="each recovery would call it again, and what it waits for never comes to this code",
+            why="each recovery would call it again, and its result cannot reach this code",
             fix="call it inside a step, or use ctx.child, ctx.spawn and ctx.receive",
         )
         raise loop.problem
@@ -236,14 +235,14 @@ _OUTSIDE = "do it inside a step"
 
 
 def _refusal(name: str, fix: str) -> Callable[..., NoReturn]:
-    """What stands in for a method of the outside world."""
+    """The replacement of a method that needs the outside world."""
 
     def refuse(self: TurnLoop, *_: Any, **__: Any) -> NoReturn:
         what = "a timer (asyncio.sleep, timeout or wait_for)" if fix is _TIMER else f"the outside world ({name})"
-        # Kept as well: code that swallows the exception does not go on.
+        # Kept as well: code that swallows the exception does not continue.
         self.problem = NonDeterministicError(
             f"workflow code used {what} outside a step",
-            why="each recovery would see something else than the first run did",
+            why="each recovery would see another result than the first run",
             fix=fix,
         )
         raise self.problem

@@ -16,6 +16,6 @@ def pack(header: list[Any], payload: bytes) -> bytes:
 
 
 def unpack(value: bytes) -> tuple[list[Any], bytes]:
-    """What `pack` put together."""
+    """The header and the payload that `pack` joined."""
     head, _, payload = value.partition(b"\n")
     return _decode(head), payload

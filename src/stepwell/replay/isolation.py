@@ -1,4 +1,4 @@
-"""Step bodies that run in a process of their own: how another process finds the function, and what it may use."""
+"""Step bodies that run in a process of their own: how that process finds the function, and what it may use."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
 
 
 class Isolated(functools.partial[Any]):
-    """A function that runs in a process of its own when it is a step's body; called directly, it is that function.
+    """A function that runs in a process of its own when it is the body of a step. A direct call runs it here.
 
-    `module` and `file` say where another process finds it. They are taken from the function itself, in this process.
+    Another process finds it by `module` and `file`, which are taken from the function in this process.
     """
 
     module: str
@@ -37,15 +37,15 @@ class Isolated(functools.partial[Any]):
 def isolated(
     fn: Callable[..., Any], isolate: str | None, memory_max: Size | None, env: tuple[str, ...] = ()
 ) -> Callable[..., Any]:
-    """The body that a step with these options has. Raises `InvalidOptionError` for one that cannot be isolated."""
+    """The body of a step with these options. Raises `InvalidOptionError` if the function cannot be isolated."""
     fn = fn.func if isinstance(fn, Isolated) else fn
     name = getattr(fn, "__qualname__", repr(fn))
     if isolate is None and memory_max is None and not env:
         return fn
     if isolate != "process":
         alone = "env" if memory_max is None else "memory_max"
-        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has {alone} alone"
-        why = "" if isolate else "a body has memory and variables of its own only in a process of its own"
+        title = f"isolate of step {name!r} is {isolate!r}" if isolate else f"step {name!r} has {alone} without isolate"
+        why = "" if isolate else "a body has its own memory and environment only in a process of its own"
         raise InvalidOptionError(title, where=name, why=why, fix='write isolate="process"')
     bytes_max = None if memory_max is None else _bytes_of(memory_max, name)
     reason = _why_not(fn, name)
@@ -54,7 +54,7 @@ def isolated(
             f"step {name!r} cannot run in a process of its own",
             where=name,
             why=reason,
-            fix="use a function at the top of a module, and hand over by arguments what it needs",
+            fix="use a function at the top of a module, and pass it what it needs as arguments",
         )
     body = Isolated(fn)
     functools.update_wrapper(body, fn)
@@ -69,14 +69,14 @@ def isolated(
 def _why_not(fn: Callable[..., Any], name: str) -> str | None:
     """Why another process could not find this function; None if it can."""
     if os.name != "posix":
-        return "process groups and their signals are needed, and this system has none"
+        return "it needs process groups and their signals, which this system does not have"
     if not inspect.isfunction(fn):
         return f"it is a {type(fn).__name__}: only a plain function is the same in every process"
     if "<lambda>" in name or "<locals>" in name:
-        return "a lambda or a function inside a function exists in this process only: its module has no name for it"
+        return "it is a lambda or a function inside a function, which another process cannot import by name"
     home = inspect.unwrap(fn).__globals__
     if (fn.__module__, _spec_name(home)) == ("__main__", "__main__") and not Path(home.get("__file__", "")).is_file():
-        return "it was typed in, and there is no file that another process could read it from"
+        return "it was typed into an interpreter, so there is no file that another process could import"
     return None
 
 
@@ -91,8 +91,8 @@ def _checked_env(env: tuple[Any, ...], name: str) -> tuple[str, ...]:
             raise InvalidOptionError(
                 f"env of step {name!r} has {each!r}",
                 where=name,
-                why="it has names of environment variables; a * at the end stands for any rest",
-                fix='write for example env=["DATABASE_URL", "AWS_*"]',
+                why="env lists names of environment variables; a name may end with * as a wildcard",
+                fix='write env=["DATABASE_URL", "AWS_*"], for example',
             )
     return env
 
@@ -108,7 +108,7 @@ def _bytes_of(size: Size, name: str) -> int:
         raise InvalidOptionError(
             f"memory_max of step {name!r} is {size!r}",
             where=name,
-            why="it is a size of at least 1 MB",
-            fix='write for example memory_max="512MB", or a number of bytes',
+            why="the size must be at least 1 MB",
+            fix='write memory_max="512MB", for example, or a number of bytes',
         )
     return count

@@ -1,4 +1,4 @@
-"""The journal: a run's history in memory, what the code has visited of it, and what is not committed yet."""
+"""The journal: a run's history in memory, which of it the code has visited, and what is not committed yet."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _GATE = EntryKind.VERSION
 
-SPAWNED_MAX = 1_000  # of the runs that forgotten iterations of a loop have spawned, so many can still be waited for
+SPAWNED_MAX = 1_000  # runs spawned by trimmed iterations of a loop that code can still wait for
 _NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
 
 
 @dataclass(slots=True)
 class PendingExtras:
-    """What few commits carry beside entries."""
+    """The parts of a commit other than entries. Few commits have any."""
 
     attempts: list[Attempt] = field(default_factory=list)
     cursors: dict[Location, Cursor] = field(default_factory=dict)
@@ -53,26 +53,26 @@ class PendingExtras:
 
 
 class Pending:
-    """What the next commit will carry: nearly always entries alone, so the extras are made when they are needed."""
+    """What the next commit will carry. It is nearly always entries alone, so the extras are made on demand."""
 
     __slots__ = ("_extras", "entries", "is_urgent", "receipts")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.is_urgent = False  # something that must be durable before the next effect
+        self.is_urgent = False  # it has something that must be durable before the next effect
         self.receipts = 0  # how many of the entries are receipts that a replay would make again
         self._extras: PendingExtras | None = None
 
     @property
     def extras(self) -> PendingExtras:
-        """What is not entries, to be added to."""
+        """The parts other than entries, made if needed."""
         if self._extras is None:
             self._extras = PendingExtras()
         return self._extras
 
     @property
     def extras_if_any(self) -> PendingExtras | None:
-        """What is not entries, if there was ever any."""
+        """The parts other than entries; None if there were none so far."""
         return self._extras
 
 
@@ -90,24 +90,24 @@ class Journal:
         for attempt in history.attempts:
             self.attempts.setdefault(attempt.location, []).append(attempt)
         self.last_seq = last_seq
-        self.loaded_seq = last_seq  # what is above it was recorded here
+        self.loaded_seq = last_seq  # entries above it were recorded in this claim
         self.position = 0  # the seq of the latest result that reached the code
         self._loaded = sorted(self.entries)
-        self.visited: dict[Location, EntryKind | None] = {}  # what the code came to as what; None: it passes over it
-        # Recorded entries that the code has not passed yet: 0 means live. It may leave gates out.
+        self.visited: dict[Location, EntryKind | None] = {}  # as which kind; None: it was skipped
+        # Recorded entries that the code has not passed yet; at 0 it is live. The code may leave gates out.
         self._gates = {entry.location for entry in history.entries if entry.kind is _GATE}
         self.unvisited = len(self.entries) - len(self._gates)
-        self.ahead = set(self.waits)  # where it stood waiting, until the code comes there again
-        self.awaited = set(self.waits)  # the same, whatever is recorded before the code comes there
+        self.ahead = set(self.waits)  # where the run waited, until the code reaches the place again
+        self.awaited = set(self.waits)  # the same, even if something is recorded there before the code reaches it
         self.replies: dict[Location, int] = {}  # recorded; the code that gave them may not run again
-        self.repeated: dict[Location, Entry] = {}  # what has ended, and whose inner code is being run again
+        self.repeated: dict[Location, Entry] = {}  # ended operations whose inner code is running again
         self._pass_over_carried()
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
 
     def _pass_over_carried(self) -> None:
-        """What predecessors did is not passed by this run's code: it is there to be undone."""
-        for location in reversed(self._loaded):  # they stand behind all others
+        """Skip the entries of predecessors. This run's code does not pass them; they are kept to be undone."""
+        for location in reversed(self._loaded):  # they sort after all others
             number = carried_from(location)
             if number == 0:
                 break
@@ -127,7 +127,7 @@ class Journal:
         return entry
 
     def reach_wait(self, location: Location) -> Wait | None:
-        """The stored wait of a place, if any; the code has come there again."""
+        """The stored wait of a place that the code reaches now, if there is one."""
         self.ahead.discard(location)
         self.awaited.discard(location)
         return self.waits.get(location)
@@ -138,11 +138,11 @@ class Journal:
         return stored if stored is not None and stored.kind is kind else None
 
     def skip_below(self, scope: Location) -> None:
-        """Everything below a finished operation counts as visited: it is not run again."""
+        """Mark everything below a finished operation as visited: it does not run again."""
         self.skip(*subtree(scope))
 
     def skip(self, first: Location, end: Location) -> None:
-        """A range of keys counts as visited, and what was waited for in it as come."""
+        """Mark a range of keys as visited, and its waits as reached."""
         if self.awaited:
             self.awaited = {at for at in self.awaited if not first <= at < end}
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
@@ -153,7 +153,7 @@ class Journal:
 
     @contextmanager
     def repeating(self, entry: Entry) -> Iterator[None]:
-        """The inner code of a recorded operation is run again: all that it comes to is recorded."""
+        """While the inner code of a recorded operation runs again: everything that it reaches is recorded."""
         self.repeated[entry.location] = entry
         try:
             yield
@@ -161,15 +161,15 @@ class Journal:
             del self.repeated[entry.location]
 
     def pass_replies(self, position: int | None = None) -> None:
-        """Replies up to a position, or all that the code has not come to, were given by code that is not run again."""
+        """Mark replies as passed, up to a position or all: the code that gave them does not run again."""
         for location, seq in tuple(self.replies.items()):
             if position is None or seq <= position:
                 del self.replies[location]
                 self.visited[location] = None
                 self.unvisited -= 1
 
-    def leave_only(self, scopes: Iterable[Location]) -> None:
-        """Everything counts as visited but what is recorded below these scopes: a rollback passes only that."""
+    def skip_all_except(self, scopes: Iterable[Location]) -> None:
+        """Mark everything as visited except entries below these scopes: a rollback passes only those."""
         self.visited.update(dict.fromkeys(self._loaded))
         self.ahead.intersection_update(self.waits)
         forward, self.awaited = self.awaited & self.waits.keys(), set()
@@ -185,7 +185,7 @@ class Journal:
         )
 
     def forward(self) -> Journal:
-        """A journal with what is recorded of the forward code, for a replay that leaves no trace in this one."""
+        """A journal with the entries of the forward code, for a replay that does not change this journal."""
         attempts = tuple(attempt for tried in self.attempts.values() for attempt in tried)
         history = History(
             self.names.texts,
@@ -206,8 +206,9 @@ class Journal:
                 yield entry
 
     def unpassed(self, loose: Ranges) -> tuple[list[Entry], list[Wait]]:
-        """What the code should have come to once nothing recorded is left to hand to it: entries, those apart that were
-        recorded after what a repair took out, which may have set the code on another way; and waits.
+        """Entries and waits that the code has not reached although it has received every recorded result.
+
+        Entries in `loose` ranges are left out: a repair removed earlier entries, so the code may take another path.
         """
         entries = [*self.missing()] if self.unvisited > 0 else []
         if loose:
@@ -217,14 +218,12 @@ class Journal:
         return entries, [self.waits[at] for at in sorted(self.awaited - reached) if at in self.waits]
 
     def forget_pending(self) -> None:
-        """Nothing that is not committed yet is to be committed."""
+        """Drop everything that is not committed yet."""
         self.pending = Pending()
         self.names.take_new()
 
     def has_recorded_below(self, scope: Location) -> bool:
-        """Whether anything not yet visited is recorded, or waited for, in a scope:
-        the run has been beyond this point.
-        """
+        """Whether a scope has an entry or a wait that the code has not visited yet: the run was beyond this point."""
         if self.unvisited and any(
             location not in self.visited and is_below(location, scope) for location in self.entries
         ):
@@ -246,7 +245,7 @@ class Journal:
         *,
         is_urgent: bool = True,
     ) -> Entry:
-        """Append the one result of an operation."""
+        """Append the result of an operation."""
         self.ahead.clear()
         self.last_seq += 1
         self.position = self.last_seq
@@ -262,27 +261,29 @@ class Journal:
         return entry
 
     def record_receipt(self, location: Location, value: bytes, at: Instant) -> Entry:
-        """Append the receipt of a signal that a replay would receive here again: the signal is durable, so its receipt
-        need not be before the next effect. Only the time of it would be another one; see `pin`.
+        """Append the receipt of a signal that a replay would receive here again.
+
+        The signal is durable, so the receipt need not be durable before the next effect. Only its time would differ
+        after a crash; see `pin`.
         """
-        # After a result that would be lost, the code might not come here again.
+        # If an earlier result can be lost, the code might not reach this place again.
         is_first = len(self.pending.entries) == self.pending.receipts
         self.pending.receipts += 1
         return self.record(location, EntryKind.RECEIVE, EntryStatus.DONE, value, at, is_urgent=not is_first)
 
     def pin(self) -> None:
-        """The code has looked at the time of the latest result: that must be durable before the next effect."""
+        """The code has read the time of the latest result, so that must be durable before the next effect."""
         if self.pending.entries:
             self.pending.is_urgent = True
 
     def adopt(self, entry: Entry) -> None:
-        """The result of a transactional step: it is durable already."""
+        """Add the result of a transactional step, which is durable already."""
         self.ahead.clear()
         self.last_seq = entry.seq
         self.entries[entry.location] = entry
 
     def record_attempt(self, attempt: Attempt) -> None:
-        """Append a failed attempt, or the beginning of one, which the outcome replaces."""
+        """Append a failed attempt, or the beginning of an attempt, which the outcome replaces."""
         known = self.attempts.setdefault(attempt.location, [])
         extras = self.pending.extras
         if known and known[-1].number == attempt.number:
@@ -293,7 +294,7 @@ class Journal:
         self.pending.is_urgent = True
 
     def _end_attempt(self, location: Location) -> None:
-        """A step is done: that its last attempt began says nothing more."""
+        """A step is done: the recorded beginning of its last attempt is no longer needed."""
         known = self.attempts.get(location)
         if known and known[-1].is_beginning:
             begun, extras = known.pop(), self.pending.extras
@@ -301,34 +302,34 @@ class Journal:
             extras.ended_attempts.append((location, begun.number))
 
     def keep_progress(self, progress: Progress) -> None:
-        """A body has come further. It is durable with the next commit, which is due now."""
+        """Keep the progress of a body. The next commit, which is due now, makes it durable."""
         self.progress[progress.location] = progress
         self.pending.extras.progress[progress.location] = progress
         self.pending.is_urgent = True
 
     def end_progress(self, location: Location) -> None:
-        """A step is done, or no longer needed: how far its body had come is forgotten."""
+        """A step is done or no longer needed: drop the progress of its body."""
         if self.progress.pop(location, None) is not None:
             self.pending.extras.progress.pop(location, None)
             self.pending.extras.ended_progress.append(location)
 
     def move_cursor(self, cursor: Cursor) -> None:
-        """A loop has come further. Not urgent: without it, recorded iterations are replayed."""
+        """Move the cursor of a loop. Not urgent: without it, recorded iterations are replayed."""
         self.cursors[cursor.location] = cursor
         self.pending.extras.cursors[cursor.location] = cursor
 
     def end_cursor(self, location: Location) -> None:
-        """A loop is over."""
+        """A loop has ended: drop its cursor."""
         self.cursors.pop(location, None)
         self.pending.extras.cursors.pop(location, None)
         self.pending.extras.ended_cursors.append(location)
 
     def trim(self, first: Location, end: Location) -> None:
-        """Forget a range of keys; what can still be undone stays."""
+        """Drop the entries in a range of keys, except entries that can still be undone."""
         for location in [found for found in self.entries if first <= found < end]:
             if self.entries[location].undo is None:
                 del self.entries[location]
-        # Nothing comes there again; a loop that never ends would keep the places of all its iterations.
+        # The code does not reach these places again. An endless loop would keep the places of all its iterations.
         for location in [found for found in self.visited if first <= found < end and found not in self.entries]:
             del self.visited[location]
         for location in [found for found in self.bound if first <= found < end and found not in self.entries]:
@@ -341,12 +342,12 @@ class Journal:
         for location in [found for found in self.replies if first <= found < end]:
             del self.replies[location]
         self.awaited.intersection_update(self.waits)
-        # Entries of the range that no commit has carried yet are still sent: the sequence has no gaps.
+        # Entries of the range that are not committed yet are still sent, so that the sequence has no gaps.
         self.pending.extras.trims.append((first, end))
         self.pending.is_urgent = True
 
     def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
-        """Forget the iterations in a range of keys. What later code can name stays: of each name the latest checkpoint,
+        """Drop the iterations in a range of keys. Kept is what later code can name: the latest checkpoint of each name,
         and the last runs that were spawned.
         """
         old = [entry for at, entry in self.entries.items() if loop < at < end and entry.kind in _NAMED]
@@ -371,28 +372,28 @@ class Journal:
         return self.names.text(entry.location).rpartition("/")[2].partition("#")[0]
 
     def consume(self, number: int) -> None:
-        """A signal was used; it is consumed in the commit that carries its use."""
+        """Consume a signal in the commit that records its use."""
         self.pending.extras.consumed.append(number)
 
     def refuse(self, number: int, reason: str) -> None:
-        """A signal does not fit; it is set aside with the next commit."""
+        """Reject a signal that does not fit, with the next commit; it is kept for an operator."""
         self.pending.extras.refused.append(Refusal(number, reason))
 
     def reply(self, reply: Reply) -> None:
-        """Somebody who asked is answered with the next commit."""
+        """Send a reply with the next commit."""
         self.pending.extras.replies.append(reply)
 
     def receive_event(self, number: int) -> None:
-        """An event was used, perhaps by several waits; it leaves the inbox in the commit that carries its use."""
+        """Remove an event from the inbox in the commit that records its use, perhaps by several waits."""
         self.pending.extras.received[number] = None
 
     def start_child(self, child: NewRun) -> None:
-        """A child begins with the next commit."""
+        """Start a child with the next commit."""
         self.pending.extras.children.append(child)
         self.pending.is_urgent = True
 
     def cancel_child(self, location: Location) -> None:
-        """Nobody waits any more for the child of a place: it never begins, or is cancelled with the next commit."""
+        """The code no longer waits for the child of a place: do not start it, or cancel it with the next commit."""
         extras = self.pending.extras
         begun = [child for child in extras.children if child.parent is None or child.parent.location != location]
         if len(begun) < len(extras.children):
@@ -401,11 +402,11 @@ class Journal:
             self.trim(*subtree(location))
 
     def emit(self, emit: Emit) -> None:
-        """An event is published with the commit that carries the entry recorded beside it."""
+        """Publish an event with the commit that carries its entry."""
         self.pending.extras.emits.append(emit)
 
     def publish(self, name: str, value: bytes) -> None:
-        """Show a value with the next commit. Not urgent: it makes no commit of its own."""
+        """Show a value with the next commit. Not urgent: it causes no commit of its own."""
         self.pending.extras.published[name] = Published(name, self.position, value)
 
     def append(self, append: Append) -> None:
@@ -414,7 +415,7 @@ class Journal:
         self.pending.is_urgent = True
 
     def undo_stack(self, floor: int) -> list[Entry]:
-        """What can still be undone, last committed first. What a compensation does is not undone in its turn."""
+        """The entries that have a compensation, last committed first. Steps of a compensation are not undone."""
         stack = [
             entry
             for entry in self.entries.values()
@@ -423,7 +424,7 @@ class Journal:
         return sorted(stack, reverse=True)
 
     def left_to_undo(self, floor: int) -> list[Entry]:
-        """What can be undone and is not undone yet, last committed first."""
+        """The entries that have a compensation and are not undone yet, last committed first."""
         return [entry for entry in self.undo_stack(floor) if undo(entry.location) not in self.entries]
 
     def take(self, fence: Fence, number: int, waits: tuple[Wait, ...] | None, move: Move | None) -> Commit:

@@ -1,4 +1,4 @@
-"""What reached a run from outside and waits to be taken: signals, events, and outcomes of children."""
+"""What reached a run from outside and is not taken yet: signals, events, and outcomes of children."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Mailbox:
         self.signals: list[Signal] = []  # oldest first
         self.events: dict[int, IncomingEvent] = {}  # by number, which is the order of delivery
         self.outcomes: dict[Location, ChildOutcome] = {}
-        self.observations: Observations | None = None  # since the code first looked at its signals
+        self.observations: Observations | None = None  # from the first time the code looks at its signals
         self._seen_signal = 0
         self._seen_event = 0
         self._shared_events: set[int] = set()  # received by one wait, and delivered to others too
         self.receive(inbox)
 
     def receive(self, inbox: Inbox) -> None:
-        """Add what reached the run; what is known already is passed over."""
+        """Add messages that reached the run; known messages are skipped."""
         for signal in inbox.signals:
             if signal.number > self._seen_signal:
                 self._seen_signal = signal.number
@@ -35,14 +35,14 @@ class Mailbox:
         for outcome in inbox.children:
             self.outcomes[outcome.location] = outcome
         for event in inbox.events:
-            # A known event that is still here may be for another wait now.
+            # A known event that is not taken yet may be for another wait now.
             if event.number > self._seen_event or event.number in self.events:
                 self._seen_event = max(self._seen_event, event.number)
                 self.events[event.number] = event
 
     @property
     def inbox(self) -> Inbox:
-        """What is not taken: another turn of the same claim begins with it."""
+        """The messages that are not taken; another turn of the same claim begins with them."""
         return Inbox(tuple(self.signals), tuple(self.outcomes.values()), tuple(self.events.values()))
 
     # --- taking signals ---
@@ -63,7 +63,7 @@ class Mailbox:
             self.signals.remove(signal)
 
     def share(self, event: IncomingEvent) -> None:
-        """A wait has recorded an event: only the other waits that it was delivered to get it now."""
+        """A wait has recorded an event: now only the other waits that it was delivered to get it."""
         self._shared_events.add(event.number)
 
     def _visible(self, names: tuple[str, ...], at: Location) -> list[Signal]:
@@ -76,7 +76,7 @@ class Mailbox:
     # --- handing over ---
 
     def hand_over(self, waits: Waits) -> bool:
-        """Hand the next message to the wait that it is for; whether there was one."""
+        """Hand the next message to its wait; whether there was one."""
         return (bool(self.outcomes) and self._hand_outcome(waits)) or (
             bool(self.signals or self.events) and self._hand_message(waits)
         )
@@ -90,7 +90,7 @@ class Mailbox:
         return False
 
     def _hand_message(self, waits: Waits) -> bool:
-        """Hand over the signal or event that came first, of those that a wait asks for."""
+        """Hand over the oldest signal or event that satisfies a wait."""
         found = self._find_signal(waits) if self.signals else None
         event = self._find_event(waits) if self.events else None
         if found is not None and (event is None or found[1].sent_at <= event[1].published_at):
@@ -113,7 +113,7 @@ class Mailbox:
         return None
 
     def _find_event(self, waits: Waits) -> tuple[Armed, IncomingEvent] | None:
-        """An event, and the next wait that it was delivered to; if none of these is left, any that asks for it.
+        """An event, and the next wait that it was delivered to; if none of these is left, any wait that it satisfies.
 
         One at a time, like all results: the other waits get it before this turn's next commit.
         """

@@ -1,12 +1,13 @@
-"""What code has seen of its mailbox without taking it: who has a claim on it, and when it counts as used.
+"""Signals that code has seen in its mailbox without taking them: which scope reserves them, and when they are consumed.
 
-A look at a signal is recorded, so a replay sees the same. It consumes nothing. What was looked at is consumed by the
-next operation that completes work in the same scope (a step, a once, a child, a join, …): every pending signal of a
-name that was seen there, in the commit that records the operation.
+A look at a signal is recorded, so a replay sees the same. The look consumes nothing. The next operation that completes
+work in the same scope (a step, a once, a child, a join, …) consumes every pending signal of a name that was seen there,
+in the commit that records the operation.
 
-Waiting, sleeping, receiving, the end of the scope, and a step that fails or is to be tried again consume nothing: what
-was only looked at stays in the mailbox, moves along with continue-as-new, or is unread at the end of the run. While a
-scope has seen a signal, no other branch sees or receives it; a wait gives that claim up, and so does the end.
+Waiting, sleeping, receiving, the end of the scope, and a step that fails or is retried consume nothing: signals that
+were only seen stay in the mailbox, move to the successor with continue-as-new, or are unread at the end of the run.
+While a scope has seen a signal, no other branch sees or receives it; a wait releases that claim, and so does the end of
+the scope.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Seen:
 
 
 def used_by(supplied: Entry, entries: Iterable[Entry]) -> set[int]:
-    """The signals that its scope had seen, and that a result which people supply counts as having used."""
+    """The signals that an operator's supplied result consumes: the signals that its scope had seen."""
     seen: set[int] = set()
     scope = scope_of(supplied.location)
     if supplied.kind not in _COMPLETES:
@@ -61,7 +62,7 @@ class Observations:
         self._claims: dict[int, Location] = {}  # signal number -> the scope that has seen it
 
     def note(self, scope: Location, signals: dict[int, str]) -> None:
-        """A scope has seen these signals; it has a claim on those that are still pending."""
+        """A scope has seen these signals, and claims the pending ones."""
         if not signals:
             return
         seen = self._seen.setdefault(scope, _Seen())
@@ -70,12 +71,12 @@ class Observations:
         self._claims.update((number, scope) for number in signals if number in pending)
 
     def may_see(self, signal: Signal, at: Location) -> bool:
-        """Whether code at a location may have a signal: nobody has a claim on it but the scopes that it stands in."""
+        """Whether code at a location may see a signal: no scope claims it except the scopes around that location."""
         claimant = self._claims.get(signal.number)
         return claimant is None or is_below(at, claimant)
 
     def passed(self, scope: Location, entry: Entry, *, is_new: bool) -> None:
-        """An operation of a scope has ended: it may have used what was seen, or have waited."""
+        """An operation of a scope has ended: it consumes the signals seen there, or it was a wait."""
         if entry.status is EntryStatus.DONE and entry.kind in _COMPLETES:
             seen = self._seen.pop(scope, None)
             if seen is not None and is_new:
@@ -89,18 +90,18 @@ class Observations:
             self.release(scope)
 
     def release(self, at: Location) -> None:
-        """Code at a location waits: the scopes that it stands in give up their claims."""
+        """Code at a location waits: the scopes around it release their claims."""
         if self._claims:
             self._claims = {number: scope for number, scope in self._claims.items() if not is_below(at, scope)}
 
     def release_all(self) -> bool:
-        """Everything waits; whether anybody had a claim."""
+        """Release every claim, because everything waits; whether there was one."""
         had_any = bool(self._claims)
         self._claims.clear()
         return had_any
 
     def left(self, scope: Location) -> None:
-        """A scope has ended, lost or failed: what was only looked at in it is not used."""
+        """A scope has ended, lost or failed: signals that were only seen in it are not consumed."""
         self._seen = {at: seen for at, seen in self._seen.items() if not is_below(at, scope)}
         self._claims = {number: at for number, at in self._claims.items() if not is_below(at, scope)}
 

@@ -1,4 +1,4 @@
-"""An operation: what `ctx.step(...)` and its like return."""
+"""Operations: what `ctx.step(...)`, `ctx.sleep(...)` and the others return."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome(Generic[V]):
 class Operation(Coroutine[Any, Any, T]):
     """Something durable to await. Its path was fixed when it was created; it begins when it is first awaited.
 
-    It is a coroutine to asyncio, so `gather`, `create_task` and task groups take it as it is.
+    It is a coroutine to asyncio, so `gather`, `create_task` and task groups accept it.
     """
 
     __slots__ = ("_begin", "_hash", "_inner", "_turn", "location", "number")
@@ -71,14 +71,14 @@ class Operation(Coroutine[Any, Any, T]):
         return coroutine.throw(typ) if val is None and tb is None else coroutine.throw(typ, val, tb)
 
     def close(self) -> None:
-        """As a coroutine's: an operation that is closed before it began never begins."""
+        """As a coroutine's: an operation that is closed before it begins never begins."""
         self._turn.unawaited.pop(self.number, None)
         if self._inner is not None:
             self._inner.close()
 
 
 class ChildOperation(Operation[T]):
-    """A child to await: for its result, or with `outcome()` for how it ended."""
+    """A child to await: directly for its result, or by `outcome()` for how it ended."""
 
     __slots__ = ("ended", "output_hint")
 
@@ -92,7 +92,7 @@ class ChildOperation(Operation[T]):
         output_hint: Any,
     ) -> None:
         super().__init__(turn, location, begin)
-        self.ended = ended  # waits for its end without recording that here, for combined waits
+        self.ended = ended  # waits for its end without recording it, for combined waits
         self.output_hint = output_hint
 
     def outcome(self) -> Operation[Outcome[T]]:

@@ -23,10 +23,10 @@ class ReplayOrder:
         self._loose = loose  # ranges that the code may leave out after a repair
         self._tokens = 0
         self.queue: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that would record something new
-        self.is_closed = False  # the code is torn down: nothing is recorded any more
+        self.held: list[asyncio.Future[None]] = []  # in a rehearsal: operations that are about to record something new
+        self.is_closed = False  # the code is being torn down, and records nothing any more
         self.is_rehearsal = False
-        self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not yet beyond all that is recorded
+        self.is_passing = journal.unvisited > 0 or bool(journal.awaited)  # not live yet
 
     async def reach(self, entry: Entry) -> None:
         """Wait until all recorded results before this one have reached the code."""
@@ -42,9 +42,10 @@ class ReplayOrder:
                 journal.pass_replies(entry.seq)
 
     async def reach_end(self) -> None:
-        """Wait until all recorded results have reached the code, and until nothing else in it is ready: what is
-        recorded now comes after all that in a replay. Raises `Suspend` in code that is torn down, also if it has caught
-        the one before, as `gather(..., return_exceptions=True)` does.
+        """Wait until every recorded result has reached the code and nothing else in it is ready.
+
+        A result that is recorded after this comes after all of them in a replay, too. Code that is being torn down gets
+        `Suspend`, even if it caught an earlier one, as `gather(..., return_exceptions=True)` does.
         """
         if self.is_closed:
             raise Suspend
@@ -69,5 +70,5 @@ class ReplayOrder:
 
     @property
     def futures(self) -> list[asyncio.Future[None]]:
-        """What the code awaits here."""
+        """The futures that the code awaits here."""
         return [*(future for _, _, future in self.queue), *self.held]

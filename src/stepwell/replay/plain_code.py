@@ -1,10 +1,10 @@
-"""Plain functions as workflow code: each runs on a lockstep thread, and gives it up when another one needs it.
+"""Plain functions as workflow code: each runs on a lockstep thread, which it releases when another function needs it.
 
-To the turn, a plain function is one coroutine: it awaits the operations that the function asks for, one after the
-other. The function itself runs on a lockstep thread, which runs only while the turn waits for it. While an operation is
-awaited the thread can be taken away at any time: `Suspend` unwinds the function, and when the answer is there the
-function is run again from its beginning, on any thread, and is told what it was told before. Nothing of that reaches
-the turn or the history, so a run that waits needs no thread, and any number of them share a few.
+To the turn, a plain function is one coroutine that awaits the operations of the function one after the other. The
+function itself runs on a lockstep thread, which runs only while the turn waits for it. While an operation is awaited,
+the thread can be taken away at any time: `Suspend` unwinds the function. When the answer arrives, the function runs
+again from its beginning, on any thread, and gets the same answers as before. The turn and the history do not notice, so
+a run that waits needs no thread, and any number of runs share a few.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNCHANGING: Final = (NoneType, str, int, float, bytes, date, time, timedelta, D
 
 
 class Answer(NamedTuple):
-    """What the function learnt from one call of its context."""
+    """What one call of its context returned or raised to the function."""
 
     asked: str
     value: Any
@@ -55,8 +55,8 @@ class PlainCode:
         self._threads = turn.threads.pool
         self._call = call
         self._thread: LockstepThread | None = None
-        self._answers: list[Answer] = []  # everything so far, with values as they were before the function had them
-        self._at = 0  # how much of that this run of the function has heard
+        self._answers: list[Answer] = []  # all so far, with values as they were before the function got them
+        self._at = 0  # how many of them this run of the function has received
         self._asked: Operation[Any] | None = None
         self._asking = ""
         self._next_answer = Answer("", None)
@@ -65,11 +65,11 @@ class PlainCode:
 
     @property
     def cost(self) -> int:
-        """How much the function has to be told again if it loses its thread."""
+        """How many answers the function must get again if it loses its thread."""
         return len(self._answers)
 
     async def run(self) -> Any:
-        """Run the function to its end: its value, or what it raised."""
+        """Run the function to its end; returns its value, or raises what it raised."""
         self._turn.threads.functions[self] = None
         try:
             self._enter()
@@ -82,7 +82,7 @@ class PlainCode:
                     raise
                 except BaseException as error:
                     if isinstance(error, asyncio.CancelledError) and self._thread is None:
-                        raise  # unwound already: there is nobody left to hear of it
+                        raise  # unwound already: no function is left to receive it
                     answer = Answer(self._asking, None, error)
                 self._tell(answer)
         finally:
@@ -93,7 +93,7 @@ class PlainCode:
         return self._ended.value
 
     def leave(self) -> None:
-        """Unwind the function, so that its `finally` blocks run, and give the thread back."""
+        """Unwind the function, so that its `finally` blocks run, and release the thread."""
         thread = self._thread
         if thread is None or thread.is_current:
             return
@@ -107,11 +107,11 @@ class PlainCode:
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether the function is being told what it was told before."""
+        """Whether the function is getting answers that it got before."""
         return self._at < len(self._answers)
 
     def ask(self, what: str, begin: Callable[[], Operation[T]]) -> T:
-        """Have the turn await an operation, and wait for what comes of it."""
+        """Let the turn await an operation, and wait for the answer."""
         if not self._recall(what):
             try:
                 operation = begin()
@@ -126,7 +126,7 @@ class PlainCode:
         return cast("T", self._heard())
 
     def read(self, what: str, read: Callable[[], T]) -> T:
-        """Something that is there at once, and the same when the function is run again."""
+        """Read a value that needs no wait; the function gets the same value when it runs again."""
         if not self._recall(what):
             try:
                 self._note(Answer(what, read()))
@@ -136,13 +136,13 @@ class PlainCode:
         return cast("T", self._heard())
 
     def _recall(self, what: str) -> bool:
-        """Whether the function was told this before; the answer is ready then."""
+        """Whether the function got this answer before; then it is ready."""
         if self._thread is None or not self._thread.is_current:
             raise NonDeterministicError(
-                f"ctx was used outside of the function that it belongs to ({what})",
-                why="a context belongs to one call of one function; used from another thread or from a branch, the "
-                "order of its operations would be another one after a crash",
-                fix="use the context that the function or the branch was given; start threads inside steps only",
+                f"ctx was used outside the function that it belongs to ({what})",
+                why="a context belongs to one call of one function; if a thread or a branch used it, the order of "
+                "its operations would differ after a crash",
+                fix="use the context that this function or branch got; start threads only inside steps",
             )
         if self._is_leaving:
             raise Suspend
@@ -150,9 +150,9 @@ class PlainCode:
             return False
         answer = self._answers[self._at]
         if answer.asked != what:
-            raise self._turn.diverge(_went_elsewhere(answer.asked, what))
+            raise self._turn.diverge(_other_call(answer.asked, what))
         self._at += 1
-        self._next_answer = answer._replace(value=untouched(answer.value))
+        self._next_answer = answer._replace(value=isolated_copy(answer.value))
         return True
 
     def _heard(self) -> Any:
@@ -162,23 +162,23 @@ class PlainCode:
         return answer.value
 
     def _note(self, answer: Answer) -> None:
-        self._answers.append(answer._replace(value=untouched(answer.value)))
+        self._answers.append(answer._replace(value=isolated_copy(answer.value)))
         self._at += 1
         self._next_answer = answer
 
     def _main(self) -> None:
         try:
             ended = Answer("", self._call(self))
-        except BaseException as error:  # noqa: BLE001  whatever the function raises is its outcome
+        except BaseException as error:  # noqa: BLE001  the exception of the function is its outcome
             ended = Answer("", None, error)
         if self.is_catching_up and not self._is_leaving:
-            ended = Answer("", None, self._turn.diverge(_went_elsewhere(self._answers[self._at].asked, "its end")))
+            ended = Answer("", None, self._turn.diverge(_other_call(self._answers[self._at].asked, "its end")))
         self._ended = ended
 
     # --- inside the turn ---
 
     def _enter(self) -> None:
-        """Run the function from its beginning until it asks for something new or ends."""
+        """Run the function from its beginning until it calls a new operation or ends."""
         self._at, self._is_leaving = 0, False
         self._thread = self._threads.take(self)
         self._thread.begin(partial(contextvars.copy_context().run, self._main))
@@ -202,42 +202,42 @@ class PlainCode:
         self._threads.give_back(self)
 
 
-def untouched(value: T) -> T:
+def isolated_copy(value: T) -> T:
     """A copy that the function cannot change. A value that cannot be copied is shared."""
     if isinstance(value, _UNCHANGING):
         return value
     try:
         return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001  a value's own code may refuse in any way
+    except Exception:  # noqa: BLE001  a value's own code may raise anything
         return value
 
 
-# --- plain functions in the form that the kernel knows ---
+# --- plain functions as coroutines ---
 
-Surface = Callable[[Context, PlainCode], Any]  # makes the context that a plain function is given
+Surface = Callable[[Context, PlainCode], Any]  # makes the context of a plain function
 
 
 async def run_plain(
     context: Context, fn: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]], surface: Surface
 ) -> Any:
-    """Run a plain function as workflow code. It may be run again: it gets its arguments anew each time."""
+    """Run a plain function as workflow code. It may run more than once, and gets new arguments each time."""
     code = PlainCode(context._scope.turn, lambda code: fn(surface(context, code), *arguments()))
     return await code.run()
 
 
 def plain_branch(fn: Callable[..., T], surface: Surface) -> Callable[..., Awaitable[T]]:
-    """A plain function as the branch, body or item function that the primitives know."""
+    """A plain function as the branch, body or item function that the primitives take."""
     if is_async(fn) or not callable(fn):
         raise InvalidOptionError(
             f"{getattr(fn, '__qualname__', fn)!r} is not a plain function",
             why="a `def` workflow runs plain functions, which take a SyncContext",
-            fix="write `def`, and `async def` for steps only",
+            fix="write `def` instead of `async def`; only steps may be `async def` here",
         )
 
     @functools.wraps(fn)
     async def branch(context: Context, *args: Any) -> T:
-        first, kept = [args], untouched(args)
-        ended: T = await run_plain(context, fn, lambda: first.pop() if first else untouched(kept), surface)
+        first, kept = [args], isolated_copy(args)
+        ended: T = await run_plain(context, fn, lambda: first.pop() if first else isolated_copy(kept), surface)
         return ended
 
     return mark_plain(branch)
@@ -246,12 +246,12 @@ def plain_branch(fn: Callable[..., T], surface: Surface) -> Callable[..., Awaita
 def plain_branches(
     branches: Mapping[str, Callable[..., T]], surface: Surface
 ) -> dict[str, Callable[..., Awaitable[T]]]:
-    """Plain functions by name, as the branches that the primitives know."""
+    """Plain functions by name, as the branches that the primitives take."""
     return {name: plain_branch(branch, surface) for name, branch in branches.items()}
 
 
 def asked_for(verb: str, subject: Any) -> str:
-    """A call of a context in words. Run again, the function must make the same calls."""
+    """A call of a context in words. A function that runs again must make the same calls."""
     return f"{verb} {_name_of(subject)}"
 
 
@@ -267,9 +267,9 @@ def _name_of(subject: Any) -> str:
             return str(getattr(subject, "__name__", type(subject).__name__))
 
 
-def _went_elsewhere(before: str, now: str) -> NonDeterministicError:
+def _other_call(before: str, now: str) -> NonDeterministicError:
     return NonDeterministicError(
-        f"run again, the code did something else: {before} before, {now} now",
-        why="what it does depends on something else than what its context told it",
-        fix="put clocks, randomness, I/O and global state into steps or ctx.once",
+        f"the code did something else when it ran again: {before} before, {now} now",
+        why="it depends on something other than the answers of its context",
+        fix="move clocks, randomness, I/O and global state into steps or ctx.once",
     )

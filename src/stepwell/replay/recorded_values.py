@@ -1,4 +1,4 @@
-"""Values on their way into history and back."""
+"""Encoding values for the history, and decoding recorded ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.replay.turn import Turn
 
 
 def decode_recorded(turn: Turn, entry: Entry, hint: Any) -> Any:
-    """The value of an entry as the code's annotation says; one that no longer fits stops the turn."""
+    """The value of an entry, typed by the code's annotation. A value that no longer fits stops the turn."""
     return decode_value(turn, entry.location, entry.value, hint)
 
 
@@ -26,7 +26,7 @@ def decode_value(
     *,
     field: str = "value",
 ) -> Any:
-    """A recorded value as the code's annotation says; one that no longer fits stops the turn."""
+    """A recorded value, typed by the code's annotation. A value that no longer fits stops the turn."""
     try:
         return turn.codec.decode(value, hint, place=lambda: turn.place(location, what, field=field))
     except StoreError as error:
@@ -35,7 +35,7 @@ def decode_value(
         path = turn.journal.names.text(location)
         raise turn.diverge(
             HistoryDivergedError(
-                f"the value recorded at {path} does not fit this code any more",
+                f"the value recorded at {path} no longer fits this code",
                 where=path,
                 recorded=show_payload(value),
                 now=f"{error.title}; {error.why}",
@@ -45,8 +45,8 @@ def decode_value(
 
 
 def settle_value(turn: Turn, value: Any, hint: Any, place: PlaceLike) -> tuple[Payload, Any]:
-    """A value as it is stored and as it will be read. What has to be kept beside the store and cannot be written now
-    stops the turn: that is not the code's failure.
+    """A value as it is stored, and as it will be decoded. If an external blob cannot be written now, the turn stops:
+    that is not a failure of the code.
     """
     try:
         return turn.codec.settle(value, hint, place=place)
@@ -55,7 +55,7 @@ def settle_value(turn: Turn, value: Any, hint: Any, place: PlaceLike) -> tuple[P
 
 
 def rebind_value(turn: Turn, payload: Payload, place: Place, to: PlaceLike) -> Payload:
-    """A payload of another row as it is stored in this run's history; one that cannot be read stops the turn."""
+    """A payload of another row, as stored in this run's history. A payload that cannot be read stops the turn."""
     try:
         return turn.codec.rebind(payload, place=place, to=to)
     except StoreError as error:
@@ -63,5 +63,5 @@ def rebind_value(turn: Turn, payload: Payload, place: Place, to: PlaceLike) -> P
 
 
 def stopped(turn: Turn, path: str, error: StoreError) -> StepwellError:
-    """Stop the turn because a value is out of reach; the run can go on when that is mended."""
+    """Stop the turn because a value cannot be read or written now. The run can continue once the cause is fixed."""
     return turn.diverge(HistoryDivergedError(error.title, where=path, why=f"{error.code}: {error.why}", fix=error.fix))

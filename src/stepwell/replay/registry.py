@@ -1,4 +1,4 @@
-"""The registry: which workflow a name and a version stand for."""
+"""The registry: workflows by name and version."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Registry:
         self._known: dict[str, Workflow[Any, Any]] = {}
         self._newest: dict[str, Workflow[Any, Any]] = {}
         self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
-        self.declares_signals = False  # whether any workflow says which signals it takes
+        self.declares_signals = False  # whether any workflow declares its signals
         for each in workflows:
             self.add(each)
 
     def add(self, definition: Workflow[Any, Any]) -> None:
-        """Register; another function under the same name and version is refused."""
+        """Register a workflow. Raises `DuplicateNameError` if another function has the same name and version."""
         if not isinstance(definition, Workflow):
             raise InvalidOptionError(f"{definition!r} is not a workflow", fix="decorate it with @workflow")
         known = self._known.get(definition.definition)
@@ -33,14 +33,14 @@ class Registry:
                 where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
                 fix="give one another name or version: @workflow(name=..., version=...)",
             )
-        self._know(definition)
+        self._add_known(definition)
         newest = self._newest.get(definition.name)
         if newest is None or newest.version <= definition.version:
             self._newest[definition.name] = definition
 
     def serve(self, definition: str, make: Callable[[], Workflow[Any, Any]]) -> None:
-        """Let runs of a "name@version" be executed that nobody starts by its name. The workflow is made for the first
-        of them; one that is known already stays as it is.
+        """Execute runs of a "name@version" that callers do not start by name. `make` is called for the first run; a
+        known workflow is kept.
         """
         if definition not in self._known:
             self._latent[definition] = make
@@ -64,9 +64,9 @@ class Registry:
         found = self._known.get(definition)
         if found is None and definition in self._latent:
             found = self._latent.pop(definition)()
-            self._know(found)
+            self._add_known(found)
         return found
 
-    def _know(self, definition: Workflow[Any, Any]) -> None:
+    def _add_known(self, definition: Workflow[Any, Any]) -> None:
         self._known[definition.definition] = definition
         self.declares_signals |= definition.mailbox.declared is not None

@@ -1,4 +1,4 @@
-"""Replaying a run for the sake of knowing that it can be: no body runs, and nothing is recorded."""
+"""Rehearsals: replay a run to learn whether its code still fits. No body runs, and nothing is recorded."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from stepwell.replay.rollback import left_to_undo
 from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
-# Before every deadline: a rehearsal lets no timer fire.
+# Before every deadline, so that no timer fires in a rehearsal.
 _THEN = Instant(0)
 NOTHING_CAME = Inbox()
 _UNDOES = frozenset({RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED})
 
 
 class Rehearsal(NamedTuple):
-    """What came of replaying a run."""
+    """The result of a dry replay."""
 
-    problem: ReplayError | None  # what would keep it from going on
+    problem: ReplayError | None  # why the run could not continue; None if it could
     asks: tuple[str, ...] = ()  # the paths of the bodies that it would run next
-    waits: tuple[str, ...] = ()  # the paths of what it would wait for
-    is_ended: bool = False  # the code comes to an end with what is recorded
-    unable: tuple[ReplayError, ...] = ()  # what it could not undo, if it had to
-    pins: tuple[tuple[str, int], ...] = ()  # the gates that it has passed, recorded or not, and what it is pinned to
+    waits: tuple[str, ...] = ()  # the paths at which it would wait
+    is_ended: bool = False  # the code ends with the recorded results
+    unable: tuple[ReplayError, ...] = ()  # steps that a rollback could not undo, each with the reason
+    pins: tuple[tuple[str, int], ...] = ()  # the gates that it has passed, recorded or not, and their versions
 
 
 class Asked(NamedTuple):
-    """A step that the code would do next."""
+    """A step that the code would run next."""
 
     location: Location
     path: str
     hint: Any  # the type of its result
-    names: tuple[str, ...]  # of the run, with those that only the code knows yet
+    names: tuple[str, ...]  # of the run, including new names of the code
 
 
-def what_is_asked(
+def find_next_steps(
     workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, threads: LockstepThreads | None = None
 ) -> list[Asked]:
-    """The steps that a run would do next, if it goes on forwards."""
+    """The steps that a run would run next, if it is not rolling back."""
     turn = begin_forward(workflow, run, Journal(run.run_id, history, run.last_seq), NOTHING_CAME, codec, threads)
     try:
         turn.rehearse(_THEN)
@@ -66,7 +66,7 @@ def what_is_asked(
 def rehearse(
     workflow: Workflow[Any, Any], run: Run, history: History, codec: Codec, threads: LockstepThreads | None = None
 ) -> ReplayError | None:
-    """What would keep a run that has not ended from going on with this code; None if nothing does."""
+    """Why a run that has not ended could not continue with this code; None if it could."""
     return None if run.status in TERMINAL else perform(workflow, run, history, codec, threads).problem
 
 
@@ -78,12 +78,12 @@ def perform(
     threads: LockstepThreads | None = None,
     inbox: Inbox = NOTHING_CAME,
 ) -> Rehearsal:
-    """Replay what is recorded of a run, as the next claim of it would, up to where it asks for something new. What has
-    come for it and is not recorded yet is handed to it, too, if it is given.
+    """Replay the history of a run, as its next claim would, up to the first new operation. Messages in `inbox` that are
+    not recorded yet are handed to it, too.
 
-    The turn is the one that a worker drives, and it is the turn that finds code and record apart: so a rehearsal says
-    what a worker would say. A run that undoes must find its compensations and their input. Of one that has ended, all
-    that its code did is replayed, and not how it was undone.
+    A worker drives the same kind of turn, and the turn compares code and history, so a rehearsal finds what a worker
+    would find. A run that rolls back must find its compensations and their input. For an ended run, all of its forward
+    code is replayed, without its rollback.
     """
     if run.status in ENDS_FOR_GOOD:
         history = history._replace(entries=tuple(entry._replace(undo=None) for entry in history.entries))
@@ -121,7 +121,7 @@ def _begin(
     if not _undoes(run):
         return begin_forward(workflow, run, journal, inbox, codec, threads)
     if run.status is RunStatus.CANCELLING:
-        # The forward code goes no further, and what it waited for does not matter.
+        # The forward code does not continue, so its waits do not matter.
         run, journal.waits = run._replace(undo_floor=0), {}
     if not left_to_undo(journal, run.undo_floor):
         return None
@@ -130,14 +130,14 @@ def _begin(
 
 
 def _leave_out_undoing(journal: Journal) -> None:
-    """Count as passed what a rollback recorded: an undo, and what is below it."""
+    """Mark the entries of a rollback as passed: undos, and what is below them."""
     for entry in tuple(journal.entries.values()):
         if entry.kind is EntryKind.UNDO:
             journal.skip_below(entry.location)
 
 
 def _find_unable(turn: Turn, floor: int) -> tuple[ReplayError, ...]:
-    """What could not be undone: the compensation is not known any more, or does not take what it would be given."""
+    """Why steps could not be undone: a compensation is no longer known, or does not take its arguments."""
     unable = []
     for entry in left_to_undo(turn.journal, floor):
         try:
@@ -157,5 +157,5 @@ def _pins(turn: Turn) -> tuple[tuple[str, int], ...]:
 
 
 def describe_break(error: Exception) -> ReplayError:
-    """What is said of a replay that could not be carried through: whatever it is, the run would not go on."""
-    return ReplayError(f"the replay broke off: {record_failure(error).summary}")
+    """The problem of a replay that raised an unexpected error: the run would not continue either."""
+    return ReplayError(f"the replay failed: {record_failure(error).summary}")

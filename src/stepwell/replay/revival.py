@@ -1,4 +1,4 @@
-"""Recorded failures, raised again so that the `except` clause that caught them the first time still does.
+"""Recorded failures as exceptions, so that the `except` clause that caught them the first time catches them again.
 
 Types come from a closed registry (builtins, and what steps declare), never from an import by stored name.
 """
@@ -22,7 +22,7 @@ from stepwell.errors import (
 )
 from stepwell.errors.records import FailureRecord
 
-_CLASSES_MAX = 4  # of one name: a cell of a notebook may be run any number of times
+_CLASSES_MAX = 4  # of one name: a cell of a notebook may define a class any number of times
 
 _KNOWN: dict[str, list[type[Exception]]] = {
     f"builtins.{name}": [kind]
@@ -33,28 +33,28 @@ _KNOWN: dict[str, list[type[Exception]]] = {
 }
 
 
-def know_types(types: Iterable[type[Exception]]) -> None:
-    """Let failures of these types be caught by their own name after a replay."""
+def register_types(types: Iterable[type[Exception]]) -> None:
+    """Register types, so that code can catch them after a replay."""
     for kind in types:
         if not issubclass(kind, StepFailed):
             _add(_KNOWN.setdefault(_name_of(kind), []), kind)
 
 
-def know_again(error: BaseException) -> None:
-    """A class of a known name was raised; it may be defined again since then."""
+def register_raised(error: BaseException) -> None:
+    """Register the class of a raised error if its name is known: the class may have been defined again."""
     known = _KNOWN.get(_name_of(type(error)))
     if known is not None and isinstance(error, Exception):
         _add(known, type(error))
 
 
 def known_type(qualified: str) -> type[Exception] | None:
-    """The exception type of that module and name, if it is in the registry; the newest, if it was defined again."""
+    """The registered exception type of that module and name; the newest, if it was defined again."""
     known = _KNOWN.get(qualified)
     return _current(known)[0] if known else None
 
 
 def _current(known: list[type[Exception]]) -> list[type[Exception]]:
-    """The classes of one name, the newest first: code that was loaded before may still catch an older one."""
+    """The classes of one name, the newest first: code that was loaded earlier may still catch an older class."""
     module, path = sys.modules.get(known[0].__module__), known[0].__qualname__
     found: Any = None if module is None else module.__dict__.get(path)
     is_newer = isinstance(found, type) and issubclass(found, Exception) and found not in known
@@ -75,7 +75,7 @@ def _name_of(kind: type) -> str:
 
 @cache
 def _also(base: type[RunError], kinds: tuple[type[Exception], ...]) -> type[RunError]:
-    """A class that is all of them: `except StepFailed` and `except KeyError` catch it."""
+    """A class that inherits from all of them: `except StepFailed` and `except KeyError` catch it."""
     if issubclass(base, kinds[0]):
         return base
     try:
@@ -98,13 +98,13 @@ def _build(base: type[RunError], qualified: str, *args: object) -> RunError:
         error.args = plain.args
         for name, value in vars(plain).items():
             setattr(error, name, value)
-    except Exception:  # noqa: BLE001  an author's class that allows none of this
+    except Exception:  # noqa: BLE001  an author's class may prevent any of this
         return plain
     return error
 
 
 def _bare(kind: type[RunError]) -> RunError:
-    """An instance whose own `__init__` was not called: what that wants is not known any more."""
+    """An instance whose own `__init__` was not called: its arguments are not recorded."""
     try:
         return Exception.__new__(kind)
     except TypeError:  # a builtin with a layout of its own
@@ -112,7 +112,7 @@ def _bare(kind: type[RunError]) -> RunError:
 
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:
-    """The exception of a step that failed for good."""
+    """The exception of a step that failed permanently."""
     return _build(StepFailed, failure.qualified, path, failure, attempts)
 
 
@@ -122,12 +122,16 @@ def revive(failure: FailureRecord) -> RunError:
         case StepFailed.code if "step" in failure.causes:
             return step_failed(failure.path, failure.causes["step"], failure.attempts)
         case JoinError.code:
-            return JoinError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+            return JoinError(failure.path, _revive_all(failure.causes), title=failure.message)
         case RaceError.code:
-            return RaceError(failure.path, {name: revive(cause) for name, cause in failure.causes.items()})
+            return RaceError(failure.path, _revive_all(failure.causes), title=failure.message)
         case ChildFailed.code:
             return ChildFailed(failure.path, failure.run_id, failure.status, failure.causes.get("child"))
         case WaitTimeout.code:
             return WaitTimeout(failure.path)
         case _:
             return _build(RecordedError, failure.qualified, failure)
+
+
+def _revive_all(causes: dict[str, FailureRecord]) -> dict[str, Exception]:
+    return {name: revive(cause) for name, cause in causes.items()}

@@ -1,4 +1,4 @@
-"""Unwinding: compensations run strictly last in, first out, each until it is recorded as done."""
+"""Rollback: compensations run strictly last in, first out, each until it is recorded as done."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.compensations import UndoFailed, read_call, signature_of
 from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.journal import Journal
+from stepwell.replay.parameters import takes
 from stepwell.replay.plain_code import plain_branch
 from stepwell.replay.primitives.step import perform
 from stepwell.replay.scopes import Scope
-from stepwell.replay.steps import step_of, takes
+from stepwell.replay.steps import step_of
 from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
 
@@ -26,9 +27,10 @@ def left_to_undo(journal: Journal, floor: int) -> list[Entry]:
 
 
 async def unwind(turn: Turn) -> None:
-    """Undo everything above the run's floor. Raises `UndoFailed` at the first compensation that fails for good.
+    """Undo everything above the run's floor. Raises `UndoFailed` at the first compensation that fails permanently.
 
-    Its time is that of the last undo, and at first that of its beginning, which is recorded before code can see it.
+    Compensations see the time of the last undo. The first one sees the beginning of the rollback, which is recorded
+    before code can see it.
     """
     undone = [entry.at for entry in turn.journal.entries.values() if entry.kind is EntryKind.UNDO]
     scope = Scope(turn, ROOT, max(undone, default=turn.now))
@@ -63,7 +65,7 @@ async def _undo(scope: Scope, entry: Entry) -> None:
 
 
 def _record_beginning(scope: Scope) -> None:
-    """Record when the rollback came to its first compensation that has a context: a replay sees that time again."""
+    """Record when the rollback reached its first compensation with a context, so that a replay sees the same time."""
     journal, beginning = scope.turn.journal, undo(ROOT)
     if beginning not in journal.entries:
         scope.note_result(journal.record(beginning, EntryKind.UNDO, EntryStatus.DONE, NOTHING, scope.turn.now))

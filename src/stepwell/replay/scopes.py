@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """Where operations stand: the workflow itself, a branch, or one iteration of a loop."""
+    """The place of operations: the workflow itself, a branch, or one iteration of a loop."""
 
     __slots__ = ("_draws", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
 
@@ -26,18 +26,18 @@ class Scope:
         self.turn = turn
         self.location = location
         self.parent = parent
-        self.time = time  # when the last result reached code in this scope: what `ctx.now()` says
-        self.is_closed = False  # its branch lost or was cancelled: nothing may be recorded in it any more
+        self.time = time  # when the last result reached code in this scope: the value of `ctx.now()`
+        self.is_closed = False  # its branch lost or was cancelled: it can no longer record anything
         self._places: dict[str, Location] = {}
         self._uses: dict[str, int] = {}
         self._draws = 0
 
     def below(self, location: Location) -> Scope:
-        """A scope inside this one, beginning at its time."""
+        """A scope inside this one, which begins with the same time."""
         return Scope(self.turn, location, self.time, self)
 
     def check_open(self) -> None:
-        """Refuse operations of a branch that has lost."""
+        """Reject operations of a branch that has lost."""
         self.turn.check_open()
         if not self.is_open:
             raise asyncio.CancelledError
@@ -53,7 +53,7 @@ class Scope:
         return True
 
     def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
-        """Fix the path of an operation that the code calls now, and look up what is recorded there."""
+        """Fix the path of an operation that the code calls now, and look up its entry."""
         if self.parent is not None or self.is_closed:
             self.check_open()
         else:
@@ -67,7 +67,7 @@ class Scope:
             location = use(location, nth)
         return location, self._enter(location, kind)
 
-    def place_beside(
+    def place_companion(
         self, location: Location, word: str, kind: EntryKind, *, number: int | None = None
     ) -> tuple[Location, Entry | None]:
         """Fix the path of an operation that belongs to another one: `approve#2` has its `approve reply#2`."""
@@ -79,8 +79,8 @@ class Scope:
             mine = use(mine, number)
         return mine, self._enter(mine, kind)
 
-    def find_beside(self, location: Location, word: str, *, number: int | None = None) -> Location | None:
-        """Where `place_beside` would place an operation; None if this run has never used its name."""
+    def find_companion(self, location: Location, word: str, *, number: int | None = None) -> Location | None:
+        """Where `place_companion` would place an operation; None if this run has never used its name."""
         names = self.turn.journal.names
         found = names.find(f"{names.texts[first_name(location, self.location)]} {word}")
         if found is None:
@@ -105,7 +105,7 @@ class Scope:
         return entry
 
     def note_result(self, entry: Entry, *, uses_signals: bool = True) -> None:
-        """A result reaches the code: its time becomes the scope's, and it has used the signals that were seen here."""
+        """A result reaches the code: its time becomes the scope's, and it consumes the signals that were seen here."""
         if entry.at > self.time:
             self.time = entry.at
         observations = self.turn.mailbox.observations
@@ -113,7 +113,7 @@ class Scope:
             observations.passed(self.location, entry, is_new=entry.seq > self.turn.journal.loaded_seq)
 
     def ended(self) -> None:
-        """The code of this scope has come to its normal end: what it has not answered is owed by the code around it."""
+        """The code of this scope has returned: questions that it has not answered pass to the surrounding code."""
         if self.turn.mailbox.observations is not None:
             self.turn.mailbox.observations.left(self.location)
         if self.turn.owed and self.parent is not None:
@@ -121,8 +121,9 @@ class Scope:
                 asked.pass_to(self.parent.location, within=self.location)
 
     def abandoned(self, *, is_recorded: bool = False) -> None:
-        """The code of this scope has lost or failed: it has used nothing, and whom it has not answered is refused. Not
-        if that is recorded: then they were told.
+        """The code of this scope has lost or failed: it consumes nothing, and its unanswered questions are refused.
+
+        If that is recorded, they have been refused already.
         """
         if self.turn.mailbox.observations is not None:
             self.turn.mailbox.observations.left(self.location)
@@ -131,13 +132,11 @@ class Scope:
                 asked.give_up(within=self.location, is_told=is_recorded)
 
     def draw(self, size: int = 8) -> bytes:
-        """The next pseudo-random bytes of this scope:
-        a function of run, scope and count, so a replay draws the same.
-        """
+        """The next pseudo-random bytes of this scope: a function of run, scope and count, so a replay gets the same."""
         self._draws += 1
         seed = f"{self.turn.run.run_id}\x1f{self._draws}\x1f".encode() + self.location
         return hashlib.blake2b(seed, digest_size=size).digest()
 
     def draw_uuid(self) -> uuid.UUID:
-        """A random UUID that a replay draws again."""
+        """A random UUID, the same in a replay."""
         return uuid.UUID(bytes=self.draw(16), version=4)

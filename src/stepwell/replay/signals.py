@@ -1,4 +1,4 @@
-"""Signals as authors and senders name them: by a word, or by a name with the type of what is sent under it."""
+"""Signals as code names them: by a plain name, or by a `Signal` with a name and the type of its payload."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ R = TypeVar("R")
 class Signal(Generic[T]):
     """A signal with the type of its payload: `approve = Signal[Approval]("approve")`.
 
-    Give it to `engine.signal` and `ctx.receive` instead of a name. The payload is checked where it is sent: one that
-    does not fit is refused with all violations, and nothing is stored. `check` is called with the payload, and refuses
-    it by raising; it must depend on nothing else, because it is called on both sides.
+    Pass it to `engine.signal` and `ctx.receive` instead of a name. The sender checks the payload: a payload that does
+    not fit is rejected with all violations, and nothing is stored. `check` is called with the payload, and rejects it
+    by raising. It must depend only on the payload, because both sides call it.
     """
 
     __orig_class__: Any
@@ -42,12 +42,12 @@ class Signal(Generic[T]):
         return Any
 
     def find_problem(self, payload: T) -> str | None:
-        """Why the check refuses a payload; None if it does not."""
+        """Why the check rejects a payload; None if it does not."""
         if self._check is None:
             return None
         try:
             self._check(payload)
-        except Exception as error:  # noqa: BLE001  whatever an author's check raises is its verdict
+        except Exception as error:  # noqa: BLE001  any exception of an author's check is its verdict
             return str(error) or type(error).__name__
         return None
 
@@ -69,7 +69,7 @@ class Request(Signal[T], Generic[T, R]):
 class Cancel:
     """The control signal that cancels a run: `engine.signal(run, Cancel("not needed"))`.
 
-    The engine acts on it as `engine.cancel` does. It is never put into a mailbox, so no code can read it.
+    The engine handles it like `engine.cancel`. It never enters a mailbox, so no code can read it.
     """
 
     reason: str = ""
@@ -80,13 +80,13 @@ Unread = Literal["dead_letter", "discard"]
 
 
 class MailboxRules(NamedTuple):
-    """What a workflow says about the mailboxes of its runs."""
+    """What a workflow declares about the mailboxes of its runs."""
 
     unread: Unread = "dead_letter"
     declared: Mapping[str, str | Signal[Any]] | None = None  # by name; None: any signal may be sent
 
     def find(self, signal: str | Signal[Any], workflow: str) -> str | Signal[Any]:
-        """The signal as it is declared, if signals are. Raises `NotFoundError` for one that is not among them."""
+        """The declared signal of this name, if signals are declared. Raises `NotFoundError` for an undeclared name."""
         name = name_of(signal)
         if self.declared is None:
             return signal
@@ -98,22 +98,22 @@ class MailboxRules(NamedTuple):
 
 
 def mailbox_rules(workflow: str | None, unread: Unread, signals: Iterable[str | Signal[Any]] | None) -> MailboxRules:
-    """What `@workflow(unread=…, signals=…)` means. Raises `InvalidOptionError` for what means nothing."""
+    """The rules of `@workflow(unread=…, signals=…)`. Raises `InvalidOptionError` for invalid options."""
     if unread not in get_args(Unread):
         at = f" of workflow {workflow!r}" if workflow else ""
-        raise InvalidOptionError(f"unread{at} is {unread!r}", fix='"dead_letter" or "discard"')
+        raise InvalidOptionError(f"unread{at} is {unread!r}", fix='use "dead_letter" or "discard"')
     return MailboxRules(unread, None if signals is None else {name_of(signal): signal for signal in signals})
 
 
 class SignalSelection(NamedTuple):
-    """Which signals a receiver takes: all, if it names none; and the types of those that have one."""
+    """Which signals a receiver takes (all, if it names none), and the declared types of their payloads."""
 
     names: tuple[str, ...] = ()
     typed: Mapping[str, Signal[Any]] = {}
 
 
 def wanted(signals: Iterable[str | Signal[Any]]) -> SignalSelection:
-    """What the arguments of a receive mean. Raises for a name that nothing can be sent under."""
+    """The selection that the arguments of a receive describe. Raises for an invalid name."""
     names, typed = [], {}
     for each in signals:
         names.append(name_of(each))
@@ -123,25 +123,25 @@ def wanted(signals: Iterable[str | Signal[Any]]) -> SignalSelection:
 
 
 def name_of(signal: str | Signal[Any]) -> str:
-    """The name of a signal. Raises `InvalidNameError`, or `InvalidOptionError` for what is no signal at all."""
+    """The name of a signal. Raises `InvalidNameError`, or `InvalidOptionError` if it is not a signal at all."""
     if isinstance(signal, Signal):
         return signal.name
     if not isinstance(signal, str):
-        raise InvalidOptionError(f"{signal!r} is not a signal", fix='give a name or a Signal[...]("name")')
+        raise InvalidOptionError(f"{signal!r} is not a signal", fix='pass a name or a Signal[...]("name")')
     return check_name(signal, what="signal name")
 
 
 def encode_payload(codec: Codec, signal: str | Signal[Any], payload: Any, *, target: str) -> Payload:
-    """A payload as it is sent to a target. Raises `InvalidInputError` if it does not fit the signal's type."""
+    """A payload encoded for a target. Raises `InvalidInputError` if it does not fit the signal's type."""
     if not isinstance(signal, Signal):
         return encode_signal(codec, payload, target=target, name=signal)
     value = codec.validate(payload, signal.hint, place=Place("", signal.name, "the payload"))
     problem = signal.find_problem(value)
     if problem is not None:
         raise InvalidInputError(
-            f"the payload of signal {signal.name!r} is refused by its check",
+            f"the check of signal {signal.name!r} rejects the payload",
             [problem],
             where=f"signal {signal.name}",
-            fix="send one that the check accepts; nothing was stored",
+            fix="send a payload that the check accepts; nothing was stored",
         )
     return encode_signal(codec, value, target=target, name=signal.name, hint=signal.hint)

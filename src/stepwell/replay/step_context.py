@@ -1,4 +1,4 @@
-"""`StepContext`: what a step body may know about itself, and how a long one says how far it has come."""
+"""`StepContext`: what a step body knows about itself, and how a long step reports its progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Link(Protocol):
-    """A running attempt, as its body may talk to it from any thread. It says no once the attempt is over."""
+    """A running attempt; its body may call these from any thread. They raise once the attempt is over."""
 
     @property
     def is_cancelled(self) -> bool: ...
@@ -34,13 +34,13 @@ class Link(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Given to a body whose first parameter is annotated with it.
+    """The first argument of a body whose first parameter has this annotation.
 
     `idempotency_key` is the same for every attempt at this step of this run, also after a rewind, and for nothing else.
-    The body may run more than once: a payment provider that is given the key, and knows it still, acts once.
+    The body may run more than once: a payment provider that gets the key, and still knows it, acts once.
 
-    A long step says how far it has come with `checkpoint` or `heartbeat`, and finds that in `state` when it is run
-    again: after a crash, a failed attempt, or `yield_`. Every method may be called from any thread.
+    A long step saves its position with `checkpoint` or `heartbeat`, and finds it in `state` when it runs again: after a
+    crash, a failed attempt, or `yield_`. Every method may be called from any thread.
     """
 
     run_id: str
@@ -53,11 +53,11 @@ class StepContext:
     _emit: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
     _writer: StreamWriter | None = field(default=None, repr=False, compare=False)
 
-    # --- how far it has come ---
+    # --- progress ---
 
     @property
     def state(self) -> Any:
-        """What was kept last, as plain JSON values; None if nothing was."""
+        """The last saved state, as plain JSON values; None if there is none."""
         return self._attempt("state").read(ANY)
 
     @overload
@@ -65,59 +65,62 @@ class StepContext:
     @overload
     def state_as(self, kind: type[T], default: T) -> T: ...
     def state_as(self, kind: type[T], default: T | None = None) -> T | None:
-        """What was kept last, as this type; the default if nothing was. Raises `InvalidInputError` if it does not fit.
+        """The last saved state, as this type; the default if there is none. Raises `InvalidInputError` if it does not
+        fit.
 
-        Not promised: that `None` as a state and no state at all can be told apart.
+        Not promised: a difference between a saved `None` and no state at all.
         """
         found: T | None = self._attempt("state_as").read(kind)
         return default if found is None else found
 
     def heartbeat(self, state: Any = None) -> None:
-        """Keep a state soon: it goes to the store within a second, and only the latest one. Cheap.
+        """Save a state soon: the latest one is written to the store within a second. This is cheap.
 
-        An attempt that fails keeps the latest in any case; a crash may lose what the store has not confirmed. Without
-        a state it says only that the body is alive. Raises `CancelledError` if nobody wants the attempt any more.
+        A failed attempt keeps the latest state in any case; a crash may lose a state that the store has not confirmed.
+        Without a state it reports only that the body is alive. Raises `CancelledError` if the attempt is no longer
+        wanted.
         """
         self._attempt("heartbeat").keep(state)
 
     def checkpoint(self, state: Any) -> Awaitable[None]:
-        """Keep a state now. Await it in an `async def` body: it is durable then. In a thread it is when this returns.
+        """Save a state now. In an `async def` body, await it: then it is durable. In a thread, it is when this returns.
 
-        Raises `UnserialisableError` for a state that cannot be stored, and `CancelledError` if the run belongs to
-        another worker now: what it was given is not kept then, and the body should stop.
+        Raises `UnserialisableError` for a state that cannot be stored, and `CancelledError` if another worker owns the
+        run now: then the state is not saved, and the body should stop.
         """
         return self._attempt("checkpoint").keep_durably(state)
 
     def progress(self, done: int, total: int | None = None, *, unit: str = "", note: str = "") -> None:
-        """Tell people how far it is: shown by `engine.status`, `stepwell show` and `stepwell why`. Written at most once
+        """Report progress to people: `engine.status`, `stepwell show` and `stepwell why` show it. Written at most once
         a second, so it may be called for every row.
         """
         self._attempt("progress").report(done, total, unit, note)
 
-    # --- letting others go first ---
+    # --- letting other runs go first ---
 
     def count(self, *, rows: int = 0, bytes: int = 0) -> None:
-        """Count what was worked off against the step's `budget`."""
+        """Count processed rows and bytes against the step's `budget`."""
         self._attempt("count").count(rows=rows, bytes=bytes)
 
     def should_yield(self) -> bool:
-        """Whether it is time to give the slot back: the budget is nearly used, the worker is about to leave, its lease
-        is near its end, or nobody wants the result any more.
+        """Whether it is time to give the slot back: the budget is nearly used, the worker is shutting down, its lease
+        is about to expire, or the result is no longer wanted.
         """
         return self._attempt("should_yield").should_yield()
 
     def yield_(self, state: Any) -> NoReturn:
-        """End here, and go on later with this state: the slot is given back, and others go first. Not a failed attempt.
+        """End here, and continue later with this state. The slot is given back, and other runs go first. This is not a
+        failed attempt.
 
-        It never returns. What it raises is no `Exception`, so `except Exception` does not catch it; `finally` runs.
+        It never returns. It raises a `BaseException`, which `except Exception` does not catch; `finally` blocks run.
         """
         self._attempt("yield_").keep(state, is_last=True)
         raise StepYield
 
     @property
     def cancelled(self) -> bool:
-        """Whether the body should stop: the run is being cancelled, its branch has lost, its time is over, or its
-        worker has lost the run. An `async def` body is cancelled besides; a body in a thread has to look here.
+        """Whether the body should stop: the run is being cancelled, its branch has lost, its timeout has passed, or its
+        worker has lost the run. An `async def` body is also cancelled; a body in a thread must check this.
         """
         return self._link is None or self._link.is_cancelled
 
@@ -126,15 +129,15 @@ class StepContext:
     def emit(self, event: str, payload: Any = None) -> None:
         """Emit an event with this step: published once its result is recorded, and not at all if this attempt fails.
 
-        Raises at once if the name is none, or if the payload cannot be encoded, and `OutsideStepError` after the body
+        Raises at once if the name is invalid or the payload cannot be encoded, and `OutsideStepError` after the body
         has ended.
         """
         if self._emit is None:
             raise InvalidOptionError(
                 f"step {self.path} cannot emit {event!r:.120} from here",
                 where=self.path,
-                why="its body runs in a process of its own, which only hands back its result",
-                fix='emit with ctx.emit(...) after the step, or its result with @step(emits="...")',
+                why="its body runs in a process of its own, which returns only its result",
+                fix='call ctx.emit(...) after the step, or emit its result with @step(emits="...")',
             )
         self._emit(event, payload)
 
@@ -149,11 +152,11 @@ class StepContext:
 
 
 def outside_step(verb: str, path: str) -> OutsideStepError:
-    """A context was used where no attempt of its step runs."""
+    """The error of a context that was used while no attempt of its step runs."""
     return OutsideStepError(
-        f"`{verb}` of the context of step {path} was used outside of that step",
+        f"`{verb}` of the context of step {path} was used outside that step",
         where=path,
         why="it works only while the step's own body runs, in the worker's process: not after the body has ended, not "
         'in a body with isolate="process", and not in a direct call of the function',
-        fix="use it inside the body, and hand over plain values to what goes on longer",
+        fix="use it inside the body, and pass plain values to code that runs longer",
     )

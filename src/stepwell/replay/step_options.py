@@ -1,4 +1,4 @@
-"""What may be said about a step, and what has no meaning."""
+"""The options of a step, and which combinations are rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.model.locations import check_name
 from stepwell.model.retries import DEFAULT_RETRY, Retry
 from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.isolation import Isolated, Isolation, Size
-from stepwell.replay.revival import know_types
+from stepwell.replay.revival import register_types
 
 Durability = Literal["normal", "deferred"]
 _DURABILITIES: Final = get_args(Durability)
@@ -21,7 +21,7 @@ _DURABILITIES: Final = get_args(Durability)
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What a step does besides its body."""
+    """The options of a step."""
 
     name: str = ""
     retry: Retry = DEFAULT_RETRY
@@ -40,7 +40,7 @@ class StepOptions:
     def __post_init__(self) -> None:
         if self.durability not in _DURABILITIES:
             raise InvalidOptionError(
-                f"durability of step {self.name!r} is {self.durability!r}", fix='"normal" or "deferred"'
+                f"durability of step {self.name!r} is {self.durability!r}", fix='use "normal" or "deferred"'
             )
 
 
@@ -50,7 +50,7 @@ def qualified_name(fn: Callable[..., Any]) -> str:
 
 
 def find_named(name: str) -> Any:
-    """What a loaded module has under a qualified name now; None if nothing."""
+    """The object that a loaded module has under a qualified name now; None if there is none."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
@@ -70,10 +70,10 @@ def options_of(
     **rest: Any,
 ) -> StepOptions:
     retry = retry or DEFAULT_RETRY
-    know_types(raises)
-    know_types(retry.give_up_on)
+    register_types(raises)
+    register_types(retry.give_up_on)
     if isinstance(retry.retry_on, tuple):
-        know_types(retry.retry_on)
+        register_types(retry.retry_on)
     name = name or str(getattr(body, "__name__", type(body).__name__))
     return StepOptions(
         name=check_name("lambda" if name == "<lambda>" else name, what="step name"),
@@ -91,20 +91,20 @@ def names_of(env: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_budget(fn: Callable[..., Any], options: StepOptions, takes_context: bool) -> None:
-    """Refuse a budget that nobody would ask about."""
+    """Reject a budget that the body cannot use."""
     if not takes_context:
-        why, fix = "only its `StepContext` tells a body how much is left", "annotate its first parameter: StepContext"
+        why, fix = "a body reads its budget from a `StepContext`", "annotate the first parameter: ctx: StepContext"
     elif isinstance(fn, Isolated):
-        why, fix = "a body in a process of its own has no way to give its slot back", 'leave out isolate="process"'
+        why, fix = "a body in a process of its own cannot give its slot back", 'leave out isolate="process"'
     elif options.at_most_once:
-        why, fix = "a body that runs at most once cannot be run again to go on", "leave out at_most_once or budget"
+        why, fix = "a body that runs at most once cannot continue later", "leave out at_most_once or budget"
     else:
         return
     raise InvalidOptionError(f"step {options.name!r} has a budget", where=qualified_name(fn), why=why, fix=fix)
 
 
 def check_transaction(fn: Callable[..., Any], options: StepOptions, takes_transaction: bool) -> None:
-    """Refuse what a transaction cannot do."""
+    """Reject options that a transactional step cannot have."""
     refused = {
         "timeout": options.timeout is not None,
         "at_most_once": options.at_most_once,
@@ -112,15 +112,18 @@ def check_transaction(fn: Callable[..., Any], options: StepOptions, takes_transa
         "isolate": options.isolate is not None,
     }
     if not takes_transaction:
-        why, fix = "the transaction is given as the first argument", "annotate the first parameter: tx: Transaction"
+        why, fix = "the first argument is the transaction", "annotate the first parameter: tx: Transaction"
     elif not options.transaction:
-        why, fix = "only a transactional step is given a transaction", "write @step(transaction=True)"
+        why, fix = "only a transactional step gets a transaction", "write @step(transaction=True)"
     elif options.emits is not None:
-        why, fix = "its record is made inside the transaction, where nothing is emitted", "call ctx.emit after the step"
+        why, fix = "its result is recorded inside the transaction, which cannot emit", "call ctx.emit after the step"
     elif any(refused.values()):
         name = next(name for name, is_given in refused.items() if is_given)
-        why, fix = f"{name} means nothing there: it takes effect exactly once, or not at all", f"leave out {name}"
+        why, fix = (
+            f"its effect happens once or not at all, so {name} cannot apply",
+            f"leave out {name}",
+        )
     else:
         return
-    title = f"step {options.name!r} cannot be transactional as it is"
+    title = f"step {options.name!r} cannot be transactional as it is declared"
     raise InvalidOptionError(title, where=qualified_name(fn), why=why, fix=fix)

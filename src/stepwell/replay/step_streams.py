@@ -1,8 +1,8 @@
-"""Streams as a step body has them: each append is committed while the body runs, under the run's fence.
+"""Streams of step bodies: each append is committed while the body runs, under the run's fence.
 
-What an attempt appends belongs to that attempt. When the step is tried again, after a failure or a crash, the first
-append of the new attempt withdraws what the earlier ones had written to that stream, in the same commit: readers are
-told by a reset, and never see two attempts mixed.
+An append belongs to its attempt. When the step is retried, after a failure or a crash, the first append of the new
+attempt withdraws, in the same commit, what earlier attempts had written to that stream. Readers get a reset, and never
+see two attempts mixed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from stepwell.replay.bodies import Body
 
 
-class Outlet(Protocol):
-    """Takes what running bodies append."""
+class StreamAppender(Protocol):
+    """Commits the appends of running bodies."""
 
     codec: Codec
     loop: asyncio.AbstractEventLoop
@@ -35,15 +35,15 @@ class Outlet(Protocol):
 
 
 class StreamWriter:
-    """One attempt at a step, as the one who appends."""
+    """Appends to streams for one attempt at a step."""
 
-    def __init__(self, body: Body, outlet: Outlet, path: str) -> None:
+    def __init__(self, body: Body, outlet: StreamAppender, path: str) -> None:
         self._body = body
         self._outlet = outlet
         self._path = path
 
     def encode(self, stream: str, value: Any) -> Append:
-        """The line for a value. Raises what cannot be stored, and for a closed stream."""
+        """The line for a value. Raises for a value that cannot be stored, and for a closed stream."""
         run, body = self._body.run, self._body
         if body.link is not None:
             body.link.check("stream")
@@ -84,7 +84,7 @@ class StepStream:
     def write(self, value: Any) -> None:
         """Append a value without waiting, also from a plain function in a thread.
 
-        It is on its way to the readers, and durable at the latest with the step's own result.
+        It becomes durable soon, and no later than the step's own result.
         """
         self._writer.hand_over(self._writer.encode(self._name, value))
 
@@ -96,23 +96,23 @@ def open_step_stream(writer: StreamWriter | None, path: str, name: str) -> StepS
         raise InvalidOptionError(
             f"step {path} cannot append to stream {name!r}",
             where=path,
-            why="its body runs in a process of its own, or outside of a run",
+            why="its body runs in a process of its own, or outside a run",
             fix="append from a step without isolate, or from the workflow",
         )
     return StepStream(writer, name)
 
 
 def chunk_place(workflow: str, run_id: RunId, path: str, stream: str) -> Place:
-    """Where the values of a stream belong. Their offset is not known before they are stored."""
+    """The place of the values of a stream. Their offset is not known before they are stored."""
     return Place(workflow, path, f"a chunk of stream {stream!r}", row=Row(run_id, stream, "chunk"))
 
 
 def closed(path: str, stream: str) -> StreamClosedError:
-    """The refusal of an append after the close."""
+    """The error of an append after the close."""
     return StreamClosedError(
         f"stream {stream!r} is closed",
         where=path,
-        why="its readers were told that nothing follows",
+        why="its readers have been told that nothing follows",
         fix="append before the workflow closes it, or use another stream",
     )
 

@@ -21,6 +21,7 @@ from stepwell.model.retries import Retry
 from stepwell.replay.budgets import Budget, budget_of
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.isolation import Isolated, Isolation, Size, isolated
+from stepwell.replay.parameters import check_compensation, count_needed_roughly, takes
 from stepwell.replay.step_options import (
     Durability,
     StepOptions,
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OWN_STEP: Final = "__stepwell_step__"  # an attribute of a function: the step of it
+_OWN_STEP: Final = "__stepwell_step__"  # the attribute of a function that holds its step
 
 
 class Step(Generic[P, R]):
-    """A unit of work with side effects: its body may run more than once, its recorded result is one."""
+    """A unit of work with side effects. Its body may run more than once; one result is recorded."""
 
     __slots__ = (
         "__dict__",
@@ -55,6 +56,7 @@ class Step(Generic[P, R]):
         "skip",
         "takes_context",
         "takes_transaction",
+        "undo_needs",
     )
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
@@ -66,22 +68,32 @@ class Step(Generic[P, R]):
             check_event_name(options.emits)
         self.takes_context = takes(self.signature, "StepContext")
         self.takes_transaction = takes(self.signature, "Transaction")
-        self.skip = int(self.takes_context or self.takes_transaction)  # parameters that the engine gives
+        self.skip = int(self.takes_context or self.takes_transaction)  # parameters that the engine fills in
         if options.budget is not None:
             check_budget(self.fn, options, self.takes_context)
         if options.transaction or self.takes_transaction:
             check_transaction(self.fn, options, self.takes_transaction)
-        # Awaited here, and stopped by a cancel: also what runs in a process of its own.
+        # A body in a process of its own is awaited, too, and stopped by a cancel.
         self.is_async = is_async(fn) or isinstance(self.fn, Isolated)
         self.qualified = qualified_name(fn)
         if _may_be_found(self.qualified):
             _STEPS[self.qualified] = self
+        self.undo_needs = 0  # values that the compensation needs: arguments and result; one more if it has a context
         if options.compensate is not None:
             if not callable(options.compensate):
                 raise InvalidOptionError(
-                    f"compensate of step {options.name!r} is not callable", fix="give the function that undoes it"
+                    f"compensate of step {options.name!r} is not callable", fix="pass the function that undoes it"
                 )
-            _know_compensation(options.compensate)
+            self.undo_needs = count_needed_roughly(options.compensate, _signature_of(options.compensate))
+            if self.undo_needs > len(self.signature.parameters) - self.skip + 1:
+                self.check_compensation()
+            _register_compensation(options.compensate)
+
+    def check_compensation(self, passed: int | None = None) -> None:
+        """Reject a compensation that cannot be called after a call with `passed` arguments, or after any call."""
+        undo = self.options_.compensate
+        assert undo is not None
+        check_compensation(undo, _signature_of(undo), self.signature, self.skip, self.name, passed)
 
     @property
     def name(self) -> str:
@@ -89,7 +101,7 @@ class Step(Generic[P, R]):
         return self.options_.name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the body directly, as the plain function it is; nothing is recorded. Refused in workflow code."""
+        """Call the body directly, as a plain function; nothing is recorded. Raises in workflow code."""
         loop = events._get_running_loop()
         if (isinstance(loop, TurnLoop) and not loop.is_recording) or is_on_lockstep_thread():
             self._refuse_call(loop, has_arguments=bool(args or kwargs))
@@ -100,11 +112,11 @@ class Step(Generic[P, R]):
         error = NonDeterministicError(
             f"workflow code called step {self.name!r} directly",
             where=self.name,
-            why="nothing is recorded of a direct call, so each recovery would run it again",
+            why="a direct call is not recorded, so each recovery would run it again",
             fix=f"write {'await ' if isinstance(loop, TurnLoop) else ''}{line}",
         )
         if isinstance(loop, TurnLoop) and loop.problem is None:
-            loop.problem = error  # code that swallows the exception does not go on
+            loop.problem = error  # code that swallows the exception does not continue
         raise error
 
     def options(
@@ -143,19 +155,23 @@ class Step(Generic[P, R]):
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
 
+def _signature_of(fn: Callable[..., Any]) -> Signature | None:
+    return fn.signature if isinstance(fn, Step) else None
+
+
 _STEPS: dict[str, Step[..., Any]] = {}
 _COMPENSATIONS: dict[str, tuple[Callable[..., Any], ...]] = {}
 
 
 def _may_be_found(qualified: str) -> bool:
-    """Whether a module may have something under a name. It has no lambda and nothing that is local to a function; what
-    they hold must not be kept here.
+    """Whether a module may have an object under a name. Lambdas and local functions are not found by name, and keeping
+    them here would keep what they capture.
     """
     return "<" not in qualified
 
 
 def find_step(qualified: str) -> Step[..., Any] | None:
-    """The step that a record refers to. None if it is not known here, or if its name may be another function's."""
+    """The step that a record refers to. None if it is not known here, or if its name now means another function."""
     known, found = _STEPS.get(qualified), find_named(qualified)
     return known if known is not None and found is not None and _body(known) is _body(found) else None
 
@@ -167,9 +183,9 @@ def find_compensation(qualified: str) -> Callable[..., Any] | None:
 
 
 def stable_name(fn: Callable[..., Any]) -> str | None:
-    """The name that finds this very callable in every process that has its module: of functions, steps and classes at
-    the top of a module, and of static and class methods. None for all else: a lambda, a partial, a bound method, a
-    function inside a function and a callable object share their names with others.
+    """The name by which every process that has the module finds this callable: a function, step or class at the top of
+    a module, or a static or class method. None for all others: a lambda, a partial, a bound method, a function inside a
+    function and a callable object share their names with others.
     """
     name = qualified_name(fn)
     found = find_named(name)
@@ -178,8 +194,8 @@ def stable_name(fn: Callable[..., Any]) -> str | None:
     return name if _body(found) is _body(fn) or (inspect.ismethod(fn) and found == fn) else None
 
 
-def _know_compensation(fn: Callable[..., Any]) -> None:
-    """Remember a callable by its name, beside others that have this name too."""
+def _register_compensation(fn: Callable[..., Any]) -> None:
+    """Remember a callable by its name, together with others of the same name."""
     name = qualified_name(fn)
     if not _may_be_found(name):
         return
@@ -199,16 +215,10 @@ def _body(fn: Any) -> Any:
 
 
 def is_async(fn: Any) -> bool:
-    """Whether calling it gives a coroutine."""
+    """Whether calling it returns a coroutine."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
-def takes(signature: Signature, name: str) -> bool:
-    """Whether the first parameter is annotated with our class of that name."""
-    first = signature.parameters[0].hint if signature.parameters else None
-    return getattr(first, "__name__", None) == name and str(getattr(first, "__module__", "")).startswith("stepwell.")
 
 
 @overload
@@ -280,17 +290,18 @@ def step(
 def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
 
-    A body may run more than once: after a failure as `retry` says (three attempts by default), and after a crash.
-    `timeout` is for one attempt. `compensate` is the function that undoes it. `at_most_once` records that the body
-    begins before it does, and never repeats it by itself: if the worker dies in it, the step fails with
-    `OutcomeUnknown`. An operator's `retry`, `redrive` or `rewind` does run it again. `durability="deferred"` lets the
-    next step begin before this result is stored: a crash may then repeat this step and what came after it.
-    `raises` names the exception types that a workflow may catch by their own `except` clause. `isolate="process"` runs
-    the body in a process of its own, which is killed at its timeout, by a cancel, or above `memory_max` ("512MB").
-    Of the environment it gets what every program needs, and the variables that `env` names (["DATABASE_URL", "AWS_*"]).
-    `emits` names an event: the step's result is its payload, and it is published with the commit that records that.
-    `budget` is what a long step may use in one turn before its `StepContext.should_yield()` says so.
-    `transaction=True` gives the body a `Transaction` of the database first: its rows and its result commit together.
+    A body may run more than once: after a failure, as `retry` allows (three attempts by default), and after a crash.
+    `timeout` limits one attempt. `compensate` is the function that undoes the step; it takes the step's arguments, then
+    its result, or fewer of them. `at_most_once` records the beginning of the body before it runs, and never repeats it
+    by itself: if the worker dies meanwhile, the step fails with `OutcomeUnknown`. An operator's `retry`, `redrive` or
+    `rewind` does run it again. `durability="deferred"` lets the next step begin before this result is stored: a crash
+    may then repeat this step and the steps after it. `raises` lists exception types that a workflow may catch by name.
+    `isolate="process"` runs the body in a process of its own, which is killed at its timeout, by a cancel, or above
+    `memory_max` ("512MB"). That process gets a minimal environment and the variables in `env` (["DATABASE_URL",
+    "AWS_*"]). `emits` names an event that is published with the commit of the step's result, which is its payload.
+    `budget` is what a long step may use in one turn before its `StepContext.should_yield()` becomes true.
+    `transaction=True` passes a `Transaction` of the database as the first argument: its rows and its result commit
+    together.
     """
     decorator = StepDecorator(given)
     return decorator if fn is None else decorator(fn)
@@ -319,21 +330,21 @@ class StepDecorator:
         return Step(body, options_of(body, **self._given))
 
 
-# Few: what is kept here, a bound method perhaps, keeps its object.
+# A small cache: an entry keeps its callable alive, and a bound method keeps its object.
 @functools.lru_cache(maxsize=128)
 def _plain(fn: Callable[..., Any]) -> Step[..., Any]:
     return step(fn)
 
 
 def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
-    """The step of a callable: itself, or a plain one with default options. That of a function goes with it: a lambda
-    may hold what the run has loaded.
+    """The step of a callable: itself, or a step with default options. The step of a function is stored on the function
+    and freed with it: a lambda may hold data that the run has loaded.
     """
     if isinstance(fn, Step):
         return fn
     if isinstance(fn, FunctionType):
         known: Step[..., Any] | None = fn.__dict__.get(_OWN_STEP)
-        if known is None or known.fn is not fn:  # a wrapper has what its function had
+        if known is None or known.fn is not fn:  # a wrapper has a copy of its function's attributes
             known = fn.__dict__[_OWN_STEP] = step(fn)
         return known
     try:
@@ -348,9 +359,9 @@ def named_step(fn: Any, args: tuple[Any, ...]) -> tuple[Step[..., Any], str, tup
         return fn, fn.options_.name, args
     if isinstance(fn, str):
         if not args or not callable(args[0]):
-            raise InvalidOptionError(f"step {fn!r} has no function", fix=f'ctx.step("{fn}", function, *args)')
+            raise InvalidOptionError(f"step {fn!r} has no function", fix=f'write: ctx.step("{fn}", function, *args)')
         return step_of(args[0]), fn, args[1:]
     if not callable(fn):
-        raise InvalidOptionError(f"{fn!r} is not callable", fix="give a function")
+        raise InvalidOptionError(f"ctx.step got {fn!r}, which is not callable", fix="pass a function")
     found = step_of(fn)
     return found, found.options_.name, args

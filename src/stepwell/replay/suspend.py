@@ -6,11 +6,11 @@ from typing import Any
 
 
 class Suspend(BaseException):
-    """Unwinds workflow code that is torn down at a wait; it will be replayed up to here later."""
+    """Unwinds workflow code at a wait. A later replay continues from here."""
 
 
 class StepYield(BaseException):
-    """Ends the body of a step that gives its slot back and goes on later."""
+    """Ends the body of a step that gives its slot back and continues later."""
 
 
 class ContinueAsNew(BaseException):

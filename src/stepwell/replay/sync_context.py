@@ -80,7 +80,7 @@ class SyncContext:
 
     @property
     def generation(self) -> int:
-        """1, and one more after each continue-as-new."""
+        """1 for the first run of a chain, and one more after each continue-as-new."""
         return self._inner.generation
 
     @property
@@ -94,7 +94,7 @@ class SyncContext:
         return self._inner.started_at
 
     def now(self) -> datetime:
-        """The time at which the last result reached this scope, by the store's clock: the same on every replay."""
+        """When the last result reached this scope, by the store's clock: the same on every replay."""
         return self._code.read("now", lambda: self._inner.now())
 
     def random(self) -> float:
@@ -107,12 +107,12 @@ class SyncContext:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether this code is passing what it did before. For diagnostics only: never branch on it."""
+        """Whether this code repeats what an earlier turn did. For diagnostics only: never branch on it."""
         return self._code.is_catching_up or self._inner.is_replaying
 
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """A logger that is silent on replay."""
+        """A logger that writes nothing during a replay."""
         return SILENT if self.is_replaying else self._inner.log
 
     # --- steps ---
@@ -146,7 +146,7 @@ class SyncContext:
     def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a function as a step: `ctx.step(charge, order)` or `ctx.step("charge", fn, order)`.
 
-        All keywords belong to the function. Raises `StepFailed` when it failed for good.
+        All keywords belong to the function. Raises `StepFailed` if it failed permanently.
         """
         return self._code.ask(asked_for("step", fn), lambda: self._inner.step(fn, *args, **kwargs))
 
@@ -161,13 +161,13 @@ class SyncContext:
     @overload
     def try_step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Tried[R]: ...
     def try_step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Tried[Any]:
-        """As `step`, but a final failure is a value. A `Rollback`, suspension and cancellation are not caught by it."""
+        """As `step`, but a final failure is a value. A `Rollback` and a cancellation are still raised."""
         return self._code.ask(asked_for("try_step", fn), lambda: self._inner.try_step(fn, *args, **kwargs))
 
     def once(self, name: str, producer: Callable[[], R], *, repeat: bool = False) -> R:
-        """A local value that is kept: `ref = ctx.once("ref", make_reference)`.
+        """Compute a local value once and record it: `ref = ctx.once("ref", make_reference)`.
 
-        It is recorded once. If the worker dies before that, it is produced again, and no step has seen the first one.
+        If the worker dies before the value is recorded, it is computed again; no step has seen the first value.
         """
         return self._code.ask(asked_for("once", name), lambda: self._inner.once(name, producer, repeat=repeat))
 
@@ -178,11 +178,11 @@ class SyncContext:
     # --- time ---
 
     def sleep(self, name: str, duration: Duration, *, repeat: bool = False) -> Slept:
-        """Wait. The deadline is fixed at the first visit and never extended by a replay."""
+        """Wait for a duration. The deadline is fixed at the first visit; a replay does not extend it."""
         return self._code.ask(asked_for("sleep", name), lambda: self._inner.sleep(name, duration, repeat=repeat))
 
     def sleep_until(self, name: str, when: datetime, *, repeat: bool = False) -> Slept:
-        """Wait until a point in time; a past one is over at once."""
+        """Wait until a point in time; if it is in the past, return at once."""
         return self._code.ask(
             asked_for("sleep_until", name), lambda: self._inner.sleep_until(name, when, repeat=repeat)
         )
@@ -252,10 +252,10 @@ class SyncContext:
         name: str | None = None,
         repeat: bool = False,
     ) -> Any:
-        """Take the oldest pending signal of these, or of any: names, or a `Signal[...]` for a typed payload.
+        """Take the oldest pending signal with one of these names, or any signal; `Signal[...]` types the payload.
 
-        At the deadline (`timeout` from the first visit, or `until`) it gives `default`, or raises `WaitTimeout`. Its
-        own name on the path is `name`, or the signals' names.
+        At the deadline (`timeout` from the first visit, or `until`) it returns `default`, or raises `WaitTimeout`. Its
+        name on the path is `name`; by default the names of the signals.
         """
         return self._code.ask(
             asked_for("receive", name or signals),
@@ -292,16 +292,16 @@ class SyncContext:
         name: str | None = None,
         repeat: bool = False,
     ) -> list[Message[Any]]:
-        """Take pending signals as soon as there is one, at most `count`; an empty list at the deadline."""
+        """Take up to `count` pending signals as soon as there is one; an empty list at the deadline."""
         return self._code.ask(
             asked_for("receive_many", name or signals),
             lambda: self._inner.receive_many(*signals, count=count, timeout=timeout, name=name, repeat=repeat),
         )
 
     def reply(self, message: Message[Any], value: Any = None) -> None:
-        """Answer the sender; durable with the run's next commit. Without a sender who waits, nothing happens.
+        """Answer the sender; durable with the run's next commit. If no sender waits, nothing happens.
 
-        To answer twice is a `ReplyTwiceError`, and so is to refuse and then reply.
+        Raises `ReplyTwiceError` if the message has been answered or refused already.
         """
         self._code.ask(asked_for("reply", message), lambda: message.reply(value))
 
@@ -311,7 +311,7 @@ class SyncContext:
 
     @property
     def signals(self) -> SyncObserved:
-        """The mailbox, to look at without taking anything: `latest`, `all`, `has`."""
+        """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return SyncObserved(self._inner.signals, self._code, "signals")
 
     @overload
@@ -348,8 +348,9 @@ class SyncContext:
     ) -> Any:
         """Wait for an event of a topic: `shipped = ctx.topic(Shipped, where={"order": order.id})`.
 
-        It takes one published after the wait was stored; `since="start"` or `"all"` also the oldest that the topic
-        keeps (from this run's start on, or any) and that this run has not had. Raises `WaitTimeout` at the deadline.
+        It takes an event published after the wait was stored. With `since="start"` or `"all"` it first takes the oldest
+        event that the topic keeps (since this run's start, or at all) and that this run has not received yet. Raises
+        `WaitTimeout` at the deadline.
         """
         return self._code.ask(
             asked_for("topic", name or topic),
@@ -359,18 +360,18 @@ class SyncContext:
     def wait_any(self, name: str = "wait_any", /, *, repeat: bool = False, **awaited: Awaited) -> Arrived:
         """Wait for the first of several things: `ctx.wait_any(answer=signal("answer"), late=timer("3d"))`.
 
-        What comes first is recorded; what would have come later stays where it is, for whoever asks for it next.
+        The first to arrive is recorded. A later signal or event stays pending for the next operation that waits for it.
         """
         return self._code.ask(asked_for("wait_any", name), lambda: self._inner.wait_any(name, repeat=repeat, **awaited))
 
     def emit(
         self, event: str | Event, payload: Any = None, *, name: str | None = None, repeat: bool = False
     ) -> EventId:
-        """Emit an event to the engine's sinks; its id, which is the same however often the event is delivered.
+        """Emit an event to the engine's sinks; returns its id, which is the same however often it is delivered.
 
-        It is a name and a payload, or a typed event: `ctx.emit("paid", {...})`, `ctx.emit(Paid(order="42"))`. It is
-        published with the commit that records it, before the next step begins: a replay emits nothing. Its own
-        name on the path is `name`, or the event's. Raises where it stands if the payload cannot be encoded.
+        Pass a name and a payload, or a typed event: `ctx.emit("paid", {...})`, `ctx.emit(Paid(order="42"))`. The event
+        is published with the commit that records it, before the next step begins; a replay emits nothing. Its name on
+        the path is `name`; by default the event's name. Raises in this line if the payload cannot be encoded.
         """
         return self._code.ask(
             asked_for("emit", name or event), lambda: self._inner.emit(event, payload, name=name, repeat=repeat)
@@ -379,7 +380,7 @@ class SyncContext:
     # --- to clients, while it runs ---
 
     def publish_state(self, value: Any) -> None:
-        """Show a value to clients, who read it with `engine.runs.state(run)`. It replaces the one before."""
+        """Show a value to clients, which read it with `engine.runs.state(run)`. It replaces the previous value."""
         self._code.read("publish_state", lambda: self._inner.publish_state(value))
 
     @property
@@ -401,8 +402,10 @@ class SyncContext:
         on_error: OnError = "wait_all",
         repeat: bool = False,
     ) -> dict[str, R]:
-        """Run all branches at once; their results by name. Raises `JoinError` with the failing ones: once all have
-        ended, or with `on_error="fail_fast"` at the first failure, which cancels the others.
+        """Run all branches at once; returns their results by name.
+
+        Raises `JoinError` with the failures once all branches have ended, or with `on_error="fail_fast"` at the first
+        failure, which cancels the other branches.
         """
         return self._code.ask(
             asked_for("join", name),
@@ -419,10 +422,10 @@ class SyncContext:
         on_error: OnError = "wait_all",
         repeat: bool = False,
     ) -> list[R]:
-        """Run a function over many items, at most `limit` at once; the results in the order of the items.
+        """Run a function over many items, at most `limit` at once; returns the results in the order of the items.
 
-        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failing items;
-        `on_error` is as for `join`.
+        Each item has its own scope (`name/~3`) and is recorded when it ends. Raises `JoinError` with the failures by
+        number; `on_error` is as for `join`.
         """
         return self._code.ask(
             asked_for("map", name),
@@ -441,7 +444,8 @@ class SyncContext:
     ) -> Winner:
         """Run all branches at once; the first to succeed wins, and the others are cancelled.
 
-        Raises `RaceError` if all fail. With `first="settled"` the first to end decides: its error is raised.
+        Raises `RaceError` if all fail. With `first="settled"` the first branch to end decides; if it failed, its error
+        is raised.
         """
         return self._code.ask(
             asked_for("race", name),
@@ -461,8 +465,8 @@ class SyncContext:
     ) -> R:
         """Iterate with durable state until the body returns `Break(value)`.
 
-        The state is committed after every `commit_every` iterations. After every `trim_every`, the history of all but
-        the last `keep` is removed.
+        The state is committed every `commit_every` iterations. Every `trim_every` iterations, the history of all but
+        the last `keep` iterations is removed.
         """
         return self._code.ask(
             asked_for("loop", name),
@@ -494,8 +498,8 @@ class SyncContext:
     ) -> Any:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
-        Its failure is a value in `child_outcome`. A cancel of this run reaches the child. If this run fails while the
-        child is active, it is left alone, or cancelled (with compensation) with `on_parent_close="cancel"`.
+        Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
+        active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
         """
         return self._code.ask(
             asked_for("child", name or workflow),
@@ -531,9 +535,9 @@ class SyncContext:
         name: str | None = None,
         on_parent_close: OnParentClose = "leave",
     ) -> list[Out]:
-        """Start a child for each input and wait for all of them; their results in that order.
+        """Start a child for each input and wait for all of them; returns their results in the order of the inputs.
 
-        Raises `JoinError` with the failing ones by number, once all have ended.
+        Raises `JoinError` with the failures by number, once all have ended.
         """
         return self._code.ask(
             asked_for("children", name or workflow),
@@ -553,7 +557,7 @@ class SyncContext:
         repeat: bool = False,
         **options: Unpack[StartOptions],
     ) -> RunId:
-        """Start a run that this one neither waits for nor takes down with it; its id.
+        """Start a run without waiting for it; returns its id. By default it continues however this run ends.
 
         With `on_parent_close="cancel"` it is cancelled (with compensation) when this run is cancelled, begins to fail,
         or ends in any other way, also by completing or continuing as new.
@@ -572,18 +576,17 @@ class SyncContext:
     def continue_as_new(
         self, input: Any = None, workflow: Workflow[Any, Any] | None = None, *, compensations: Compensations = "keep"
     ) -> NoReturn:
-        """End this run and go on as a new one of the same key, atomically; unread signals move along.
+        """End this run and continue as a new run with the same key, atomically. Unread signals move to the new run.
 
-        What this run could still undo goes along too, and the successor undoes it after its own steps;
-        `compensations="drop"` gives it up. Raises `InvalidOptionError` if a compensation could not be found again: it
-        has to be a function at the top of a module.
+        So do pending compensations: the new run runs them after its own. `compensations="drop"` drops them. Raises
+        `InvalidOptionError` if the new run could not find a compensation: it must be a function at the top of a module.
         """
         self._inner.continue_as_new(input, workflow, compensations=compensations)  # type: ignore[arg-type]
 
     # --- undoing ---
 
     def rollback_checkpoint(self, name: str, *, repeat: bool = False) -> None:
-        """Mark a line: `raise Rollback(to=name)` undoes only what comes after it."""
+        """Set a checkpoint: `raise Rollback(to=name)` undoes only the steps after it."""
         self._code.ask(
             asked_for("rollback_checkpoint", name), lambda: self._inner.rollback_checkpoint(name, repeat=repeat)
         )
@@ -591,15 +594,17 @@ class SyncContext:
     # --- changing code ---
 
     def version(self, name: str, latest: int) -> int:
-        """`latest` for a run that comes here for the first time, 1 for one that had passed before this was written."""
+        """The version of the code at this place: `latest` for a run that reaches it for the first time, 1 for a run
+        that had passed the place before this call was added.
+        """
         return self._code.read(asked_for("version", name), lambda: self._inner.version(name, latest))
 
     def patched(self, name: str) -> bool:
-        """Whether this run takes the new code: true for one that comes here for the first time."""
+        """Whether this run takes the new code: true for a run that reaches this place for the first time."""
         return self._code.read(asked_for("patched", name), lambda: self._inner.patched(name))
 
     def deprecated(self, name: str) -> None:
-        """The patch is everywhere now: accepts runs that recorded it."""
+        """Declare that every run has the patch now; runs that recorded it are accepted."""
         self._code.read(asked_for("deprecated", name), lambda: self._inner.deprecated(name))
 
     def removed(self, name: str, kind: str) -> None:
@@ -608,17 +613,17 @@ class SyncContext:
 
 
 class SyncObserved:
-    """The mailbox of a run, to look at: `ctx.signals`.
+    """The mailbox of a run, for reading only: `ctx.signals`.
 
-    A look consumes nothing by itself, and what it saw is recorded: a replay sees the same. What was seen is consumed
-    in the commit that records the next step (or other finished work) in the same scope, together with all pending
-    signals of the names that were seen. What was only looked at stays: it moves along with `continue_as_new`, or is
-    unread at the end of the run. Sleeping, waiting, receiving, a retry and a failure consume nothing; to look for what
-    is not there does not consume what comes later.
+    A look consumes nothing, and is recorded, so a replay sees the same. The commit that records the next step (or other
+    finished work) in the same scope consumes the signals that were seen, and all pending signals of the same names.
+    Until then they stay: they move to the successor with `continue_as_new`, or are unread at the end of the run.
+    Sleeping, waiting, receiving, a retry and a failure consume nothing. A look that finds no signal does not consume
+    signals that arrive later.
 
-    While a branch has seen a signal, no other branch sees or receives it. A branch that waits gives that up: what it
-    saw may be seen and used by another one then, so look again after a wait. Messages that must be answered
-    (`engine.ask`) are not seen here, only received.
+    While a branch has seen a signal, no other branch sees or receives it. A branch that waits releases it: another
+    branch may then see and use it, so look again after a wait. Messages that must be answered (`engine.ask`) are not
+    shown here; receive them.
     """
 
     __slots__ = ("_code", "_inner", "_of")
@@ -665,7 +670,7 @@ class SyncState:
 
 
 class SyncStream:
-    """A durable output of this run, which clients read from any offset while it runs and afterwards."""
+    """A durable output of this run. Clients read it from any offset, while the run is active and afterwards."""
 
     __slots__ = ("_code", "_inner", "_of")
 

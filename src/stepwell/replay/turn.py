@@ -1,12 +1,12 @@
 """A turn: one workflow function run against its journal until it ends or can only wait.
 
-A turn is a plain object driven from outside: `advance(now)` runs the code as far as it goes, `bodies` has the step
-bodies that it asks for, `waits` what it waits for, and `mailbox` what came for it. It starts nothing and writes nothing
-itself, so the same turn can be driven by a worker, by a test, or by a simulation.
+A turn is a plain object driven from outside. `advance(now)` runs the code as far as possible, `bodies` has the step
+bodies that the code requests, `waits` what it waits for, and `mailbox` what arrived for it. The turn starts nothing and
+writes nothing itself, so a worker, a test or a simulation can drive it.
 
-Results reach the code one at a time, and the code runs until it waits before the next one does. Entries are therefore
-numbered in the order in which the code saw them, and a replay hands them out in that order again: code with
-concurrent branches takes the same interleaving as it did the first time.
+Results reach the code one at a time; the code runs until it waits before it gets the next one. So entries are numbered
+in the order in which the code saw them, and a replay hands them out in that order again. Code with concurrent branches
+takes the same interleaving as the first time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _UNDOING = RunStatus.COMPENSATING
 
 
 class Turn:
-    """The running code of one workflow, between the world's events."""
+    """The running code of one workflow, driven from outside."""
 
-    # More attributes than the instances of a class can share the keys of: in dictionaries of their own, a thousand runs
-    # would leave little of the processor's caches to each other.
+    # Slots, because this class has more attributes than instances can share a key table for: with a dictionary of its
+    # own for each of a thousand runs, they would evict each other from the processor's caches.
     __slots__ = (
         "_root",
         "bodies",
@@ -54,8 +54,8 @@ class Turn:
         "code",
         "codec",
         "context",
-        "is_astray",
         "is_closed",
+        "is_diverged_early",
         "journal",
         "loop",
         "mailbox",
@@ -82,31 +82,29 @@ class Turn:
         self.run = run
         self.journal = journal
         self.codec = codec
-        self.context = context  # makes the author's surface for a scope
-        self.code: Callable[..., Any] | None = None  # the function of the workflow, if this is its turn
+        self.context = context  # makes the `Context` of a scope
+        self.code: Callable[..., Any] | None = None  # the workflow's function, if this turn runs it
         self.now = Instant(0)
         self.loop = loop = TurnLoop()  # type: ignore[abstract]
         self.bodies = Bodies(loop)
-        # A rollback takes the time that it takes.
+        # A rollback has no time limit.
         self.waits = Waits(loop, journal.waits.values(), None if run.status is _UNDOING else run.max_suspend)
         self.mailbox = Mailbox(inbox)
         self.order = ReplayOrder(loop, journal, run.loose)
         self.threads = CodeThreads(threads)
-        self.operations = 0  # how many the code has made
+        self.operations = 0  # made by the code so far
         self.unawaited: dict[int, Operation[Any]] = {}  # by number
-        self.owed: list[Asked] = []  # received, and not answered yet
+        self.owed: list[Asked] = []  # questions that were received and not answered yet
         self.closed_streams: set[str] = set()
         self.problem: ReplayError | None = None
-        self.is_astray = False  # the problem came before the code had passed all that is recorded
-        self.is_closed = False  # the code is torn down, which is no outcome of it
+        self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
+        self.is_closed = False  # the code is torn down, which is not its outcome
         self._root: asyncio.Task[Any] | None = None
 
     # --- driving ---
 
     def begin(self, main: Coroutine[Any, Any, Any]) -> None:
-        """Give the turn its root coroutine. It sees no context variable of the process that happens to run it: another
-        process, which replays it, has others.
-        """
+        """Set the root coroutine. It sees no context variables of this process: a replay elsewhere has others."""
         self._root = self.loop.create_task(main, context=Context())
 
     def resume(self, run: Run, inbox: Inbox) -> None:
@@ -116,7 +114,7 @@ class Turn:
         self.bodies.resume_yielded()
 
     def advance(self, now: Instant) -> None:
-        """Run the code until it has ended or everything in it waits for the world."""
+        """Run the code until it has ended or everything in it waits."""
         self.now = now
         root = self._root
         assert root is not None
@@ -144,21 +142,19 @@ class Turn:
             self._check()
 
     def rehearse(self, now: Instant) -> None:
-        """Advance no further than what is recorded, and what has come for it since: no deadline passes, and no value is
-        made that the code would need only beyond that.
-        """
+        """Advance through recorded results and arrived messages only: no deadline passes, nothing new is computed."""
         self.order.is_rehearsal = True
         self.advance(now)
 
     def take_waits(self) -> tuple[Wait, ...] | None:
-        """All waits if they differ from the stored ones; they count as stored from now on."""
+        """All waits, if they differ from the stored ones; None otherwise. They count as stored from now on."""
         waits = self.waits
-        if self.is_astray or (not waits.armed and not waits.stored):
-            return None  # code that has gone astray does not know where the run stands
+        if self.is_diverged_early or (not waits.armed and not waits.stored):
+            return None  # diverged code does not know what the run waits for
         return waits.take_changed()
 
     def close(self) -> None:
-        """Tear the code down at its waits, so that its `finally` blocks run; it records nothing any more."""
+        """Tear the code down at its waits, so that its `finally` blocks run. It no longer records anything."""
         if self.is_closed:
             return
         self.is_closed = self.order.is_closed = True
@@ -176,14 +172,14 @@ class Turn:
         if self.threads.own is not None:
             self.threads.own.close()
         if root is not None and root.done() and not root.cancelled():
-            root.exception()  # heard: asyncio need not report it
-        # The frames that an exception came through refer to this turn, which would have to be found by the collector.
+            root.exception()  # retrieved, so that asyncio does not report it
+        # The frames of a traceback refer to this turn; without this, only the garbage collector could free it.
         self._root = None
         for interrupt in interrupts:
             interrupt.__traceback__ = None
 
     def give_up(self, scope: Location) -> None:
-        """Code of a scope has lost: nobody waits any more for what it has asked for, nor do the tasks that it made."""
+        """The code of a scope has lost: drop its bodies and waits, and stop the tasks that it made."""
         asked = (*self.bodies.open, *(body for body, _ in self.bodies.settled))
         bodies = [body for body in asked if is_below(body.location, scope)]
         waits = [armed for at, armed in self.waits.armed.items() if is_below(at, scope)]
@@ -200,7 +196,7 @@ class Turn:
         yield from self.order.futures
         yield from self.bodies.yielded
 
-    # --- how it stands ---
+    # --- state ---
 
     @property
     def is_ended(self) -> bool:
@@ -209,32 +205,32 @@ class Turn:
 
     @property
     def is_stepping(self) -> bool:
-        """Whether the code goes on, and waits for nothing but bodies."""
+        """Whether the code has not ended, and waits only for bodies."""
         return self.problem is None and not self.waits.armed and self._root is not None and not self._root.done()
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the code is still passing what it did before."""
+        """Whether the code is still repeating what an earlier turn did."""
         journal = self.journal
         return journal.unvisited > 0 or bool(journal.ahead or journal.repeated) or self.order.is_rehearsal
 
     @property
     def is_undoing(self) -> bool:
-        """Whether this turn undoes what the run did."""
+        """Whether this turn rolls the run back."""
         return self.run.status is _UNDOING
 
     @property
     def waits_for_time_only(self) -> bool:
-        """Whether no message can wake the run: a short wait may then be sat out in memory.
+        """Whether only time can wake the run, so that a worker may keep it in memory during a short wait.
 
-        Code that looks into its mailbox is given up even so. It must see what came, also if no hint of it was heard.
+        Not if the code has looked into its mailbox: it must see new signals even if their hint was lost.
         """
         return self.mailbox.observations is None and self.waits.are_timed
 
     @property
     def has_rivals(self) -> bool:
-        """Whether something else could have reached the code instead of what just did, or may be asked why it did not:
-        another wait or body, a look into the mailbox, a claim that died here before.
+        """Whether the code could have received something else instead of the result that it has just received: because
+        of another wait or body, a look into the mailbox, or an earlier claim that died here.
         """
         return bool(
             self.waits.armed
@@ -261,15 +257,15 @@ class Turn:
         assert self._root is not None
         return self._root.result()
 
-    # --- for primitives: called from inside the code ---
+    # --- for primitives ---
 
     def place(self, location: Location, what: str, *, field: str = "value") -> Place:
-        """Where a value of this run belongs: in words, and as the row and field that it is stored in."""
+        """The place of a value of this run: in words, and as the row and field that store it."""
         path = self.journal.names.text(location)
         return Place(self.run.workflow, path, what, row=Row(self.run.run_id, path, field))
 
     def check_open(self) -> None:
-        """Refuse operations of code that is being torn down or has diverged."""
+        """Reject operations of code that is being torn down or has diverged."""
         if self.is_closed:
             raise Suspend
         if self.problem is not None:
@@ -279,7 +275,7 @@ class Turn:
         """Stop the turn with this problem, whatever the code does with the exception."""
         if self.problem is None:
             self.problem = problem
-            self.is_astray = self.order.is_passing
+            self.is_diverged_early = self.order.is_passing
         return self.problem
 
     async def wait(
@@ -291,7 +287,7 @@ class Turn:
         where: tuple[str, ...] = (),
         since: Since = "wait",
     ) -> Arrival:
-        """Wait for a message, a child or the deadline, whichever is first; a message that is there wins."""
+        """Wait for a message, a child or the deadline, whichever is first. A pending message wins over the deadline."""
         waits = self.waits
         stored = self.journal.reach_wait(location)
         stored = waits.take_repeated(location) or stored
@@ -307,13 +303,14 @@ class Turn:
     # --- inside ---
 
     def _release_claims(self) -> bool:
-        """Everything waits, so no scope has a claim on a signal any more; whether that makes a difference."""
+        """Release the claims of all scopes on signals, because everything waits; whether there was one."""
         observations = self.mailbox.observations
         return self.bodies.are_idle and observations is not None and observations.release_all()
 
     def _has_passed(self) -> bool:
-        """All that is recorded has been handed to the code. Unless it went another way it has come to everything, and
-        may get and ask for what is new; if it did, it stops here, before anything is done that was not meant for it.
+        """Whether the code has passed everything that is recorded, once it has received every recorded result.
+
+        If it took another path, it stops here, before it does anything new.
         """
         problem = find_unpassed(self)
         if problem is not None:
@@ -324,13 +321,13 @@ class Turn:
         return not self.order.is_passing
 
     def _check(self) -> None:
-        """After the code has gone as far as it can: find what would silently be lost."""
+        """Find work that would be lost silently, once the code cannot continue."""
         if self.problem is not None or self.is_closed:
             return
         problem = find_loss(self)
         if problem is not None:
             self.diverge(problem)
-        # An undo that could not be begun has failed, whatever a changed code would have come to.
+        # An undo that could not begin has failed, whatever path changed code would have taken.
         if self.order.is_passing and self.is_ended and (self.error is None or not self.is_undoing):
             self._has_passed()
 

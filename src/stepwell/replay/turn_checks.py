@@ -1,4 +1,4 @@
-"""What a turn must not leave behind when its code can go no further: recorded work, and operations without a waiter."""
+"""Checks of a turn whose code cannot continue: it must not leave recorded work or unawaited operations behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def find_unpassed(turn: Turn) -> ReplayError | None:
-    """That the code has been handed all that is recorded, and has not come to all of it."""
+    """The divergence of code that has received every recorded result and has not reached every recorded operation."""
     if turn.problem is not None:
         return None
     entries, waits = turn.journal.unpassed(turn.run.loose)
@@ -22,11 +22,11 @@ def find_unpassed(turn: Turn) -> ReplayError | None:
     path = turn.journal.names.text
     recorded = [(path(entry.location), entry.kind.word) for entry in entries]
     stands = [(path(wait.location), wait.kind.value) for wait in waits]
-    return divergence.gone_elsewhere(recorded, stands, _describe(turn))
+    return divergence.stopped_early(recorded, stands, _describe(turn))
 
 
 def find_loss(turn: Turn) -> ReplayError | None:
-    """What would silently be lost, now that the code has ended or everything in it waits."""
+    """The error for work that would be lost silently, once the code has ended or everything in it waits."""
     if isinstance(turn.loop.problem, ReplayError):
         return turn.loop.problem
     if turn.is_ended:
@@ -41,7 +41,7 @@ def find_loss(turn: Turn) -> ReplayError | None:
         return StuckError(
             f"workflow {turn.run.workflow} awaits something that no operation will complete",
             why="all of its operations have ended, and the code still waits",
-            fix="await operations of ctx only; wait for the outside world with ctx.receive or inside a step",
+            fix="await only operations of ctx; wait for the outside world with ctx.receive or inside a step",
         )
     if turn.unawaited and turn.loop.problem is not None:
         path = turn.journal.names.text
@@ -50,7 +50,7 @@ def find_loss(turn: Turn) -> ReplayError | None:
 
 
 def _find_left(turn: Turn) -> ReplayError | None:
-    """What the code has left when it returned."""
+    """The error for work that the code has left when it returned."""
     path, bodies = turn.journal.names.text, turn.bodies
     if turn.unawaited or bodies.asked or bodies.in_flight or bodies.yielded or turn.waits.armed:
         lost = [operation.location for operation in turn.unawaited.values()]
@@ -65,7 +65,7 @@ def _find_left(turn: Turn) -> ReplayError | None:
 
 
 def _describe(turn: Turn) -> str:
-    """How far the code has come."""
+    """What the code does now, in words."""
     path = turn.journal.names.text
     if turn.is_ended:
         error = turn.error

@@ -42,7 +42,7 @@ class Waits:
         self._loop = loop
         self._max_suspend = max_suspend
         self._tokens = 0
-        self._last: Wait | None = None  # the one that something arrived for last
+        self._last: Wait | None = None  # the wait that ended last
         self.armed: dict[Location, Armed] = {}
         self.deadlines: list[tuple[Instant, int, Armed]] = []
         self.stored = frozenset(stored)
@@ -65,24 +65,24 @@ class Waits:
         return arrival
 
     def take_repeated(self, location: Location) -> Wait | None:
-        """The wait here whose arrival did not fit: the code waits on, with the limit that it had."""
+        """The wait here whose arrival did not fit: the code continues to wait, with the same limit."""
         last, self._last = self._last, None
         return last if last is not None and last.location == location else None
 
     def new_token(self, epoch: int) -> int:
-        """What tells a wait from all others of its run."""
+        """A token that no other wait of the run has."""
         self._tokens += 1
         return epoch << 20 | self._tokens
 
     def limit(self, now: Instant, due_at: Instant | None) -> Instant | None:
-        """When a wait that begins now has lasted too long, unless its own deadline comes first."""
+        """When a wait that begins now has lasted too long; None if its own deadline comes first."""
         if self._max_suspend is None:
             return None
         limit = Instant(now + self._max_suspend)
         return limit if due_at is None or due_at > limit else None
 
     def disarm(self, location: Location) -> None:
-        """The code no longer waits here, even if the task that did has not heard of it."""
+        """The code no longer waits here, even if its task has not been cancelled yet."""
         self.armed.pop(location, None)
 
     # --- deadlines ---
@@ -98,7 +98,7 @@ class Waits:
 
     @property
     def next_deadline(self) -> Instant | None:
-        """The earliest deadline, counting the limits of how long waits may last."""
+        """The earliest deadline, including the limits of `max_suspend`."""
         due = self._next_due()
         if self._max_suspend is None:
             return due
@@ -131,7 +131,7 @@ class Waits:
 
     @property
     def are_timed(self) -> bool:
-        """Whether only time can end them."""
+        """Whether only time can end all of them."""
         return all(armed.wait.kind in _TIMED for armed in self.armed.values())
 
     @property
@@ -140,7 +140,7 @@ class Waits:
         return bool(self.armed) and any(armed.wait not in self.stored for armed in self.armed.values())
 
     def take_changed(self) -> tuple[Wait, ...] | None:
-        """All waits if they differ from the stored ones; they count as stored from now on."""
+        """All waits, if they differ from the stored ones; None otherwise. They count as stored from now on."""
         waits = tuple(armed.wait for armed in self.armed.values())
         stored = frozenset(waits)
         if stored == self.stored:

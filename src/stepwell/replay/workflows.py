@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import check_name
+from stepwell.replay.parameters import check_context, takes
 from stepwell.replay.signals import MailboxRules, Signal, Unread, mailbox_rules
 from stepwell.replay.step_options import qualified_name
-from stepwell.replay.steps import takes
 
 if TYPE_CHECKING:
     from stepwell.replay.context import Context
@@ -33,19 +33,24 @@ class Workflow(Generic[In, Out]):
         self.name = check_name(name, what="workflow name")
         self.version = version
         self.mailbox = mailbox
-        self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which is run on a lockstep thread
+        self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which runs on a lockstep thread
         if "@" in name or version < 1:
             raise InvalidOptionError(
-                f"workflow {name!r} version {version}", why="a name has no @, and versions start at 1"
+                f"workflow {name!r} has version {version}" if version < 1 else f"workflow name {name!r} contains @",
+                where=qualified_name(fn),
+                why="records refer to a workflow as name@version, and versions start at 1",
+                fix='write: @workflow(name="checkout", version=1)',
             )
         signature = hints_of(fn)
         _check_surface(fn, signature, name, is_plain=self.is_plain)
+        check_context(fn, signature, name, is_plain=self.is_plain)
         parameters = signature.parameters
-        if not 1 <= len(parameters) <= 2:
+        if len(parameters) > 2:
             raise InvalidOptionError(
                 f"workflow {name!r} takes {len(parameters)} parameters",
+                where=qualified_name(fn),
                 why="a workflow takes its context and at most one input",
-                fix="put several values into one dataclass",
+                fix="put the values into one dataclass",
             )
         self.takes_input = len(parameters) == 2
         self.input_hint: Any = parameters[1].hint if self.takes_input else None
@@ -59,7 +64,7 @@ class Workflow(Generic[In, Out]):
 
     @property
     def definition(self) -> str:
-        """Name and version in one word."""
+        """Name and version, as `name@version`."""
         return f"{self.name}@{self.version}"
 
     @overload
@@ -75,7 +80,7 @@ class Workflow(Generic[In, Out]):
 
 
 def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, is_plain: bool) -> None:
-    """Refuse what cannot be run, and a context that does not go with the kind of function."""
+    """Reject a function that cannot be a workflow, and a context that does not match its kind."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not callable(fn):
         raise InvalidOptionError(
             f"workflow {name!r} is not a function that returns its result",
@@ -142,10 +147,12 @@ def workflow(
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
     An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
-    it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
-    them for `engine.signals.list_unread`, "discard" drops them (not those of a failed run, which may be retried).
-    `signals` are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks
-    a plain name's payload against the type that is declared here.
+    it waits. `unread` decides about signals that a run leaves in its mailbox when it ends: "dead_letter" keeps them for
+    `engine.signals.list_unread`, "discard" drops them (but keeps those of a failed run, which may be retried).
+    `signals` lists the signals that its runs accept: an engine that knows the workflow rejects any other name, and
+    checks a payload sent under a plain name against the type that is declared here.
+
+    Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """
     decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
     return decorator if fn is None else decorator(fn)

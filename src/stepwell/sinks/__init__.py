@@ -1,1 +1,1 @@
-"""Outbound: where emitted events go."""
+"""Sinks: where emitted events go."""

@@ -1,4 +1,4 @@
-"""Where a connection may go: the addresses of a host are looked up once, checked, and the checked one is used."""
+"""Where a connection may go: the addresses of a host are looked up once and checked, and a checked address is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.errors import SinkError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Not for hosts, and yet not named as such by every version of `ipaddress`; or global only by way of a translator.
+# Not for hosts, which not every version of `ipaddress` reports; or global only through a translator.
 _CLOSED: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -19,15 +19,15 @@ _CLOSED: Final = tuple(
         *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3ffe::/16", "3fff::/20"),
     )
 )
-# All that was ever given out to hosts. Everything else is reserved, local, or leads through a translator to IPv4.
+# The only range assigned to hosts. Everything else is reserved, local, or leads through a translator to IPv4.
 _GIVEN_OUT: Final = ipaddress.IPv6Network("2000::/3")
 
 
 def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
-    """The addresses of a host, all of which may be connected to.
+    """The addresses of a host. A connection to each of them is allowed.
 
-    Raises `SinkError` if any of its addresses is of this machine or a private network, unless that is
-    allowed; `OSError` if there is none.
+    Raises `SinkError` if an address is on this machine or in a private network, unless `allow_private`; `OSError` if
+    the host has no address.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found))
@@ -37,14 +37,14 @@ def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
             raise SinkError(
                 f"{host} is at {address}, which is {reason}",
                 where=host,
-                why="an event that leaves through a webhook must not reach what only this machine can reach",
-                fix="if that is where it should go, say so with allow_private=True",
+                why="by default a webhook must not reach services that only this machine can reach",
+                fix="if the event should go there, write Webhook(..., allow_private=True)",
             )
     return addresses
 
 
 def why_closed(address: Address) -> str | None:
-    """Why an address is not of the public network; None if it is."""
+    """Why an address is not public; None if it is."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return why_closed(address.ipv4_mapped)
     if address.is_loopback:

@@ -1,4 +1,4 @@
-"""A sink: somewhere outside of the store to which emitted events are handed."""
+"""A sink: a destination outside the store for emitted events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}\*?|\*")
 
 @dataclass(frozen=True, slots=True)
 class EmittedEvent:
-    """An event as a sink gets it, at least once. `id` is the same each time: whoever must act once remembers it."""
+    """An event as a sink gets it, at least once. `id` is the same each time: a receiver that must act once keeps it."""
 
     id: str
     name: str
@@ -36,17 +36,17 @@ class EmittedEvent:
 
 
 class Sink(Protocol):
-    """What a sink has. `send` returns when the event is taken care of; whatever it raises is a failed attempt.
+    """The interface of a sink. `send` returns when the event is delivered; any exception is a failed attempt.
 
     A `send` that is not asynchronous runs in a thread. The name is stored with every event that is owed to the sink, so
-    it has to stay the same.
+    it must stay the same.
     """
 
     @property
     def name(self) -> str: ...
     @property
     def events(self) -> tuple[str, ...]:
-        """The names of the events it wants; `*` at the end stands for any rest."""
+        """The names of the events that it wants; a name may end with `*` as a wildcard."""
         ...
 
     @property
@@ -63,12 +63,12 @@ def wants(sink: Sink, name: str) -> bool:
 
 
 def check_sink(name: str, events: str | Iterable[str] | None, retry: Retry, timeout: Duration) -> tuple[str, ...]:
-    """The patterns of a sink; None means everything. Raises for what can have no meaning."""
+    """The patterns of a sink; `events=None` means every event. Raises for invalid options."""
     check_name(name, what="sink name")
     if not isinstance(retry, Retry):
-        raise InvalidOptionError(f"retry of sink {name!r} is {retry!r:.80}", fix="give a Retry(...)")
+        raise InvalidOptionError(f"retry of sink {name!r} is {retry!r:.80}", fix="pass a Retry(...)")
     if span(timeout, what=f"timeout of sink {name!r}") == 0:
-        raise InvalidOptionError(f"timeout of sink {name!r} is 0", why="no event could be sent in no time")
+        raise InvalidOptionError(f"timeout of sink {name!r} is 0", fix='write timeout="10s", for example')
     patterns = ("*",) if events is None else (events,) if isinstance(events, str) else tuple(events)
     each: Any
     for each in patterns:
@@ -76,8 +76,8 @@ def check_sink(name: str, events: str | Iterable[str] | None, retry: Retry, time
             raise InvalidNameError(
                 f"sink {name!r} wants events {each!r:.120}",
                 where=name,
-                why="it is a name of letters, digits and _ . : -, of which only the end may be *",
-                fix='write for example "order.paid", "order.*" or "*"',
+                why="a pattern has letters, digits and _ . : -, and may end with *",
+                fix='write "order.paid", "order.*" or "*", for example',
             )
     if not patterns:
         raise InvalidOptionError(f"sink {name!r} wants no events", fix="leave events out to get all of them")

@@ -36,17 +36,17 @@ def handler(
 ) -> Handler:
     """A sink that calls a function with each event: `handler(send_mail, events="order.*")`.
 
-    An `async def` runs on the loop, a `def` in a thread. It has done its part when it returns; what it raises is a
-    failed attempt, `Fatal` the last one. Its name in the store is `name`, or the function's.
+    An `async def` runs on the loop, a `def` in a thread. The event is delivered when the function returns. An exception
+    is a failed attempt, and `Fatal` ends the attempts. Its name in the store is `name`; by default the function's name.
     """
     if not callable(fn):
-        raise InvalidOptionError(f"the handler {fn!r:.120} is not callable", fix="give a function that takes an event")
+        raise InvalidOptionError(f"the handler {fn!r:.120} is not callable", fix="pass a function that takes an event")
     known = name if name is not None else str(getattr(fn, "__name__", ""))
     if known in ("", "<lambda>") and name is None:
         raise InvalidOptionError(
             "a handler has no name",
-            why="events that are owed to it are stored under its name, and a lambda or an object has none",
-            fix='handler(fn, name="...")',
+            why="its events are stored under its name, and a lambda or an object has none",
+            fix='write: handler(fn, name="...")',
         )
     return Handler(fn, known, check_sink(known, events, retry, timeout), retry, timeout)
 

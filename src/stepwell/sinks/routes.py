@@ -11,7 +11,7 @@ from stepwell.sinks.base import Sink, wants
 
 
 class Routes:
-    """The sinks of an engine. Where an event goes is decided when it is committed, by the engine that commits it."""
+    """The sinks of an engine. The engine that commits an event decides, at the commit, which sinks get it."""
 
     def __init__(self, sinks: Iterable[Sink] = (), *, lifecycle: bool = False) -> None:
         self._sinks: dict[str, Sink] = {}
@@ -21,13 +21,13 @@ class Routes:
             if sink.name in self._sinks:
                 raise DuplicateNameError(
                     f"two sinks are named {sink.name!r}",
-                    why="events that are owed to a sink are stored under its name",
-                    fix='give each a name of its own: name="..."',
+                    why="the events of a sink are stored under its name",
+                    fix='give each sink its own name: name="..."',
                 )
             self._sinks[sink.name] = sink
         ends = {status: self.sinks_of(LIFECYCLE + status.value) for status in ANNOUNCED} if lifecycle else {}
         self.announce = Announce(ends) if any(ends.values()) else None
-        """Who hears of runs that end; None if nobody does."""
+        """The sinks to notify of runs that end; None if there are none."""
 
     def __iter__(self) -> Iterator[Sink]:
         return iter(self._sinks.values())
@@ -42,7 +42,7 @@ class Routes:
         return found
 
     def address(self, commit: Commit) -> Commit:
-        """The commit with the sinks of its events, and with who hears of the runs that it ends."""
+        """The commit with the sinks of its events, and the sinks to notify of the runs that it ends."""
         emits = tuple(emit._replace(sinks=self.sinks_of(emit.name)) for emit in commit.emits)
         return commit._replace(emits=emits, announce=self.announce)
 
@@ -51,7 +51,7 @@ def _check(sink: Sink) -> None:
     missing = [name for name in ("name", "events", "retry", "timeout", "send") if not hasattr(sink, name)]
     if missing or isinstance(sink, type):
         raise InvalidOptionError(
-            f"{sink!r:.120} is no sink",
-            why=f"it has no {missing[0]}" if missing else "it is a class",
+            f"{sink!r:.120} is not a sink",
+            why=f"it has no {missing[0]}" if missing else "it is a class, not an instance",
             fix="use handler(function) or Webhook(url, secret=...)",
         )

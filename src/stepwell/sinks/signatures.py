@@ -1,8 +1,8 @@
-"""Signed messages: who sends proves with a shared secret that the message is its own, whole, and recent.
+"""Signed messages: with a shared secret, a sender proves that a message is its own, unchanged and recent.
 
 The signature is HMAC-SHA256 over `id.timestamp.body`, in the headers and the form of the Standard Webhooks convention:
-`webhook-id`, `webhook-timestamp` (seconds), `webhook-signature` (`v1,` and base64, several apart by blanks). A secret
-that begins with `whsec_` is the base64 of the key; any other is the key itself.
+`webhook-id`, `webhook-timestamp` (seconds), `webhook-signature` (`v1,` and base64; several are separated by blanks). A
+secret that begins with `whsec_` is the base64 of the key; any other secret is the key itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLOCK: Clock = SystemClock()
 
 
 def keys_of(secret: str | Iterable[str], *, where: str = "") -> tuple[bytes, ...]:
-    """The keys of one secret, or of several while they are being changed. Raises `InvalidOptionError`."""
+    """The keys of one secret, or of several during a rotation. Raises `InvalidOptionError`."""
     secrets = (secret,) if isinstance(secret, str) else tuple(secret)
     keys = tuple(_key(each, where) for each in secrets)
     if not keys:
@@ -52,8 +52,8 @@ def _refused(title: str, where: str) -> InvalidOptionError:
     return InvalidOptionError(
         title,
         where=where,
-        why="anybody could sign with it, or nobody",
-        fix='give both sides the same long random text, such as secret=os.environ["WEBHOOK_SECRET"]',
+        why="sender and receiver share a secret key, which must not be empty",
+        fix='give both sides the same long random text: secret=os.environ["WEBHOOK_SECRET"], for example',
     )
 
 
@@ -72,20 +72,20 @@ def verify_signature(
     tolerance: Duration = "5m",
     now: datetime | None = None,
 ) -> str:
-    """Check a message that claims to be from a `Webhook` with this secret; its event id.
+    """Check that a message comes from a `Webhook` with this secret; returns its event id.
 
-    For receivers, before the body is parsed. Any of several secrets will do, while they are being changed. A message
-    may come more than once, also from an attacker who repeats it: remember its id for twice the tolerance, because the
-    timestamp may lie ahead as well as behind. Raises `SignatureError`.
+    For receivers, before they parse the body. With several secrets, during a rotation, any of them is accepted. A
+    message may arrive more than once, also from an attacker who repeats it: remember its id for twice the tolerance,
+    because the timestamp may be ahead as well as behind. Raises `SignatureError`.
     """
     keys = keys_of(secret)
     given = {name.lower(): value for name, value in headers.items()}
     missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not given.get(name)]
     if missing:
-        raise SignatureError(f"the message has no header {missing[0]}", fix="only accept signed messages")
+        raise SignatureError(f"the message has no header {missing[0]}", why="it is not signed", fix="reject it")
     message_id, timestamp = given[ID], given[TIMESTAMP]
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 12):
-        raise SignatureError(f"the header {TIMESTAMP} is not a number of seconds")
+        raise SignatureError(f"the header {TIMESTAMP} is not a number of seconds", fix="reject the message")
     expected = sign(keys, message_id, int(timestamp), body).split(" ")
     found = given[SIGNATURE].split(" ")
     # All pairs are compared, each in constant time.
@@ -93,14 +93,14 @@ def verify_signature(
     if not any(matches):
         raise SignatureError(
             "the signature does not fit the message",
-            why="it was made with another secret, or the message was changed on its way",
-            fix="check that both sides have the same secret, and that the body is the raw one",
+            why="it was made with another secret, or the message was changed in transit",
+            fix="check that both sides have the same secret, and pass the raw body",
         )
     instant = _CLOCK.now() if now is None else to_instant(now, what="now")
     if abs(instant - int(timestamp) * SECOND) > span(tolerance, what="tolerance"):
         raise SignatureError(
-            "the message is too old, or from the future",
-            why=f"its timestamp is more than {tolerance} off",
-            fix="set both clocks right; a message that is sent again is signed again",
+            "the timestamp of the message is too old, or in the future",
+            why=f"it differs from the receiver's clock by more than {tolerance}",
+            fix="correct both clocks; a message that is sent again gets a new timestamp",
         )
     return message_id

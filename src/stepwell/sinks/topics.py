@@ -21,9 +21,9 @@ class Publish(Protocol):
 
 
 class TopicSink:
-    """A sink that publishes what runs emit on topics, each event on the topic of its name.
+    """A sink that publishes emitted events on topics, each event on the topic of its name.
 
-    A topic knows the id of an event for at least 7 days: one that is handed over again within that time is published
+    A topic remembers the id of an event for at least 7 days: an event that is sent again within that time is published
     once.
     """
 
@@ -46,11 +46,11 @@ class TopicSink:
         self._publish: Publish | None = None
 
     def bind(self, publish: Publish) -> None:
-        """Publish by this engine. An engine calls it for its own sinks."""
+        """Set the engine that publishes. An engine calls this for its own sinks."""
         self._publish = publish
 
     async def send(self, event: EmittedEvent, /) -> None:
         """Publish an event."""
         if self._publish is None:
-            raise SinkError(f"sink {self.name!r} belongs to no engine", fix="Engine(..., sinks=[TopicSink(...)])")
+            raise SinkError(f"sink {self.name!r} has no engine", fix="write: Engine(..., sinks=[TopicSink(...)])")
         await self._publish(event.name, event.payload, deliver=self._deliver, retain=self._retain, event_id=event.id)

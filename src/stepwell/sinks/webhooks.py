@@ -37,10 +37,10 @@ class Webhook:
 
         Webhook("https://example.com/hooks", secret=os.environ["HOOK_SECRET"], events="order.*")
 
-    Any answer of 200 to 299 is a success; a redirect is not followed, and is a failure. `timeout` is for all of
-    it, up to the last line of the answer's head, however slowly that drips. It connects over TLS to public addresses
-    only, unless `allow_http` and `allow_private` say otherwise. Two secrets sign twice, while they are being changed.
-    Its name in the store is `name`, or made of the host.
+    Any answer from 200 to 299 is a success. A redirect is a failure; it is not followed. `timeout` limits the whole
+    attempt, up to the last line of the answer's headers, however slowly they arrive. It connects only over TLS and only
+    to public addresses, unless `allow_http` and `allow_private` permit more. With two secrets, during a rotation, it
+    signs twice. Its name in the store is `name`; by default it is made from the host.
     """
 
     url: str = field(repr=False)
@@ -84,7 +84,7 @@ class Webhook:
             object.__setattr__(self, attribute, value)
 
     def send(self, event: EmittedEvent) -> None:
-        """Post one event. Raises `SinkError` for an answer that is no success, `OSError` if there is none."""
+        """Post one event. Raises `SinkError` for an answer other than 200 to 299, `OSError` if there is no answer."""
         body = message_of(event)
         timestamp = to_instant(event.sent_at) // SECOND
         headers = {
@@ -98,7 +98,7 @@ class Webhook:
         try:
             target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
             connection.request("POST", target, body, headers)
-            # The body of the answer is not read: nobody asked for it, and it may be long.
+            # The body of the answer is not read: it is not needed, and it may be long.
             with connection.getresponse() as response:
                 self._check(response)
         finally:
@@ -117,7 +117,7 @@ class Webhook:
         after = response.getheader("retry-after", "")
         if status in _LATER and after.isascii() and after.isdigit():
             raise RetryAfter(min(int(after[:9]), RETRY_AFTER_SECONDS_MAX))
-        why = "redirects are not followed" if 300 <= status <= 399 else "anything but 200 to 299 is a failure"
+        why = "redirects are not followed" if 300 <= status <= 399 else "only 200 to 299 is a success"
         raise SinkError(f"the receiver answered {status}", where=self.name, why=why)
 
 
@@ -137,7 +137,7 @@ def message_of(event: EmittedEvent) -> bytes:
 
 
 def _check_url(url: Any, allow_http: bool) -> SplitResult:
-    fix = 'write for example "https://example.com/hooks"'
+    fix = 'write "https://example.com/hooks", for example'
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         port, host = parts.port, parts.hostname
@@ -146,27 +146,27 @@ def _check_url(url: Any, allow_http: bool) -> SplitResult:
     is_plain = (parts.path + parts.query).isascii() and not _CONTROL.search(str(url))
     if parts.scheme not in ("https", "http") or not host or port == 0 or not is_plain:
         raise InvalidOptionError(
-            "the URL of a webhook is none",
-            why="it has a scheme (https), a host, and neither blanks nor letters beyond ASCII in its path",
+            "the URL of a webhook is not valid",
+            why="it must have a scheme (https) and a host, and only ASCII without blanks in its path",
             fix=fix,
         )
     if parts.username is not None or parts.password is not None:
         raise InvalidOptionError(
-            "the URL of a webhook has a name or a password in it",
-            why="addresses end up in logs; the message is signed instead",
-            fix="take them out",
+            "the URL of a webhook contains a user name or a password",
+            why="URLs appear in logs; a webhook is signed instead",
+            fix="remove them from the URL",
         )
     if parts.scheme == "http" and not allow_http:
         raise InvalidOptionError(
             "the URL of a webhook is not https",
-            why="everybody on the way could read its events",
-            fix="use https, or say allow_http=True for a network that is yours",
+            why="anyone on the network path could read its events",
+            fix="use https, or write Webhook(..., allow_http=True) for a network that you trust",
         )
     return parts
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one of the very addresses that were checked, the first that answers, until a deadline."""
+    """A connection to the first checked address that answers, until a deadline."""
 
     def __init__(self, host: str, port: int, addresses: list[str], deadline: float) -> None:
         super().__init__(host, port)
@@ -186,7 +186,7 @@ class _Pinned(http.client.HTTPConnection):
 
 
 class _PinnedTls(_Pinned):
-    """The same over TLS, with the certificate of the host's name."""
+    """The same over TLS; the certificate must match the host's name."""
 
     def _open(self) -> socket.socket:
         sock = super()._open()
@@ -198,7 +198,7 @@ class _PinnedTls(_Pinned):
 
 
 def _shake_hands(sock: socket.socket, host: str, deadline: float) -> ssl.SSLSocket:
-    """The handshake, until the deadline: a time limit of the socket would begin again with each byte."""
+    """The TLS handshake, until the deadline: the timeout of a socket would start again with each byte."""
     wrapped = _tls().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     try:
         wrapped.setblocking(False)
@@ -231,7 +231,7 @@ def _left(deadline: float) -> float:
 
 
 class _Timed:
-    """A socket as `http.client` uses it. Every call has what is left until the deadline, and not a time of its own."""
+    """A socket as `http.client` uses it. All calls share one deadline, instead of a timeout each."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock, self._deadline = sock, deadline
@@ -264,5 +264,5 @@ class _TimedReader(io.RawIOBase):
 
 @functools.lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
-    """Whom to trust: reading that takes longer than most requests."""
+    """The trusted certificates, loaded once: loading them takes longer than most requests."""
     return ssl.create_default_context()

@@ -1,1 +1,1 @@
-"""What is counted and measured, and how others read it; knows nothing of runs."""
+"""Metrics and their text format; independent of runs."""

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms, and the text in which Prometheus reads them."""
+"""Counters, gauges and histograms, and the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Labels = tuple[str, ...]  # values, in the order of the names
 
 
 class Counter:
-    """Only ever grows; one number for each combination of labels."""
+    """A number that only grows, for each combination of labels."""
 
     kind = "counter"
 
@@ -24,7 +24,7 @@ class Counter:
         self.values: dict[Labels, int] = {}
 
     def add(self, *labels: str, count: int = 1) -> None:
-        """Count something that has these labels."""
+        """Add to the number of these labels."""
         self.values[labels] = self.values.get(labels, 0) + count
 
     def samples(self) -> Iterator[str]:
@@ -34,7 +34,7 @@ class Counter:
 
 
 class Histogram:
-    """How many measurements were at most so large."""
+    """The number of measurements up to each bound."""
 
     kind = "histogram"
 
@@ -44,7 +44,7 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """Note one measurement."""
+        """Add one measurement."""
         self.buckets[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -59,7 +59,7 @@ class Histogram:
 
 
 class Gauge:
-    """Something as it is now, made for one reading."""
+    """A current value, made for one scrape."""
 
     kind = "gauge"
 
@@ -76,7 +76,7 @@ Metric = Counter | Gauge | Histogram
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """All of them, in the text format of Prometheus."""
+    """The metrics in the text format of Prometheus."""
     lines: list[str] = []
     for each in metrics:
         lines += (f"# HELP {each.name} {each.words}", f"# TYPE {each.name} {each.kind}", *each.samples())

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from stepwell.codec.signatures import hints_of
 from stepwell.engine.views import entry_views, wait_views
-from stepwell.replay.steps import Step, takes
+from stepwell.replay.parameters import takes
+from stepwell.replay.steps import Step
 from stepwell.replay.workflows import Workflow
 from stepwell.stores.base.views import Detail
 

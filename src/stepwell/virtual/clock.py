@@ -1,4 +1,4 @@
-"""Clocks that only move when they are told to."""
+"""Clocks that move only when the caller moves them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _START = Instant(1_700_000_000_000_000)
 
 
 class ManualClock:
-    """Wall and monotonic time by hand."""
+    """Wall and monotonic time, set by hand."""
 
     boot = "virtual"
-    resolution = 0.5e-6  # seconds: timers that are no further apart are due at the same moment
+    resolution = 0.5e-6  # seconds: timers this close together are due at the same moment
 
     def __init__(self, start: Instant = _START) -> None:
         self._origin = int(start)  # the wall time at which the monotonic time is 0
@@ -30,26 +30,26 @@ class ManualClock:
 
     def go_to(self, seconds: float) -> None:
         """Let time pass up to this reading of `monotonic`."""
-        # In whole microseconds, so that ten times 0.1 s is a second; rounded up, so that no timer is a hair too early.
+        # In whole microseconds, so that ten times 0.1 s is a second; rounded up, so that no timer fires early.
         self._seconds = max(self._seconds, math.ceil(seconds * 1_000_000 - 0.001) / 1_000_000)
 
     def advance(self, duration: Duration) -> Instant:
-        """Let time pass; the wall clock's new reading."""
+        """Let time pass; returns the new wall time."""
         self._seconds = (self.uptime() + span(duration)) / SECOND
         return self.now()
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock, forwards or back; monotonic time is not touched."""
+        """Move the wall clock forwards or back; monotonic time does not change."""
         self._origin += round(seconds * 1_000_000)
 
     def jump_back(self, duration: Duration) -> Instant:
-        """Set the wall clock back, as an administrator or a bad time server does; its new reading."""
+        """Set the wall clock back, as an administrator or a bad time server does; returns the new wall time."""
         self.jump(-span(duration) / SECOND)
         return self.now()
 
 
 class ContinuousClock(ManualClock):
-    """Time that does not come in microseconds: two timers are hardly ever due at the same moment."""
+    """Time that is not rounded to microseconds: two timers are hardly ever due at the same moment."""
 
     resolution = 0.0
 

@@ -1,4 +1,4 @@
-"""Databases of a virtual world: any number of handles on each, and nothing in the background."""
+"""Databases of a virtual world: any number of handles on each, without background work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Database(Protocol):
     """One database that outlives its processes."""
 
     def open(self, environment: Environment, told: Clock) -> Store:
-        """A handle on it, as one process has it. `told` has the time that all processes agree on."""
+        """A handle for one process. `told` is the clock that all processes agree on."""
         ...
 
     def close(self) -> None:
-        """The world is over."""
+        """Close the database at the end of the world."""
         ...
 
 

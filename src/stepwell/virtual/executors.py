@@ -1,4 +1,4 @@
-"""What one process of a virtual world starts work with: everything belongs to its lane, and ends with it."""
+"""Executors of the processes of a virtual world: all work belongs to a lane, and ends with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BlockingCalls(Protocol):
 
 
 class InlineCalls:
-    """Blocking calls run on the loop: at once, or after a while that is drawn, as if a thread took them up then."""
+    """Blocking calls that run on the loop: at once, or after a random delay, as if a thread became free then."""
 
     def __init__(self, loop: VirtualLoop, delay: Callable[[], float] | None = None) -> None:
         self._loop = loop
@@ -44,7 +44,7 @@ def _settle(future: asyncio.Future[T], call: Callable[[], T], began: Callable[[]
         if began is not None:
             began()
         value = call()
-    except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+    except BaseException as error:  # noqa: BLE001  the exception of a call is its outcome
         if not future.done():
             future.set_exception(error)
     else:
@@ -52,7 +52,7 @@ def _settle(future: asyncio.Future[T], call: Callable[[], T], began: Callable[[]
             future.set_result(value)
 
 
-class MortalThreads(LockstepThreads):
+class ProcessThreads(LockstepThreads):
     """Lockstep threads that end with their process."""
 
     is_dead = False
@@ -70,7 +70,7 @@ class LaneExecutor:
         self._loop = loop
         self._lane = lane
         self._calls = calls
-        self._threads = MortalThreads(threads_max)
+        self._threads = ProcessThreads(threads_max)
         self.lockstep_threads: LockstepThreads = self._threads
         self.answers: Answers = LoopAnswers(loop.wake)
 
@@ -82,7 +82,7 @@ class LaneExecutor:
         return self._loop.create_task(work, name=name, context=context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """The lane holds on to all of its tasks."""
+        """Nothing to do: the lane keeps all of its tasks."""
 
     def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
         return self._calls.begin(call, began)
@@ -91,6 +91,6 @@ class LaneExecutor:
         self.lockstep_threads.close()
 
     def end(self) -> None:
-        """The process is no more: whatever is left of its tasks gets no thread, and its threads no answer."""
+        """The process is dead: its remaining tasks get no thread, and its threads no answer."""
         self.answers.close()
         self._threads.is_dead = True

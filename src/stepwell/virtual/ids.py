@@ -11,7 +11,7 @@ from stepwell.ids import format_uuid7
 
 
 class VirtualIds:
-    """Time-sorted ids: the virtual time, and a number that tells them apart."""
+    """Time-sorted ids, made of the virtual time and a number."""
 
     def __init__(self, clock: Clock, number: Callable[[], int]) -> None:
         self._clock = clock
@@ -27,5 +27,5 @@ def counted_ids(clock: Clock, first: int = 1) -> VirtualIds:
 
 
 def drawn_ids(clock: Clock, rng: random.Random) -> VirtualIds:
-    """Ids numbered by chance, from a seed."""
+    """Ids with random numbers, from a seed."""
     return VirtualIds(clock, lambda: rng.getrandbits(74))

@@ -1,4 +1,4 @@
-"""Lanes: what belongs to one process, as the event loop sees it."""
+"""Lanes: the callbacks and tasks of one process on the shared event loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-_TASKS_KEPT = 1_000  # at least, before those that have ended are dropped
+_TASKS_KEPT = 1_000  # before ended tasks are dropped
 
 
 class Lane:
-    """The handles and tasks of one process. Nothing of a dead one ever runs again; a paused one keeps everything."""
+    """The handles and tasks of one process. A dead lane never runs again; a paused lane keeps everything."""
 
     __slots__ = (
         "_context",
@@ -36,7 +36,7 @@ class Lane:
         self.is_paused = False
         self.fuse = -1  # handles until `on_fuse` is called; negative: never
         self.on_fuse: Callable[[], None] = lambda: None
-        self.process: Any = None  # whom it belongs to
+        self.process: Any = None  # the process that it belongs to
         self._prune_at = _TASKS_KEPT
         self._context = copy_context()
         self._context.run(LANE.set, self)
@@ -46,10 +46,10 @@ class Lane:
         return self._context.copy()
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task until it has ended: one that vanished half-way would run its `finally` blocks. One that
-        failed, and that nobody asked about it, is kept as well.
+        """Keep a task until it has ended: a garbage collected task would run its `finally` blocks. A failed task whose
+        exception was not retrieved is kept as well.
         """
-        # A process that is killed leaves its tasks where they are.
+        # The tasks of a killed process stay where they are.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
@@ -57,7 +57,7 @@ class Lane:
             self._prune_at = 2 * len(self.tasks) + _TASKS_KEPT
 
     def kill(self) -> None:
-        """Stop at once and for ever: no `finally` block, no last word."""
+        """Stop at once and permanently, without running a `finally` block."""
         self.is_dead = True
         self.queue.clear()
 
@@ -73,7 +73,7 @@ def first_in(lanes: list[Lane]) -> Lane:
 
 
 def drawn(rng: random.Random) -> Choose:
-    """Any of them, as the seed has it."""
+    """A random lane, by the seed."""
     return lambda lanes: lanes[int(rng.random() * len(lanes))]
 
 

@@ -1,8 +1,8 @@
-"""The event loop of a virtual world: time passes only when everything waits for it, and a process can be stopped dead.
+"""The event loop of a virtual world: time passes only when everything waits for it, and a process can be killed.
 
 Handles belong to the *lane* (process) in whose context they were scheduled. Within a lane they run first in, first out,
-as asyncio promises; which lane goes next is chosen. When nothing is ready, time jumps to the next timer. A dead lane's
-handles are dropped and a paused lane's are kept back: killing or freezing a process needs no help from its code.
+as asyncio promises; a policy chooses the next lane. When nothing is ready, time jumps to the next timer. Handles of a
+dead lane are dropped, and handles of a paused lane are held: killing or pausing a process needs no help from its code.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from stepwell.virtual.clock import ManualClock
 from stepwell.virtual.lanes import LANE, Choose, Lane, first_in
 from stepwell.virtual.threads import ThreadCall, note_question
 
-ASKED_SECONDS = 0.02  # for a thread that may be waiting for the loop
-IO_SECONDS = 0.05  # for whatever is at the other end of a socket
+ASKED_SECONDS = 0.02  # real time for a thread that may be waiting for the loop
+IO_SECONDS = 0.05  # real time for the other end of a socket
 _POLL_EVERY = 50  # handles, while there are sockets
-_CLOSES_MAX = 100  # of one coroutine
+_CLOSES_MAX = 100  # attempts to close one coroutine
 _PURGE_AT = 100  # cancelled timers
 
 OnIdle = Callable[[float | None], float | None]
@@ -38,7 +38,7 @@ class DeadlockError(Exception):
 
 
 class SpinningError(Exception):
-    """More handles have run than may: events never end, and time does not go on."""
+    """More handles have run than allowed: callbacks never end, and time does not advance."""
 
 
 def jump(when: float | None) -> float:
@@ -51,16 +51,17 @@ def jump(when: float | None) -> float:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Runs the handles of all lanes, one at a time, in virtual time.
 
-    With a clock that is not manual the time is that clock's. `has_outside`: whether threads and sockets may be about.
-    `on_idle` is called when nothing is ready, with the time of the next timer. It says how far to go, or None to stop.
+    With a clock that is not manual, the time is that clock's. `has_outside`: whether there may be threads and sockets.
+    `on_idle` is called when nothing is ready, with the time of the next timer. It returns the time to jump to, or None
+    to stop.
     """
 
     def __init__(self, clock: Clock | None = None, *, choose: Choose = first_in, has_outside: bool = True) -> None:
         self.clock: Clock = clock or ManualClock()
         self.manual = self.clock if isinstance(self.clock, ManualClock) else None
-        self.world = Lane("world")  # for what belongs to no process
-        self.lanes = [self.world]  # of the living
-        self.handles = 0  # that have run
+        self.world = Lane("world")  # for work that belongs to no process
+        self.lanes = [self.world]  # of living processes
+        self.handles = 0  # run so far
         self.handles_max = sys.maxsize
         self.on_idle: OnIdle = jump
         self._ended: list[Lane] = []
@@ -68,15 +69,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._has_outside = has_outside
         self._numbers = itertools.count()
         self._timers: list[tuple[float, int, Lane, asyncio.TimerHandle]] = []
-        self._cancelled = 0  # of the timers, more or less
+        self._cancelled = 0  # timers, approximately
         self._is_done: Callable[[], bool] = _never_done
         self._calls: dict[Any, ThreadCall] = {}
         self._resolution = 0.0 if self.manual is None else self.manual.resolution
-        self.time = self.clock.monotonic  # type: ignore[method-assign]  # asked for at every timer
+        self.time = self.clock.monotonic  # type: ignore[method-assign]  # read at every timer
         super().__init__()
 
     def add_lane(self, name: str) -> Lane:
-        """A new process."""
+        """Add a lane for a new process."""
         lane = Lane(name)
         self._ended += (each for each in self.lanes if each.is_dead)
         self.lanes = [each for each in self.lanes if not each.is_dead] + [lane]
@@ -85,8 +86,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # --- running ---
 
     def drive(self, is_done: Callable[[], bool], on_idle: OnIdle = jump) -> None:
-        """Run until `is_done`, or until `on_idle` stops it; what they raise comes out here. The caller may be on a loop
-        of its own.
+        """Run until `is_done`, or until `on_idle` stops it; their exceptions are raised here. The caller may be running
+        on a loop of its own.
         """
         self._is_done, self.on_idle = is_done, on_idle
         with stepped_out():
@@ -108,7 +109,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return
         self.handles += 1
         if self.handles > self.handles_max:
-            raise SpinningError(f"{self.handles_max} events, and no end at {self.time():.3f} s")
+            raise SpinningError(f"{self.handles_max} handles have run, without an end at {self.time():.3f} s")
         if lane.fuse >= 0:
             lane.fuse -= 1
             if lane.fuse < 0:
@@ -118,21 +119,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         handle._run()
 
     def _look_outside(self) -> None:
-        """While something is ready: let real time pass, and hear sockets now and then."""
+        """While something is ready: let real time pass, and poll sockets now and then."""
         if self.manual is None:
             self._wake_timers()
         if self.handles % _POLL_EVERY == 0 and self.has_sockets:
             self._poll(0)
 
     def _rest(self) -> None:
-        """Nothing is ready: hear what is outside, or let time pass."""
+        """Nothing is ready: wait for threads and sockets, or let virtual time pass."""
         if self._has_outside:
             self._poll(self._patience())
             if any(lane.queue and not lane.is_paused for lane in self.lanes):
                 return
         when = self.next_timer()
         if self.manual is None and (self.has_sockets or self.has_threads):
-            # Something may come of that before the next timer, and nobody knows when.
+            # A result may arrive before the next timer, at an unknown time.
             soon = self.time() + IO_SECONDS
             when = soon if when is None else min(soon, when)
         moment = self.on_idle(when)
@@ -194,7 +195,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _add_callback(self, handle: asyncio.Handle) -> None:
-        """A socket has something for a handle."""
+        """Schedule the handle of a socket that is ready."""
         lane = handle._context.get(LANE) or self.world  # type: ignore[attr-defined]
         if not lane.is_dead:
             lane.queue.append((next(self._numbers), handle))
@@ -211,17 +212,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def has_sockets(self) -> bool:
-        """Whether anything waits for the outside world; the loop itself always has one."""
+        """Whether a socket is registered, other than the loop's own."""
         return len(self._selector.get_map()) > 1  # type: ignore[attr-defined]
 
     @property
     def has_threads(self) -> bool:
-        """Whether a call of a living process runs beside the loop: time stands still meanwhile."""
+        """Whether a call of a living process runs in a thread: virtual time does not pass meanwhile."""
         return any(not call.lane.is_dead for call in self._calls.values())
 
     def _patience(self) -> float | None:
-        """How long to wait, in real seconds, before virtual time passes: for threads as long as they are busy, for
-        those that may wait for something that takes time here, and for sockets, a moment.
+        """How many real seconds to wait before virtual time passes: as long as threads are busy, and a moment for
+        sockets and for threads that may wait for this loop.
         """
         if self.manual is None:
             return 0.0
@@ -249,13 +250,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._calls.pop(future, None)
 
     def wake(self) -> None:
-        """From another thread: look again whether anything is ready, and who waits."""
+        """From another thread: check again what is ready and what waits."""
         self._write_to_self()  # type: ignore[attr-defined]
 
     # --- the end ---
 
     def end_processes(self) -> None:
-        """Kill every process, and end what is left of it: `finally` blocks of its code run now, and reach nobody."""
+        """Kill every process, and end its tasks: their `finally` blocks run now, without effect on the store."""
         self._end([lane for lane in (*self._ended, *self.lanes) if lane is not self.world])
         self._ended, self.lanes = [], [self.world]
 
@@ -265,7 +266,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             for lane in lanes:
-                context = lane.context()  # what `finally` blocks begin belongs to the dead, too
+                context = lane.context()  # work that `finally` blocks start belongs to the dead process, too
                 while lane.tasks:
                     context.run(_close, lane.tasks.pop())
 
@@ -276,7 +277,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self.end_processes()
         self._calls.clear()
         if self._has_outside:
-            # Threads that wait for a dead process are told that they need not.
+            # Threads that wait for a dead process are released.
             self.drive(_never_done, lambda _: None)
         with stepped_out():
             events._set_running_loop(self)
@@ -313,8 +314,8 @@ def _close(task: asyncio.Task[Any]) -> None:
             coroutine.close()
         except RuntimeError:
             continue  # it awaits in a `finally` block, where it is closed again
-        except BaseException:  # noqa: BLE001  there is nobody left to tell
+        except BaseException:  # noqa: BLE001  no code is left to handle it
             break
         break
-    # Not by itself, because it never runs again: whoever waits for it from outside hears that it has ended.
+    # The task never runs again, so it cannot end by itself. This notifies code outside that waits for it.
     asyncio.Future.cancel(task)

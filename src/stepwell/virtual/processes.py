@@ -35,28 +35,28 @@ class VirtualProcess:
 
     @property
     def name(self) -> str:
-        """How it is called."""
+        """Its name."""
         return self.lane.name
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was not killed."""
+        """Whether it has not been killed."""
         return not self.lane.is_dead
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing of it runs: it was killed, or is paused."""
+        """Whether it does not run: it was killed, or is paused."""
         return self.lane.is_dead or self.lane.is_paused
 
     def pause(self) -> None:
-        """Stop without dying: a long garbage collection, a closed laptop."""
+        """Pause the process, as a long garbage collection or a closed laptop does."""
         self.lane.is_paused = True
 
     def resume(self) -> None:
-        """Go on, as if no time had passed; what should have happened meanwhile happens now."""
+        """Continue as if no time had passed; overdue callbacks run now."""
         self.lane.is_paused = False
 
     def kill(self) -> None:
-        """Stop at once and for ever: no clean-up, no last word to the store."""
+        """Stop at once and permanently: no clean-up, and no further call to the store."""
         self.lane.kill()
         self.executor.end()

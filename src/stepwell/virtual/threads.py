@@ -1,4 +1,4 @@
-"""Calls that run in threads beside the loop, and whether they wait for it."""
+"""Calls that run in threads, and whether they wait for the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HERE = threading.local()
 
 
 class ThreadCall:
-    """One call in a thread. It is busy, unless it waits for the loop, or may do so."""
+    """One call in a thread. It is busy unless it waits, or may wait, for the loop."""
 
     __slots__ = ("_call", "answer", "has_asked", "lane")
 
@@ -24,7 +24,7 @@ class ThreadCall:
         self._call = call
         self.lane = lane
         self.answer: Future[Any] | None = None  # what it waits for
-        self.has_asked = False  # it gave the loop something to do, and nobody knows whether it waits for that
+        self.has_asked = False  # it scheduled work on the loop, and may be waiting for it
 
     def __call__(self) -> Any:
         _HERE.call = self
@@ -35,20 +35,20 @@ class ThreadCall:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it surely goes on without the loop."""
+        """Whether it certainly continues without the loop."""
         answer = self.answer
         return not self.has_asked and (answer is None or answer.done())
 
 
 def note_question(callback: Callable[..., object]) -> None:
-    """The calling thread gives the loop something to do. Code of stepwell waits for that by `LoopAnswers` alone."""
+    """The calling thread schedules work on the loop. Code of stepwell waits for such work only by `LoopAnswers`."""
     call = _current()
     if call is not None and not str(getattr(callback, "__module__", "")).startswith("stepwell."):
         call.has_asked = True
 
 
 class LoopAnswers(Answers):
-    """Answers of which the loop knows who waits for them: virtual time may pass then."""
+    """Answers whose waiting threads the loop knows, so that virtual time may pass."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         super().__init__()

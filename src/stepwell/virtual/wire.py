@@ -1,4 +1,4 @@
-"""A store as one process reaches it: every call goes over a wire, where it can be seen, delayed and lost."""
+"""A store that a process reaches over a wire, which can observe, delay and lose every call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Method = Callable[..., Awaitable[Any]]
 
 
 class Wire(Protocol):
-    """What carries the calls of one process to its store."""
+    """Carries the calls of one process to its store."""
 
     async def call(self, noun: str, verb: str, method: Method, args: Any, kwargs: Any, /) -> Any:
         """Carry one call there, and its answer back."""
@@ -69,7 +69,7 @@ class _RemoteNoun:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         wire, noun, behind = self._wire, self._noun, self._behind
-        if verb == "enqueue":  # in a transaction of the caller's own, and without waiting
+        if verb == "enqueue":  # runs in the caller's transaction, without waiting
             return getattr(behind, verb)  # type: ignore[no-any-return]
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -80,12 +80,12 @@ class _RemoteNoun:
 
 
 class FilteredWakeups:
-    """Hints that are heard only while the way to the store is open."""
+    """Hints that arrive only while the connection to the store is open."""
 
     def __init__(self, wakeups: Wakeups, is_open: Callable[[], bool]) -> None:
         self._wakeups = wakeups
         self._is_open = is_open
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear hints from now on; call what is returned to stop."""
+        """Listen to hints; call the returned function to stop."""
         return self._wakeups.listen(lambda hint: listener(hint) if self._is_open() else None)

@@ -74,7 +74,7 @@ def test_rotation_reads_the_old_and_writes_the_new() -> None:
     assert [codec.decode(old, str, place=at()) for codec in (before, during, after)] == ["old"] * 3
     assert [codec.decode(new, str, place=at()) for codec in (during, after, late)] == ["new"] * 3
     for codec, payload, lost in [(before, new, "k2"), (late, old, "k1")]:
-        with pytest.raises(CorruptRecordError, match=f"encrypted with key '{lost}', which is not known here"):
+        with pytest.raises(CorruptRecordError, match=f"encrypted with key '{lost}', which this engine does not have"):
             codec.decode(payload, str, place=at())
     moved = after.rebind(old, place=at(), to=at("run-2"))
     assert late.decode(moved, str, place=at("run-2")) == "old"
@@ -83,7 +83,7 @@ def test_rotation_reads_the_old_and_writes_the_new() -> None:
 def test_a_key_of_the_same_id_but_other_bytes_is_refused() -> None:
     payload = encrypted(Keys("k", {"k": OLD})).encode(1, place=at())
 
-    with pytest.raises(CorruptRecordError, match="not what was encrypted"):
+    with pytest.raises(CorruptRecordError, match="it was not encrypted for this place"):
         encrypted(Keys("k", {"k": NEW})).decode(payload, int, place=at())
 
 
@@ -91,7 +91,7 @@ def test_plain_values_are_refused_unless_asked_for() -> None:
     keys = Keys("k", {"k": OLD})
     strict, lenient = encrypted(keys), Encrypted(JsonCodec(), keys=keys, reads_plain=True)
 
-    with pytest.raises(CorruptRecordError, match="not encrypted, and this engine takes only what is"):
+    with pytest.raises(CorruptRecordError, match="not encrypted, and this engine reads only encrypted payloads"):
         strict.decode(b"j1", int, place=at())
     assert lenient.decode(b"j1", int, place=at()) == 1
     assert lenient.encode(1, place=at())[:1] == b"e"
@@ -116,9 +116,9 @@ def test_what_does_not_fit_is_named_and_not_quoted() -> None:
         ("k", {"j": OLD}, "is not among the keys"),
         ("k", {"k": OLD[:31]}, "is not 32 bytes"),
         ("k", {"k": "x" * 32}, "is not 32 bytes"),
-        ("a b", {"a b": OLD}, "is not usable"),
-        ("", {"": OLD}, "is not usable"),
-        ("k" * 129, {"k" * 129: OLD}, "is not usable"),
+        ("a b", {"a b": OLD}, "is not valid"),
+        ("", {"": OLD}, "is not valid"),
+        ("k" * 129, {"k" * 129: OLD}, "is not valid"),
     ],
 )
 def test_keys_that_cannot_work_are_refused(current: str, keys: Any, words: str) -> None:

@@ -33,7 +33,7 @@ def test_without_a_hint_plain_json_comes_back() -> None:
 @pytest.mark.parametrize(
     ("text", "violation"),
     [
-        ('{"a": {"b": 1, "b": 2}}', "`a.b`: the key 'b' is there twice; only one of them could be kept"),
+        ('{"a": {"b": 1, "b": 2}}', "`a.b`: the key 'b' occurs twice; only one of them could be kept"),
         ("[NaN]", "it contains NaN, which is not JSON"),
         ("-Infinity", "it contains -Infinity, which is not JSON"),
         ("[1e400]", "`input[0]`: it is inf, which JSON cannot hold; use None or leave it out"),

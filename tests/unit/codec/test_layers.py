@@ -123,7 +123,7 @@ def test_refusals_of_the_codec_within_pass_through(codec: Codec) -> None:
 
 def test_a_codec_without_the_layer_says_which_one_is_missing() -> None:
     for payload, layer in [(encrypted().encode(1, place=at()), "Encrypted"), (b"r" + b"0" * 64 + b":1", "Offloaded")]:
-        with pytest.raises(CorruptRecordError, match=f"with `{layer}"):
+        with pytest.raises(CorruptRecordError, match=f"which has a layer `{layer}"):
             JsonCodec().decode(payload, ANY, place=at())
 
 
@@ -140,7 +140,7 @@ def test_the_limit_is_raised_for_what_is_offloaded() -> None:
 
 
 def test_encryption_cannot_be_put_around_offloading() -> None:
-    with pytest.raises(InvalidOptionError, match="inside out"):
+    with pytest.raises(InvalidOptionError, match="Encrypted is around Offloaded"):
         Encrypted(Offloaded(JsonCodec(), DictBlobs()), keys=KEYS)
 
 

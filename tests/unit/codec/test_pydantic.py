@@ -143,7 +143,7 @@ def test_models_and_plain_data_are_validated_as_input() -> None:
 
 def test_external_text_is_read_as_a_model() -> None:
     assert CODEC.decode_external('{"name": "ann", "age": 3, "born": "2020-01-02"}', Person, place=PLACE) == ANN
-    with pytest.raises(InvalidInputError, match="there twice"):
+    with pytest.raises(InvalidInputError, match="occurs twice"):
         CODEC.decode_external('{"name": "a", "name": "b"}', Person, place=PLACE)
 
 

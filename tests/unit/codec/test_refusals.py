@@ -88,7 +88,7 @@ def test_keys_that_are_written_alike_are_refused(keys: Any, text: str) -> None:
 
 def test_duplicate_keys_that_only_the_text_shows_are_refused() -> None:
     assert refusal_of([msgspec.Raw(b'{"a":1,"a":2}')]) == (
-        "`result[0].a`: the key 'a' is there twice; only one of them could be kept"
+        "`result[0].a`: the key 'a' occurs twice; only one of them could be kept"
     )
 
 

@@ -70,3 +70,13 @@ def test_a_childs_own_paths_do_not_concern_the_parent() -> None:
 
     assert record.concerns("pay")
     assert not record.concerns("charge")
+
+
+def test_the_record_of_an_exception_group_names_its_first_cause() -> None:
+    step = StepFailed("charge", FailureRecord("OSError", "down"), 1)
+
+    plain = record_failure(ExceptionGroup("two failed", [ExceptionGroup("inner", [KeyError("a")]), OSError("b")]))
+    own = record_failure(ExceptionGroup("one failed", [step]))
+
+    assert plain.message == "two failed (2 sub-exceptions); the first: KeyError: 'a'"
+    assert own.message == "one failed (1 sub-exception); the first: step charge failed after 1 attempt: OSError: down"

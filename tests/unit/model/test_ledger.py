@@ -68,4 +68,4 @@ def test_a_line_that_the_store_did_not_write_is_found() -> None:
     head, lines = written(2)
     lines.append(appended(head, Instant(9), NewAct("q9", "bob", "start_run", "", "asked")))
 
-    assert verify(head, lines).breaks == (Break(3, "was added by somebody else than the store"),)
+    assert verify(head, lines).breaks == (Break(3, "was not added by the store"),)

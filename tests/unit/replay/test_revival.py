@@ -16,7 +16,7 @@ from stepwell.errors import (
     WaitTimeout,
 )
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
-from stepwell.replay.revival import know_types, revive, step_failed
+from stepwell.replay.revival import register_types, revive, step_failed
 
 BUILTINS = [
     kind
@@ -57,7 +57,7 @@ class Listed(Exception):
 
 
 def test_only_listed_types_come_back() -> None:
-    know_types([Listed])
+    register_types([Listed])
 
     assert isinstance(stored(Listed("x")), Listed)
     assert not isinstance(stored(Unlisted("x")), Unlisted)

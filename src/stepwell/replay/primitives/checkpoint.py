@@ -1,4 +1,4 @@
-"""A line that a `Rollback` does not go beyond."""
+"""A checkpoint: a `Rollback` to it undoes only later steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.replay.scopes import Scope
 
 
 async def run_checkpoint(scope: Scope, location: Location, entry: Entry | None) -> None:
-    """Mark the place; `Rollback(to=name)` undoes only what came after it."""
+    """Record the checkpoint; `Rollback(to=name)` undoes only steps after it."""
     turn = scope.turn
     if entry is None:
         await turn.order.reach_end()
@@ -29,8 +29,8 @@ def checkpoint_floor(journal: Journal, name: str) -> int:
     ]
     if not same:
         raise CheckpointMissingError(
-            f"a rollback to checkpoint {name!r} was asked for, and this run has not passed it",
-            why="or only in a branch of a race that lost, which is forgotten",
-            fix=f'call `await ctx.rollback_checkpoint("{name}")` before what is to be undone',
+            f"the code raised a rollback to checkpoint {name!r}, which this run has not passed",
+            why="a checkpoint counts once the run has passed it; checkpoints in branches that lost a race do not count",
+            fix=f'call `await ctx.rollback_checkpoint("{name}")` before the steps that the rollback should undo',
         )
     return max(same)

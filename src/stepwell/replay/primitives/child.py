@@ -1,4 +1,4 @@
-"""Start another workflow as a child: wait for it, or let it go."""
+"""Start another workflow as a child: wait for it, or detach it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StartOptions(TypedDict, total=False):
 
 
 class ChildOptions(StartOptions, total=False):
-    """What may be said of a child beside its input."""
+    """The options of a child."""
 
     name: str | None
     repeat: bool
@@ -73,12 +73,12 @@ async def run_child(
 async def await_child(
     scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, options: ChildStart
 ) -> ChildOutcome:
-    """How the child ended, without recording it; the child begins if it has not begun."""
+    """How the child ended, without recording it. Starts the child if it has not started."""
     turn = scope.turn
     if location in turn.journal.entries:
         path = turn.journal.names.text(location)
         raise InvalidOptionError(
-            f"the child {path} has been awaited", where=path, fix="its result is known: leave it out"
+            f"the code has already awaited child {path}", where=path, fix="leave it out: its result is known"
         )
     _check_free(scope, location)
     if turn.journal.find_wait(location, WaitKind.CHILD) is None:
@@ -94,8 +94,8 @@ async def await_spawned(scope: Scope, run_id: RunId) -> ChildOutcome:
     if location is None:
         raise InvalidOptionError(
             f"run {run_id} was not spawned by this run",
-            why=f"or it was, in an old iteration of a loop: of those, the last {SPAWNED_MAX:,} are known",
-            fix="wait for what ctx.spawn(...) gave, within the same run, and in a loop soon after",
+            why=f"a run can wait only for runs that it spawned; from old loop iterations, for the last {SPAWNED_MAX:,}",
+            fix="pass an id that ctx.spawn(...) returned in this run, and in a loop wait soon after the spawn",
         )
     _check_free(scope, location)
     outcome = await scope.turn.wait(location, WaitKind.CHILD, None)
@@ -104,7 +104,7 @@ async def await_spawned(scope: Scope, run_id: RunId) -> ChildOutcome:
 
 
 def find_spawned(scope: Scope, run_id: RunId) -> Location | None:
-    """Where this run spawned another one."""
+    """The place where this run spawned another run."""
     entries = scope.turn.journal.entries.values()
     spawned = (entry for entry in entries if entry.kind is EntryKind.SPAWN)
     return next((entry.location for entry in spawned if unpack(entry.value)[0][0] == run_id), None)
@@ -114,12 +114,12 @@ def _check_free(scope: Scope, location: Location) -> None:
     path = scope.turn.journal.names.text(location)
     if location in scope.turn.waits.armed:
         raise InvalidOptionError(
-            f"the child {path} is awaited already", where=path, fix="wait for a child in one place at a time"
+            f"the code already waits for child {path}", where=path, fix="wait for a child in one place at a time"
         )
 
 
 def write_outcome(scope: Scope, location: Location, outcome: ChildOutcome) -> bytes:
-    """What a combined wait stores of a child that ended first."""
+    """The outcome of a child as a combined wait stores it."""
     if outcome.status is RunStatus.COMPLETED and outcome.output is not None:
         value = _own_copy(scope, location, outcome, outcome.output)
     else:
@@ -128,7 +128,7 @@ def write_outcome(scope: Scope, location: Location, outcome: ChildOutcome) -> by
 
 
 def read_outcome(scope: Scope, location: Location, value: bytes, hint: Any) -> Outcome[Any]:
-    """What `write_outcome` stored."""
+    """The outcome that `write_outcome` stored."""
     (_, status), stored = unpack(value)
     if status == RunStatus.COMPLETED.value:
         result = decode_value(scope.turn, location, stored, hint, "the child's result") if stored else None
@@ -157,7 +157,7 @@ def _own_copy(scope: Scope, location: Location, outcome: ChildOutcome, output: b
 async def run_spawn(
     scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, options: ChildStart
 ) -> RunId:
-    """Start a run that nobody waits for; its id."""
+    """Start a run without waiting for it; returns its id."""
     turn = scope.turn
     if entry is None:
         await turn.order.reach_end()
@@ -172,8 +172,8 @@ async def run_spawn(
 
 
 def child_label(path: str, former: int) -> str:
-    """What the id of a child is derived from, beside its parent: its place (`Names.key`), and how many stood there
-    before.
+    """The text from which, with its parent, the id of a child is derived: its place (`Names.key`), and how many
+    children were there before.
     """
     return f"{path}/~was{former}" if former else path
 
@@ -185,16 +185,17 @@ def _label(turn: Turn, location: Location) -> str:
 def new_child(
     scope: Scope, location: Location, child: Workflow[Any, Any], input: Any, options: ChildStart, *, detached: bool
 ) -> NewRun:
-    """The one child of this place, whose id is the same however often it is computed; it is another one after a rewind
-    has taken the call out of the history, which leaves an attempt here.
+    """The child of this place. Its id is the same however often it is computed, and differs after a rewind has removed
+    the call from the history, which leaves an attempt here.
 
-    It is as urgent as its parent, and one that is waited for has to end by the parent's deadline. A rollback has none.
+    The child has the priority of its parent. If the parent waits for it, it has the parent's deadline, too; a rollback
+    has none.
     """
     turn = scope.turn
     path = turn.journal.names.text(location)
     if options.on_parent_close not in ("leave", "cancel"):
         raise InvalidOptionError(
-            f"on_parent_close is {options.on_parent_close!r}", where=path, fix='"leave" or "cancel"'
+            f"on_parent_close is {options.on_parent_close!r}", where=path, fix='use "leave" or "cancel"'
         )
     run_id = derived_run_id(turn.run.run_id, _label(turn, location))
     place = Place(turn.run.workflow, path, "the input", row=Row(run_id, "", "input"))
@@ -214,7 +215,7 @@ def new_child(
         Span(0),
         priority=turn.run.priority,
         tags=tuple(tag for tag in turn.run.tags if tag[0] == TRACE_TAG),
-        # A rollback takes the time that it takes, and so do the children of a compensation.
+        # A rollback has no deadline, and neither do the children of a compensation.
         deadline_at=None if detached or turn.is_undoing else turn.run.deadline_at,
         discards=child.discards,
     )

@@ -20,29 +20,29 @@ from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 
 
-def what_is_emitted(event: Any, payload: Any) -> tuple[str, Any]:
-    """The name and the payload of what code emits: a typed event is both."""
+def name_and_payload(event: Any, payload: Any) -> tuple[str, Any]:
+    """The name and the payload of an event to emit; a typed event has both."""
     if not isinstance(event, Event):
         return check_event_name(event), payload
     name, _ = topic_of(type(event))
     if payload is not None:
         raise InvalidOptionError(
-            f"event {name!r} is emitted with a payload of its own and another one",
+            f"ctx.emit got event {name!r}, which has its own payload, and another payload",
             where=name,
-            fix="ctx.emit(Paid(...)), or a name with a payload",
+            fix='write ctx.emit(Paid(...)), or ctx.emit("paid", payload)',
         )
     return check_event_name(name), event
 
 
 async def run_emit(scope: Scope, location: Location, entry: Entry | None, name: str, payload: Any) -> EventId:
-    """The id of the event, which is recorded now or was before. What cannot be encoded raises, and nothing is
-    recorded.
+    """Record the event, unless it is recorded already; returns its id. If the payload cannot be encoded, it raises and
+    records nothing.
     """
     turn = scope.turn
     if entry is None:
         path = turn.journal.names.text(location)
         event_id = derived_event_id(turn.run.run_id, turn.journal.names.key(location))
-        # Before anything else: it must fail at the same point of the code when it is replayed.
+        # First: it must fail at the same point of the code in a replay.
         stored = _encode(turn, path, event_id, payload)
         await turn.order.reach_end()
         turn.journal.emit(Emit(event_id, name, path, stored, turn.now))
@@ -62,7 +62,7 @@ def _encode(turn: Turn, path: str, event_id: EventId, payload: Any) -> Payload:
 
 
 def emits_of(turn: Turn, location: Location, body: Body, step: Step[..., Any], value: Any) -> list[Emit]:
-    """The events of a step that has succeeded: those of its body in their order, then its result if it is one.
+    """The events of a step that has succeeded: those of its body in their order, then its result if it `emits`.
 
     Raises as `Codec.encode` does.
     """

@@ -1,4 +1,4 @@
-"""All branches at once; failures are collected."""
+"""Run all branches at once, and collect their failures."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ON_ERROR: Final = get_args(OnError)
 async def run_join(
     scope: Scope, location: Location, entry: Entry | None, branches: Mapping[str, Branch], on_error: OnError
 ) -> dict[str, Any]:
-    """The branches' results by name. Raises `JoinError` with the failing ones.
+    """The results of the branches by name. Raises `JoinError` with the failures by name.
 
-    A replay runs the branches again up to the recorded result, so what they do to variables outside is done again. Not
-    those of `fail_fast`, whose history may be gone, nor plain ones, whose function may run again at any time.
+    A replay runs the branches again up to the recorded result, so that they change outer variables again. It does not
+    run branches of `fail_fast` again, whose history may be gone, nor plain functions, which may run again at any time.
     """
     turn, is_kept = scope.turn, on_error == "wait_all" and not any(map(is_plain, branches.values()))
     if entry is None:

@@ -23,7 +23,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Continue(Generic[S]):
-    """Go on with the next iteration and this state."""
+    """Continue with the next iteration and this state."""
 
     state: S
 
@@ -48,13 +48,17 @@ class LoopOptions:
 
     def __post_init__(self) -> None:
         if self.commit_every < 1 or self.trim_every < 1 or self.keep < 0:
-            raise InvalidOptionError("commit_every and trim_every must be at least 1, keep at least 0")
+            raise InvalidOptionError(
+                f"a loop has commit_every={self.commit_every}, trim_every={self.trim_every} and keep={self.keep}",
+                why="commit_every and trim_every are at least 1, and keep is at least 0",
+                fix='write: ctx.loop("name", body, state, commit_every=1, trim_every=20, keep=20)',
+            )
 
 
 async def run_loop(
     scope: Scope, location: Location, entry: Entry | None, body: LoopBody, state: Any, options: LoopOptions
 ) -> Any:
-    """Run the body until it breaks; the value of the break."""
+    """Run the body until it returns `Break`; returns its value."""
     turn = scope.turn
     if entry is None:
         entry = await _iterate(scope, location, body, state, options)
@@ -109,13 +113,13 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         before = trimmed
         if number % options.trim_every == 0:
             trimmed = _trim(scope, location, trimmed, number - options.keep)
-        # What is trimmed can't be replayed, so the cursor must be beyond it in the same commit.
+        # Trimmed iterations cannot be replayed, so the same commit must move the cursor beyond them.
         if trimmed != before or number % options.commit_every == 0:
             journal.move_cursor(Cursor(location, number, trimmed, pack([scope.time], stored)))
 
 
 async def _run_guarded(guard: Guard, iteration: Awaitable[Any]) -> Any:
-    """One iteration, which must change nothing outside of it."""
+    """Run one iteration, which must not change variables outside it."""
     with guard:
         guard.enter()
         try:
@@ -127,7 +131,7 @@ async def _run_guarded(guard: Guard, iteration: Awaitable[Any]) -> Any:
 
 
 def _trim(scope: Scope, location: Location, trimmed: int, end: int) -> int:
-    """Delete the newly expired range of iterations; gives the new lower bound."""
+    """Delete the newly expired range of iterations; returns the new lower bound."""
     if end <= trimmed:
         return trimmed
     scope.turn.journal.trim_loop(location, *iterations(location, trimmed, end))
@@ -159,8 +163,8 @@ def _bad_outcome(scope: Scope, location: Location, outcome: Any) -> NonDetermini
     problem = NonDeterministicError(
         f"the body of loop {path} returned {type(outcome).__name__}",
         where=path,
-        why="without a next state, the loop could not go on after a crash where it stopped",
-        fix="return Continue(state) or Break(value)",
+        why="without a next state, the loop could not continue after a crash",
+        fix="write: return Continue(state), or: return Break(value)",
     )
     scope.turn.diverge(problem)
     return problem

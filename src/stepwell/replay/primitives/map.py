@@ -1,4 +1,4 @@
-"""One function over many items, a bounded number at once."""
+"""Run one function over many items, a limited number at once."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ItemFunction = Callable[[Any, Any], Awaitable[Any]]  # takes the item's Context 
 
 
 class _Items(NamedTuple):
-    """What is run over what."""
+    """The function, its items, and how they run."""
 
     function: ItemFunction
     items: Sequence[Any]
     guard: Guard | None
-    is_kept: bool  # recorded items are run again by a replay, which takes every result inside of them from the record
-    is_ended: bool  # the map itself is recorded: its results are read as soon as the code has passed all items
+    is_kept: bool  # a replay runs recorded items again, with every result inside them taken from the record
+    is_ended: bool  # the map itself is recorded: its results are decoded once the code has passed all items
 
 
 def check_map(limit: int) -> None:
-    """Refuse a bound that lets nothing run."""
+    """Reject a limit below 1."""
     if limit < 1:
-        raise InvalidOptionError(f"limit is {limit}", fix="let at least one item run at a time")
+        raise InvalidOptionError(f"ctx.map has limit={limit}", fix="write limit=1 or more")
 
 
 async def run_map(
@@ -51,7 +51,7 @@ async def run_map(
     limit: int,
     on_error: OnError,
 ) -> list[Any]:
-    """The results in the order of the items. Raises `JoinError` with the failing items by number."""
+    """The results in the order of the items. Raises `JoinError` with the failures by number."""
     turn, journal = scope.turn, scope.turn.journal
     is_kept = on_error == "wait_all" and not is_plain(function)
     if entry is None:
@@ -61,7 +61,7 @@ async def run_map(
         took = turn.now - started_at
         if failed:
             errors: dict[str, Exception] = {str(number): revive(decode_failure(one.value)) for number, one in failed}
-            failure = encode_failure(record_failure(JoinError(journal.names.text(location), errors)))
+            failure = encode_failure(record_failure(JoinError(journal.names.text(location), errors, part="item")))
             entry = journal.record(location, EntryKind.MAP, EntryStatus.FAILED, failure, turn.now, took)
         else:
             entry = journal.record(location, EntryKind.MAP, EntryStatus.DONE, pack([len(items)], b""), turn.now, took)
@@ -91,7 +91,7 @@ async def _guard_items(
     *,
     is_kept: bool,
 ) -> list[tuple[int, Entry]]:
-    """Run every item. Those of a map that is not `is_kept` are not run again on a replay, and must change nothing."""
+    """Run every item. Unless `is_kept`, a replay does not run them again, so they must not change outer variables."""
     kind: BodyKind = "fail_fast" if on_error == "fail_fast" else "plain"
     guard = None if is_kept else guard_of(scope, location, kind, "map", (function,))
     runner = _Items(function, items, guard, is_kept, location in scope.turn.journal.repeated)
@@ -105,7 +105,7 @@ async def _guard_items(
 async def _run_items(
     scope: Scope, location: Location, runner: _Items, limit: int, on_error: OnError
 ) -> list[tuple[int, Entry]]:
-    """Run every item, at most `limit` at once; the entries of those that failed, by number."""
+    """Run every item, at most `limit` at once; returns the entries of failed items by number."""
     count = len(runner.items)
     numbers, failed = iter(range(count)), []
     running: dict[int, Scope] = {}
@@ -146,7 +146,7 @@ async def _run_items(
 
 
 async def _run_item(inner: Scope, runner: _Items, item: Any) -> Entry:
-    """One item to its end; its outcome is recorded at the item's own place, whichever it is."""
+    """Run one item to its end, and record its outcome at the item's own place."""
     turn, journal, location = inner.turn, inner.turn.journal, inner.location
     inner.check_open()
     journal.visited[location] = None
@@ -179,7 +179,7 @@ async def _run_item(inner: Scope, runner: _Items, item: Any) -> Entry:
 
 
 async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[bytes, EntryStatus]:
-    """What one item gives, or how it failed, as it is stored."""
+    """The encoded result or failure of one item."""
     turn, hint = inner.turn, hints_of(function).returns
     try:
         value = await function(turn.context(inner), item)
@@ -191,14 +191,14 @@ async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[
     except BaseException as error:
         if not is_failure(error, inner):
             raise
-        # Its path says which item it was: a retry takes that one out of the record, too.
+        # The path names the item, so that a retry can remove it from the record, too.
         failure = record_failure(error, path=turn.journal.names.text(inner.location))
         return encode_failure(failure), EntryStatus.FAILED
     return stored, EntryStatus.DONE
 
 
 def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
-    """Ask what still runs to stop, and let it record nothing any more."""
+    """Ask the items that still run to stop, and let them record nothing more."""
     for inner in running.values():
         inner.is_closed = True
         inner.abandoned()
@@ -209,7 +209,7 @@ def _stop(lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
 
 
 async def _forget(scope: Scope, lanes: list[asyncio.Task[None]], running: dict[int, Scope]) -> None:
-    """Stop what still runs; what it had recorded is forgotten, but what can be undone."""
+    """Stop the items that still run, and drop their entries, except entries that can be undone."""
     _stop(lanes, running)
     await asyncio.sleep(0)
     for inner in running.values():

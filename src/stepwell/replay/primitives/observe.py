@@ -1,4 +1,4 @@
-"""Look into the mailbox without taking anything out of it."""
+"""Read the mailbox without taking anything out of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Show = Literal["latest", "all", "has"]
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is no such signal. It is false, and it is not None."""
+    """The answer if there is no such signal. It is false, and it is not None."""
 
     name: str
 
@@ -28,17 +28,17 @@ class Absent:
 
 
 class Observed:
-    """The mailbox of a run, to look at: `ctx.signals`.
+    """The mailbox of a run, for reading only: `ctx.signals`.
 
-    A look consumes nothing by itself, and what it saw is recorded: a replay sees the same. What was seen is consumed
-    in the commit that records the next step (or other finished work) in the same scope, together with all pending
-    signals of the names that were seen. What was only looked at stays: it moves along with `continue_as_new`, or is
-    unread at the end of the run. Sleeping, waiting, receiving, a retry and a failure consume nothing; to look for what
-    is not there does not consume what comes later.
+    A look consumes nothing, and is recorded, so a replay sees the same. The commit that records the next step (or other
+    finished work) in the same scope consumes the signals that were seen, and all pending signals of the same names.
+    Until then they stay: they move to the successor with `continue_as_new`, or are unread at the end of the run.
+    Sleeping, waiting, receiving, a retry and a failure consume nothing. A look that finds no signal does not consume
+    signals that arrive later.
 
-    While a branch has seen a signal, no other branch sees or receives it. A branch that waits gives that up: what it
-    saw may be seen and used by another one then, so look again after a wait. Messages that must be answered
-    (`engine.ask`) are not seen here, only received.
+    While a branch has seen a signal, no other branch sees or receives it. A branch that waits releases it: another
+    branch may then see and use it, so look again after a wait. Messages that must be answered (`engine.ask`) are not
+    shown here; receive them.
     """
 
     __slots__ = ("_scope",)
@@ -71,7 +71,7 @@ class Observed:
 
 
 def _look(scope: Scope, show: _Show, signals: tuple[str | Signal[Any], ...]) -> tuple[bool, list[Message[Any]]]:
-    """Whether there was anything, and what is to be shown of it."""
+    """Whether there is a signal, and the messages to return."""
     turn, takes = scope.turn, wanted(signals)
     location, entry = scope.place(
         f"{show} {takes.names[0] if takes.names else 'signals'}", EntryKind.OBSERVE, repeat=True

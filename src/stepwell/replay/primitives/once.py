@@ -1,4 +1,4 @@
-"""A local value, recorded once and kept."""
+"""A local value that is computed once and recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.replay.scopes import Scope
 
 
 async def run_once(scope: Scope, location: Location, entry: Entry | None, producer: Callable[[], Any]) -> Any:
-    """The recorded value, or what the producer gives now."""
+    """The recorded value; if there is none, the value that the producer returns now."""
     turn = scope.turn
     hint = hints_of(producer).returns
     if entry is None:

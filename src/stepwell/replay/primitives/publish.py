@@ -12,10 +12,10 @@ from stepwell.replay.scopes import Scope
 
 
 def publish_state(scope: Scope, name: str, value: Any) -> None:
-    """Show a value under a name, or as the run's one unnamed value. It rides in the run's next commit.
+    """Show a value under a name, or as the run's unnamed value. The run's next commit carries it.
 
-    There is no entry for it: the value carries how far the history was, and the store keeps the latest. So a replay,
-    which comes to older values again and may pass over newer ones, never brings one back.
+    It has no entry: the value carries the length of the history, and the store keeps the latest. So a replay, which
+    publishes older values again and may skip newer ones, never brings an older value back.
     """
     scope.check_open()
     turn = scope.turn
@@ -26,7 +26,7 @@ def publish_state(scope: Scope, name: str, value: Any) -> None:
 
 
 def state_place(workflow: str, run_id: RunId, name: str) -> Place:
-    """Where a published value belongs."""
+    """The place of a published value."""
     what = f"the published state {name!r}" if name else "the published state"
     return Place(workflow, "", what, row=Row(run_id, name, "state"))
 

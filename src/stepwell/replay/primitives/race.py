@@ -1,4 +1,4 @@
-"""The first branch wins; losers are cancelled and their history removed."""
+"""The first branch wins; the others are cancelled and their history is removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST: Final = get_args(First)
 
 
 class Winner(NamedTuple):
-    """Who won a race, and with what."""
+    """The branch that won a race, and its value."""
 
     branch: str
     value: Any
@@ -31,7 +31,7 @@ class Winner(NamedTuple):
 async def run_race(
     scope: Scope, location: Location, entry: Entry | None, branches: Mapping[str, Branch], first: First
 ) -> Winner:
-    """The first branch to succeed (or to end, with `first="settled"`). Raises `RaceError` when none does."""
+    """The first branch to succeed (or to end, with `first="settled"`). Raises `RaceError` if none does."""
     turn = scope.turn
     if entry is None:
         started_at = scope.time

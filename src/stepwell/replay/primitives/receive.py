@@ -33,7 +33,7 @@ _ANY: Final = SignalSelection()
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[T]):
-    """A signal that was received, or seen. If its sender waits for an answer, `reply` or `refuse` it."""
+    """A signal that was received or seen. If its sender waits for an answer, call `reply` or `refuse`."""
 
     name: str
     payload: T
@@ -46,9 +46,9 @@ class Message(Generic[T]):
         return self._asked is not None
 
     def reply(self, value: Any = None) -> Operation[None]:
-        """Answer the sender; durable with the run's next commit. Without a sender who waits, nothing happens.
+        """Answer the sender; durable with the run's next commit. If no sender waits, nothing happens.
 
-        To answer twice is a `ReplyTwiceError`, and so is to refuse and then reply.
+        Raises `ReplyTwiceError` if the message has been answered or refused already.
         """
         return _nothing() if self._asked is None else self._asked.reply(value)
 
@@ -58,7 +58,7 @@ class Message(Generic[T]):
 
 
 class Due(NamedTuple):
-    """When a wait is over: after a span from its first visit, at an instant, or never."""
+    """When a wait times out: after a span from its first visit, at an instant, or never."""
 
     within: Span | None = None
     until: Instant | None = None
@@ -72,10 +72,10 @@ _NEVER = Due()
 
 
 def due_of(timeout: Duration | None, until: datetime | None) -> Due:
-    """The deadline of a receive. Raises `InvalidOptionError` for two of them."""
+    """The deadline of a receive. Raises `InvalidOptionError` if both are given."""
     if timeout is not None and until is not None:
         raise InvalidOptionError(
-            "a receive has both timeout and until", why="each of them is a deadline", fix="give one of them"
+            "a receive has both timeout and until", why="each of them is a deadline", fix="leave out one of them"
         )
     if until is not None:
         return Due(until=to_instant(until, what="until"))
@@ -83,17 +83,19 @@ def due_of(timeout: Duration | None, until: datetime | None) -> Due:
 
 
 def check_default(default: object, due: Due) -> None:
-    """Refuse a default that could never be given."""
+    """Reject a default that could never be used."""
     if default is not NO_DEFAULT and due == _NEVER:
         raise InvalidOptionError(
-            "a receive has a default and no deadline", why="without one it waits for ever", fix="add timeout= or until="
+            "a receive has a default and no deadline",
+            why="the default is used at the deadline, and without one the receive waits until a signal arrives",
+            fix="add timeout= or until=",
         )
 
 
 async def run_receive(
     scope: Scope, location: Location, entry: Entry | None, wanted: SignalSelection, due: Due, default: Any = NO_DEFAULT
 ) -> Any:
-    """The oldest pending signal of these names; at the deadline the default, or else `WaitTimeout`."""
+    """The oldest pending signal of these names; at the deadline the default, or `WaitTimeout`."""
     turn = scope.turn
     check_answered(scope)
     if entry is None:
@@ -143,8 +145,10 @@ async def _arrivals(scope: Scope, location: Location, wanted: SignalSelection, d
 
 
 def fits(scope: Scope, location: Location, signal: Signal, wanted: SignalSelection) -> bool:
-    """Whether a signal is what its name promises here. One that is not never reaches the code: it is set aside, where
-    people find it, and its sender is told if it waits for an answer.
+    """Whether the payload of a signal fits the type that the receiver declares.
+
+    A signal that does not fit never reaches the code: it is rejected and kept for an operator, and a sender that waits
+    for an answer gets a refusal.
     """
     typed, turn = wanted.typed.get(signal.name), scope.turn
     if typed is None:
@@ -174,7 +178,7 @@ async def _done() -> None:
 
 
 def _nothing() -> Any:
-    """What there is to await when nobody waits for an answer."""
+    """What `reply` returns if no sender waits for an answer."""
     return _done()
 
 
@@ -184,9 +188,10 @@ def _record(scope: Scope, location: Location, kind: EntryKind, signals: list[Sig
 
 
 def _record_one(scope: Scope, location: Location, signal: Signal, due: Due) -> Entry:
-    """The receipt of one signal. Where nothing else could have come, a replay receives the same one: of the signals
-    that wait here it is the oldest, and those that come are younger. A deadline could pass first, and whoever asks is
-    told whether the run has read the question.
+    """Record the receipt of one signal.
+
+    If nothing else could have arrived, a replay receives the same signal: it is the oldest pending one, and new ones
+    are younger. Not with a deadline, which could pass first, nor for a question, whose sender learns that it was read.
     """
     turn = scope.turn
     if due != _NEVER or signal.ask_id is not None or turn.has_rivals:
@@ -195,14 +200,14 @@ def _record_one(scope: Scope, location: Location, signal: Signal, due: Due) -> E
 
 
 def write_messages(scope: Scope, location: Location, signals: list[Signal]) -> bytes:
-    """What is stored of received signals; they are consumed in the commit that carries it."""
+    """Received signals as they are stored. The commit that carries them consumes the signals."""
     for signal in signals:
         scope.turn.journal.consume(signal.number)
     return copy_messages(scope, location, signals)
 
 
 def copy_messages(scope: Scope, location: Location, signals: list[Signal]) -> bytes:
-    """What is stored of signals that were seen."""
+    """Seen signals as they are stored."""
     payloads = [_own_copy(scope.turn, location, number, signal) for number, signal in enumerate(signals)]
     header = [_heading(signal, len(payload)) for signal, payload in zip(signals, payloads, strict=True)]
     return pack(header, b"".join(payloads))
@@ -232,7 +237,7 @@ def _field(number: int) -> str:
 
 
 def _means(target: str, run: Run) -> bool:
-    """Whether a sender who named this target meant this run, or one that it continues."""
+    """Whether a target means this run, or a run that it continues."""
     if target in (run.run_id, run.key):
         return True
     following = RunId(target)
@@ -246,7 +251,7 @@ def _means(target: str, run: Run) -> bool:
 def read_messages(
     scope: Scope, location: Location, value: bytes, wanted: SignalSelection = _ANY, *, are_many: bool = False
 ) -> list[Message[Any]]:
-    """The messages that `write_messages` stored, as the receiver's types say."""
+    """The messages that `write_messages` stored, typed as the receiver declares."""
     header, payloads = unpack(value)
     messages, at = [], 0
     for number, (name, sent_at, *asked, size) in enumerate(header):

@@ -11,15 +11,16 @@ from stepwell.replay.scopes import Scope
 
 
 def declare_removed(scope: Scope, name: str, kind: str) -> None:
-    """Let a recorded entry of this name and kind, and all below it, go unvisited.
+    """Accept that the code does not visit recorded entries of this name and kind, or anything below them.
 
-    Numbered uses of the name count too.
+    This includes numbered uses of the name.
     """
     words = {each.word: each for each in EntryKind}
     if kind not in words:
         near = nearest(kind, words)
         raise InvalidOptionError(
-            f"there is no kind of operation {kind!r}", fix=f"did you mean {near[0]!r}?" if near else ", ".join(words)
+            f"{kind!r} is not a kind of operation",
+            fix=f"did you mean {near[0]!r}?" if near else f"use {', '.join(words)}",
         )
     check_name(name)
     scope.check_open()

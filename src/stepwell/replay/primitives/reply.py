@@ -38,9 +38,9 @@ class Asked:
         self, scope: Scope, location: Location, index: int | None, name: str, number: int, ask_id: str, hint: Any
     ) -> None:
         self.scope = scope
-        self.owes = scope.location  # where the code stands that has to answer
+        self.owes = scope.location  # the scope of the code that must answer
         self._location = location  # of the operation that received it
-        self._index = index  # of several messages that one operation received
+        self._index = index  # among the messages that the operation received
         self._name = name
         self._number = number
         self._ask_id = ask_id
@@ -50,17 +50,17 @@ class Asked:
         scope.turn.owed.append(self)
 
     def __deepcopy__(self, _: dict[int, Any]) -> Asked:
-        """Itself: a copy of a message is answered with that message."""
+        """Itself: an answer to a copy is an answer to the message."""
         return self
 
     def _find(self) -> Entry | None:
-        """The reply that is recorded. The code that gave it may be the body of a race or loop, which a replay does not
-        run again: it passes over the reply then.
+        """The recorded reply. If the body of a race or loop gave it, a replay does not run that body again, and marks
+        the reply as passed.
         """
         scope, journal = self.scope, self.scope.turn.journal
         if not journal.unvisited:
             return None
-        location = scope.find_beside(self._location, "reply", number=self._index)
+        location = scope.find_companion(self._location, "reply", number=self._index)
         entry = None if location is None else journal.entries.get(location)
         if entry is None or entry.kind is not EntryKind.REPLY:
             return None
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def has_reply(self) -> bool:
-        """Whether a reply is recorded, by whatever code."""
+        """Whether a reply is recorded."""
         return self._recorded is not None
 
     @property
@@ -79,15 +79,15 @@ class Asked:
         return self.scope.turn.journal.names.text(self._location)
 
     def pass_to(self, scope: Location, *, within: Location) -> None:
-        """The code that received it has ended: if that is `within` here, the code around it has to answer."""
+        """The code `within` a location has returned: if it received the message, the surrounding code must answer."""
         if is_below(self.owes, within):
             self.owes = scope
 
     def give_up(self, *, within: Location, is_told: bool = False) -> None:
-        """The code that received it, if that is `within` here, has lost or failed: its sender need not wait."""
+        """The code `within` a location has lost or failed: if it received the message, refuse it."""
         turn = self.scope.turn
         if is_below(self.owes, within):
-            reason = f"it was received at {self.path}, which failed or lost before it replied"
+            reason = f"the code that received it at {self.path} failed or lost before it replied"
             if not is_told and self._recorded is None:
                 turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
             turn.owed.remove(self)
@@ -100,7 +100,7 @@ class Asked:
     def refuse(self, reason: str) -> Operation[None]:
         """Answer with a refusal."""
         if not reason.strip():
-            raise InvalidOptionError("a refusal needs a reason", fix='await message.refuse("the order has shipped")')
+            raise InvalidOptionError("a refusal has no reason", fix='write: await message.refuse("already shipped")')
         return self._answer(ReplyStatus.REFUSED, lambda: refusal(self._name, reason))
 
     def _encode(self, value: Any) -> bytes:
@@ -114,14 +114,14 @@ class Asked:
         if self._is_answered or (entry is not None and entry.location in journal.visited):
             raise turn.diverge(
                 ReplyTwiceError(
-                    f"the message received at {self.path} is answered twice",
+                    f"the code answers the message received at {self.path} twice",
                     where=self.path,
-                    why="the sender gets one reply, and has it already",
-                    fix="reply or refuse once, on every way through the code",
+                    why="a sender gets one reply, and this sender has it",
+                    fix="call reply or refuse once on every path through the code",
                 )
             )
         if entry is None:
-            location, entry = scope.place_beside(self._location, "reply", EntryKind.REPLY, number=self._index)
+            location, entry = scope.place_companion(self._location, "reply", EntryKind.REPLY, number=self._index)
         else:
             scope.check_open()
             location = entry.location
@@ -147,7 +147,7 @@ class Asked:
 
 
 def reply_row(ask_id: str, name: str) -> Row:
-    """The row that a reply is bound to: sender and run both know it."""
+    """The row to which a reply is bound: sender and run both know it."""
     return Row(ask_id, name, "reply")
 
 
@@ -157,15 +157,15 @@ def refusal(name: str, reason: str) -> bytes:
 
 
 def check_answered(scope: Scope) -> None:
-    """Refuse to receive the next message before the last one is answered; what another branch owes is its affair."""
+    """Reject a receive before the last message is answered. Messages that other branches must answer do not count."""
     turn = scope.turn
     for asked in turn.owed:
         if is_below(scope.location, asked.owes) and not asked.has_reply:
             raise turn.diverge(
                 ReplyOwedError(
-                    f"the message received at {asked.path} is not answered, and the next one is asked for",
+                    f"the code receives the next message before it has answered the one received at {asked.path}",
                     where=asked.path,
                     why="its sender waits for a reply",
-                    fix="await message.reply(value) or message.refuse(reason) before the next receive",
+                    fix="write `await message.reply(value)` or `await message.refuse(reason)` before the next receive",
                 )
             )

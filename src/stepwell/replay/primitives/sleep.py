@@ -14,7 +14,7 @@ from stepwell.replay.scopes import Scope
 
 
 class Slept(NamedTuple):
-    """When a sleep was to end, and when it did."""
+    """When a sleep was due to end, and when it ended."""
 
     due_at: datetime
     woke_at: datetime
@@ -23,7 +23,7 @@ class Slept(NamedTuple):
 async def run_sleep(
     scope: Scope, location: Location, entry: Entry | None, lasts: Span | None, until: Instant | None
 ) -> Slept:
-    """Sleep for a span from the first visit, or until an instant; a past one is over at once."""
+    """Sleep for a span from the first visit, or until an instant; a past instant ends the sleep at once."""
     turn = scope.turn
     if entry is not None:
         await turn.order.reach(entry)
@@ -34,7 +34,7 @@ async def run_sleep(
             due_at = stored.due_at
         else:
             due_at = until if until is not None else Instant(turn.now + (lasts or 0))
-        # Also when it is due already: results that were recorded before come first, as they will in a later replay.
+        # Also if it is due already: results that were recorded earlier come first, as in a later replay.
         await turn.wait(location, WaitKind.TIMER, due_at)
         if lasts is not None:
             started_at = Instant(due_at - lasts)

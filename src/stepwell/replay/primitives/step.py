@@ -1,4 +1,4 @@
-"""Run once, record, retry by policy, time out."""
+"""Run a step: record its result, retry by its policy, stop it at its timeout."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from stepwell.replay.copies import PassedArguments, is_fixed
 from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded_values import decode_recorded, stopped
-from stepwell.replay.revival import know_again, step_failed
+from stepwell.replay.revival import register_raised, step_failed
 from stepwell.replay.scopes import Scope
 from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 
 R = TypeVar("R")
 
-# By name here: looking up a member of an enum costs as much as a call.
+# Bound once: looking up a member of an enum costs as much as a call.
 _STEP, _DONE = EntryKind.STEP, EntryStatus.DONE
-# Nobody raises `GeneratorExit` on purpose: it comes from a broken generator, as `StopIteration` does.
+# `GeneratorExit` is not raised on purpose: it comes from a broken generator, as `StopIteration` does.
 _RETRIABLE: Final = (Exception, GeneratorExit)
 
 
@@ -43,8 +43,8 @@ class Tried(Generic[R]):
     """How a step ended: `ok` with a `value`, or with the recorded `error`.
 
     `kind` is "ok", or why there was no further attempt: "critical" is an error that is not retried, "timeout" a body
-    that ran longer than its limit, "exhausted" says that all attempts were used up, "failure" is a planned `Failure`,
-    and "unknown" the outcome of an at-most-once step whose worker died.
+    that ran longer than its limit, "exhausted" means that all attempts are used up, "failure" is a planned `Failure`,
+    and "unknown" is the outcome of an at-most-once step whose worker died.
     """
 
     ok: bool
@@ -56,7 +56,7 @@ class Tried(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
-    """Try again then."""
+    """Retry at this time."""
 
     at: Instant
     failure: FailureRecord
@@ -72,7 +72,7 @@ class GiveUp:
 def decide(
     attempted: Raised | TimedOut, *, attempt: int, policy: Retry, now: Instant, chance: float, data: bytes = b"null"
 ) -> RetryAt | GiveUp:
-    """Say what happens after a failed attempt; the caller only carries it out."""
+    """Decide what happens after a failed attempt. The caller carries it out."""
     match attempted:
         case TimedOut(after, output):
             error: BaseException = TimeoutError(f"it ran longer than its limit of {to_timedelta(after)}")
@@ -104,13 +104,13 @@ async def run_step(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The result of a step: recorded, or made now."""
+    """The result of a step: the recorded one, or a new one."""
     turn = scope.turn
     if step.options_.compensate is not None:
         turn.journal.bound[location] = step
     if entry is None:
         entry, value = await perform(scope, location, _STEP, step, args, kwargs)
-        # What a transaction has recorded is durable already: no signal could be consumed with it.
+        # The result of a transaction is durable already, so its commit cannot consume a signal.
         scope.note_result(entry, uses_signals=not step.takes_transaction)
         if entry.status is _DONE:
             return value
@@ -123,7 +123,7 @@ async def run_step(
 
 
 async def run_tried(scope: Scope, step: Operation[Any]) -> Tried[Any]:
-    """How a step ended, as a value. A rollback that it asked for is raised."""
+    """How a step ended, as a value. A `Rollback` of the step is raised."""
     try:
         value = await step
     except StepFailed as error:
@@ -141,10 +141,12 @@ async def perform(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Entry, Any]:
-    """Attempt a step until it succeeds or fails for good, and record that; the entry, and the value as replayed.
+    """Attempt a step until it succeeds or fails permanently, and record that; returns the entry, and the value as a
+    replay decodes it.
 
-    Every attempt, and the compensation, gets what the code passes now, whatever an attempt does to its own copy.
-    The final failure of an undo is an attempt only, so that a later rollback may try again: it raises `UndoFailed`.
+    Every attempt, and the compensation, gets the arguments that the code passes now, whatever an attempt does to its
+    own copy. The final failure of an undo is recorded as an attempt only, so that a later rollback may retry it: it
+    raises `UndoFailed`.
     """
     turn, options = scope.turn, step.options_
     passed = None if is_fixed(args, kwargs) else PassedArguments(args, kwargs, turn.codec)
@@ -157,7 +159,7 @@ async def perform(
         except StoreError as error:
             raise stopped(turn, turn.journal.names.text(location), error) from error
         except StepwellError as error:
-            # It could not be undone, so it is not done.
+            # A step that could not be undone does not run.
             await turn.order.reach_end()
             return _give_up(turn, location, kind, record_failure(error), turn.now - first_at, len(past or ()) + 1), None
     if past:
@@ -169,7 +171,7 @@ async def perform(
             return _unknown(turn, location, number), None
         if last.is_beginning:
             if not counted or last.at == last.next_at or turn.now < (last.next_at or 0):
-                number, counted = number - 1, max(0, counted - 1)  # its worker died: that is no attempt
+                number, counted = number - 1, max(0, counted - 1)  # its worker died: that is not an attempt
             else:
                 lost = _lost(turn, location, last, step, counted)
                 if isinstance(lost, GiveUp):
@@ -224,7 +226,7 @@ async def perform(
             return attempted.entry, attempted.value
         if isinstance(attempted, Yielded):
             await turn.bodies.yield_slot(location)
-            number, counted = number - 1, counted - 1  # the same attempt goes on
+            number, counted = number - 1, counted - 1  # the same attempt continues
             continue
         decision = _after_failure(turn, location, attempted, step, number, counted)
         if isinstance(decision, GiveUp):
@@ -240,8 +242,8 @@ async def _wait_for_next(turn: Turn, location: Location, number: int, decision: 
 
 
 def _lost(turn: Turn, location: Location, begun: Attempt, step: Step[..., Any], counted: int) -> RetryAt | GiveUp:
-    """The worker of a body that began was lost, and the body's time has passed: an attempt that may be repeated if the
-    policy has another one.
+    """What happens after the worker of a body died and the body's timeout has passed: that counts as an attempt, and
+    the policy decides about another one.
     """
     assert begun.next_at is not None
     limit = to_timedelta(Span(begun.next_at - begun.at))
@@ -258,7 +260,7 @@ def _lost(turn: Turn, location: Location, begun: Attempt, step: Step[..., Any], 
 
 
 def _give_up(turn: Turn, location: Location, kind: EntryKind, failure: FailureRecord, took: int, number: int) -> Entry:
-    """Record the last attempt, and of a step that it has failed; an undo raises."""
+    """Record the last attempt, and the failure of the step. For an undo, raise `UndoFailed` instead."""
     stored = encode_failure(failure)
     turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), stored, None))
     if kind is not EntryKind.STEP:
@@ -278,7 +280,9 @@ def _store(
     number: int,
     undo: bytes | None,
 ) -> tuple[Entry, Any] | Raised:
-    """Record a value; the entry, and the value as replayed. One that cannot be stored is a failure for good."""
+    """Record a value; returns the entry, and the value as a replay decodes it. If it cannot be stored, the step fails
+    permanently.
+    """
     options, hint = step.options_, step.signature.returns
     try:
         stored, decoded = turn.codec.settle(value, hint, place=lambda: turn.place(location, "the result"))
@@ -306,8 +310,8 @@ def _recorder(
     number: int,
     undo: bytes | None,
 ) -> Callable[[Any, Instant], tuple[Entry, Any]]:
-    """How the value of a transactional step becomes its entry, inside the transaction; nothing else is recorded
-    meanwhile.
+    """A function that makes the entry of a transactional step from its value, inside the transaction. Nothing else is
+    recorded meanwhile.
     """
 
     def record(value: Any, at: Instant) -> tuple[Entry, Any]:
@@ -324,7 +328,7 @@ def _after_failure(
 ) -> RetryAt | GiveUp:
     error = attempted.error if isinstance(attempted, Raised) else None
     if error is not None:
-        know_again(error)
+        register_raised(error)
     if isinstance(error, StepwellError) and not isinstance(error, StoreError):
         return GiveUp(_critical(error))
     policy = step.options_.retry if not step.options_.at_most_once else ONCE_ONLY
@@ -362,18 +366,18 @@ def _chance(turn: Turn, location: Location, number: int) -> float:
 
 
 def _attempted_at(turn: Turn) -> Instant:
-    """After the operator's last retry, even if the clock was set back since: that is how one knows what counts."""
+    """The current time, but always after the operator's last retry: only later attempts count."""
     return Instant(max(turn.now, (turn.run.retried_at or 0) + 1))
 
 
 def _unknown(turn: Turn, location: Location, number: int) -> Entry:
-    """The worker died inside an at-most-once body. Only an operator lets it run again."""
+    """Record that the worker died inside an at-most-once body. Only an operator can run it again."""
     path = turn.journal.names.text(location)
     error = OutcomeUnknown(
         f"the outcome of at-most-once step {path} is unknown: its worker died while it ran",
         where=path,
-        fix=f"find out whether it took effect. If it did: stepwell skip {turn.run.run_id} {path} --result JSON; if it "
-        f"did not: stepwell retry {turn.run.run_id}, which runs it again",
+        fix=f"check whether it took effect. If it did, type: stepwell skip {turn.run.run_id} {path} --result JSON; if "
+        f"it did not, type: stepwell retry {turn.run.run_id}, which runs it again",
     )
     return turn.journal.record(
         location, EntryKind.STEP, EntryStatus.FAILED, encode_failure(record_failure(error)), turn.now, 0, number

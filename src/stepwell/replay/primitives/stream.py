@@ -19,7 +19,7 @@ NOTHING = b"jnull"
 
 
 class Stream:
-    """A durable output of this run, which clients read from any offset while it runs and afterwards."""
+    """A durable output of this run. Clients read it from any offset, while the run is active and afterwards."""
 
     __slots__ = ("_name", "_scope")
 
@@ -51,7 +51,7 @@ class Stream:
 async def run_append(
     scope: Scope, location: Location, entry: Entry | None, stream: str, kind: ChunkKind, value: Any
 ) -> None:
-    """Append one line, once. Raises `StreamClosedError` after the close."""
+    """Append one line exactly once. Raises `StreamClosedError` after the close."""
     turn = scope.turn
     path = turn.journal.names.text(location)
     if entry is None:

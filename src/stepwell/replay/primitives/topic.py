@@ -44,7 +44,7 @@ def topic(topic: Any, *, where: Mapping[str, Any] | None = None, since: Since = 
     """For `ctx.wait_any`: an event of this topic; see `Context.topic`."""
     name, hint = topic_of(topic)
     if since not in ("wait", "start", "all"):
-        raise InvalidOptionError(f"since is {since!r}", where=f"topic {name}", fix='"wait", "start" or "all"')
+        raise InvalidOptionError(f"since is {since!r}", where=f"topic {name}", fix='use "wait", "start" or "all"')
     return EventAwaited(name, hint, where, since)
 
 
@@ -83,7 +83,7 @@ async def await_event(scope: Scope, location: Location, awaited: EventAwaited[An
 
 
 def write_event(scope: Scope, location: Location, event: IncomingEvent) -> bytes:
-    """What is stored of a received event; it leaves the inbox in the commit that carries it."""
+    """A received event as it is stored. The commit that carries it removes the event from the inbox."""
     turn = scope.turn
     try:
         payload = rebind_event(

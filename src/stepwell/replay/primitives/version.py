@@ -10,8 +10,8 @@ from stepwell.replay.scopes import Scope
 
 
 def pin_version(scope: Scope, name: str, latest: int) -> int:
-    """`latest` for a run that reaches this place for the first time, 1 for one that had passed it;
-    for ever the same, however often it is asked.
+    """`latest` for a run that reaches this place for the first time, 1 for a run that had passed it before. It never
+    changes for a run.
     """
     turn, journal = scope.turn, scope.turn.journal
     scope.check_open()
@@ -27,18 +27,18 @@ def pin_version(scope: Scope, name: str, latest: int) -> int:
         path = shown_gate(journal.names.text(location))
         raise turn.diverge(
             HistoryDivergedError(
-                f"this run was pinned to version {pinned} of {path}, and this code knows only {latest}",
+                f"this run is pinned to version {pinned} of {path}, and this code has only versions up to {latest}",
                 where=path,
                 recorded=f"version {pinned}",
                 now=f"version {latest}",
-                fix="run it with the newer code",
+                fix="start a worker with the newer code, or raise the number in ctx.version",
             )
         )
     return int(pinned)
 
 
 def _location(scope: Scope, name: str) -> Location:
-    """Where a gate stands: beside the operations, which may have the same name. Old histories have it among them."""
+    """The location of a gate. It differs from that of an operation of the same name, except in old histories."""
     journal = scope.turn.journal
     number = journal.names.find(name)
     if number is not None:

@@ -1,4 +1,4 @@
-"""Wait for the first of several things; what loses stays where it is."""
+"""Wait for the first of several signals, events, children or timers; the others stay pending."""
 
 from __future__ import annotations
 
@@ -51,31 +51,32 @@ class ChildAwaited:
 
     @property
     def hint(self) -> Any:
-        """The type of its result, as far as this code knows."""
+        """The type of its result, if this code knows it."""
         return self.child.output_hint if isinstance(self.child, ChildOperation) else Any
 
 
-# A further kind of thing to wait for is one more class here, and one more case in `_wait`, `_write` and `_read`.
+# A new kind needs a class here, and a case in each of `_wait`, `_write` and `_read`.
 Awaited = SignalAwaited | TimeAwaited | ChildAwaited | EventAwaited[Any]
 
 
 def signal(*signals: str | Signal[Any]) -> SignalAwaited:
-    """For `ctx.wait_any`: the oldest pending signal of these, or of any."""
+    """For `ctx.wait_any`: the oldest pending signal with one of these names, or any signal."""
     return SignalAwaited(*wanted(signals))
 
 
 def timer(duration: Duration) -> TimeAwaited:
-    """For `ctx.wait_any`: this long, counted from the first visit."""
+    """For `ctx.wait_any`: a duration, counted from the first visit."""
     return TimeAwaited(span(duration, what="timer"))
 
 
 def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
-    """For `ctx.wait_any`: the end of a child, however it ends. It begins with the wait, and goes on if it loses: the
-    same operation can be awaited later. Also the end of a run that this one spawned, by the id that `ctx.spawn` gave.
+    """For `ctx.wait_any`: the end of a child, however it ends. The wait starts the child. If something else comes
+    first, the child continues, and the same operation can be awaited later. With an id that `ctx.spawn` returned: the
+    end of that run.
     """
     if not isinstance(child, ChildOperation | str):
         raise InvalidOptionError(
-            f"{child!r} is not a child", fix="give what ctx.child(...) returns, without await, or a spawned run's id"
+            f"{child!r} is not a child", fix="write done(ctx.child(...)), without await, or done(id) of a spawned run"
         )
     return ChildAwaited(child)
 
@@ -88,14 +89,16 @@ class Arrived(NamedTuple):
 
 
 def check_awaited(awaited: Mapping[str, Awaited]) -> None:
-    """Refuse what cannot be waited for."""
+    """Reject arguments that `wait_any` cannot wait for."""
     if not awaited:
-        raise InvalidOptionError("nothing is waited for", fix='ctx.wait_any(answer=signal("answer"), late=timer("1h"))')
+        raise InvalidOptionError(
+            "ctx.wait_any has nothing to wait for", fix='write: ctx.wait_any(answer=signal("answer"), late=timer("1h"))'
+        )
     for label, each in awaited.items():
         check_name(label, what="label")
         if not isinstance(each, SignalAwaited | TimeAwaited | ChildAwaited | EventAwaited):
             raise InvalidOptionError(
-                f"{label}: {each!r} cannot be waited for",
+                f"ctx.wait_any cannot wait for {label}={each!r}",
                 fix='use signal("name"), topic("name"), timer("1h") or done(child)',
             )
 
@@ -103,7 +106,7 @@ def check_awaited(awaited: Mapping[str, Awaited]) -> None:
 async def run_wait_any(
     scope: Scope, location: Location, entry: Entry | None, awaited: Mapping[str, Awaited]
 ) -> Arrived:
-    """The first thing to come. Only that one is consumed."""
+    """The first to arrive. Only that one is consumed."""
     turn, takes = scope.turn, _wanted_of(awaited)
     if takes is not None:
         check_answered(scope)
@@ -124,7 +127,7 @@ async def run_wait_any(
 
 
 def _wanted_of(awaited: Mapping[str, Awaited]) -> SignalSelection | None:
-    """The types of the signals among what is awaited; None if there is no signal among it."""
+    """The selection of all awaited signals; None if there are none."""
     signals = [each for each in awaited.values() if isinstance(each, SignalAwaited)]
     return SignalSelection((), {name: one for each in signals for name, one in each.typed.items()}) if signals else None
 
@@ -139,15 +142,15 @@ async def _first(
         try:
             arrival = await _wait(scope, location, label, each)
             while isinstance(arrival, StoredSignal) and not fits(scope, location, arrival, takes):
-                arrival = await _wait(scope, location, label, each)  # the other waits go on, timers too
-        except Exception as error:  # noqa: BLE001  what cannot be waited for is the waiting code's failure
+                arrival = await _wait(scope, location, label, each)  # the other waits continue, timers too
+        except Exception as error:  # noqa: BLE001  the failure of a wait is the failure of the waiting code
             if not arrived.done():
                 arrived.set_exception(error)
             return
         if not arrived.done():
             arrived.set_result((label, arrival))
 
-    waiting = [turn.loop.own_task(wait(label, each)) for label, each in _worth_waiting_for(awaited).items()]
+    waiting = [turn.loop.own_task(wait(label, each)) for label, each in _without_late_timers(awaited).items()]
     try:
         return await arrived
     finally:
@@ -162,15 +165,15 @@ async def _first(
 
 
 def _give_up(turn: Turn, location: Location) -> None:
-    """Stop waiting here: something else may wait here before the task that did has heard of it. That is a wait of its
-    own then, whether or not this one was stored.
+    """Stop waiting here. A new wait may be armed here before the task of this one ends; it is then a wait of its own,
+    whether or not this one was stored.
     """
     turn.waits.disarm(location)
     turn.journal.waits.pop(location, None)
 
 
-def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
-    """All but the timers that cannot be the first of the timers."""
+def _without_late_timers(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
+    """Everything except timers that cannot be the first timer to end."""
     timers = {label: each.lasts for label, each in awaited.items() if isinstance(each, TimeAwaited)}
     if len(timers) < 2:
         return awaited
@@ -179,7 +182,7 @@ def _worth_waiting_for(awaited: Mapping[str, Awaited]) -> Mapping[str, Awaited]:
 
 
 async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) -> Arrival:
-    """Wait for one of the things."""
+    """Wait for one of them."""
     turn = scope.turn
     at = named(location, turn.journal.names.number(label))
     turn.journal.visited[at] = None
@@ -199,7 +202,7 @@ async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) 
 
 
 def _write(scope: Scope, location: Location, arrival: Arrival) -> bytes:
-    """What is stored of the thing that came first; it counts as consumed with that."""
+    """The first arrival as it is stored. Storing it consumes it."""
     match arrival:
         case StoredSignal():
             return write_messages(scope, location, [arrival])
@@ -214,7 +217,7 @@ def _write(scope: Scope, location: Location, arrival: Arrival) -> bytes:
 
 
 def _read(scope: Scope, location: Location, awaited: Awaited | None, value: bytes, takes: SignalSelection) -> Any:
-    """What `_write` stored, for the thing that the code waits for under that label now."""
+    """The arrival that `_write` stored, decoded for what the code waits for under that label now."""
     match awaited:
         case SignalAwaited():
             messages = read_messages(scope, location, value, takes)
