@@ -1,4 +1,4 @@
-"""Large payloads that were put and are not durable yet."""
+"""Large payloads that were put but are not durable yet."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _KNOWN_MAX: Final = 10_000
 
 
 class PlannedBlobs:
-    """What was put and is not durable yet; how it becomes durable is each store's own affair."""
+    """Payloads that were put but are not durable yet. Each store has its own way to write them."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()  # durable ones, the latest
+        self._known: OrderedDict[str, None] = OrderedDict()  # the latest durable ones
 
     def put(self, content: bytes) -> str:
-        """Plan a blob; its name."""
+        """Plan to write a blob. Returns its name."""
         name = hashlib.sha256(content).hexdigest()
         if name not in self._known:
             self._contents[name] = content
@@ -33,7 +33,7 @@ class PlannedBlobs:
         return not self._contents
 
     def stored(self, names: list[str]) -> None:
-        """These are durable."""
+        """Note that these blobs are durable."""
         for name in names:
             self._contents.pop(name, None)
             self._known[name] = None
