@@ -1,5 +1,4 @@
-"""The findings of an examination of a store, and the rules that decide what is good or bad, the same for every store.
-"""
+"""The findings of an examination of a store, and the rules that judge them, the same for every store."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ class OutboxStore(Protocol):
         ...
 
     async def next_due(self, sink: str) -> Instant | None:
-        """The earliest time at which the sink is owed an event that no worker has. One index look-up; writes nothing.
-        """
+        """The earliest time at which the sink is owed an event that no worker has. One index look-up, no write."""
         ...
 
     async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:

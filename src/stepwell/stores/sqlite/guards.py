@@ -1,4 +1,4 @@
-"""What an author's SQL may do inside our transaction: everything but end it, and reach into our tables."""
+"""Restricts an author's SQL inside our transaction: it may do anything except end the transaction or use our tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.model.transactions import Parameters
 from stepwell.stores.sqlite.faults import translate
 
 _OURS = "stepwell_"
-# Statements of authors are kept apart from our own in the driver's cache: a cached statement is not judged again.
+# The driver's cache keeps authors' statements apart from ours: a cached statement is not checked again.
 _APART = apsw.SQLITE_PREPARE_PERSISTENT
 
 _OF_TABLE = frozenset({apsw.SQLITE_READ, apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
@@ -34,11 +34,11 @@ _PRAGMAS = frozenset(
 
 
 class Guard:
-    """The judge of every statement that a connection prepares; asleep but for the time of an author's work."""
+    """Checks every statement that a connection prepares, while an author's statement runs. Off at other times."""
 
     def __init__(self) -> None:
         self.is_on = False
-        self.refusal = ("", "")  # what was refused last, and what to do
+        self.refusal = ("", "")  # what was rejected last, and what to do
 
     def __call__(self, action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
         """SQLite asks whether a statement may do this."""
@@ -72,7 +72,7 @@ def _ours(name: str, what: str, fix: str) -> tuple[str, str] | None:
 
 
 class GuardedTransaction:
-    """`Transaction` for an author, over the connection that writes. It is closed when the work is over."""
+    """`Transaction` for an author, on the writing connection. It is closed when the work has ended."""
 
     __slots__ = ("_connection", "_guard", "_is_over")
 
@@ -100,7 +100,7 @@ class GuardedTransaction:
         return int(self._open().last_insert_rowid())
 
     def close(self) -> None:
-        """The work is over: whoever kept this gets an error."""
+        """End the use of this object: from now on it raises errors."""
         self._is_over = True
 
     def _open(self) -> apsw.Connection:
@@ -118,7 +118,7 @@ class GuardedTransaction:
 
 
 class _Judged:
-    """Only a statement of the author's is judged, and his errors are told in words that he knows."""
+    """Switches the guard on for one statement of an author, and translates its errors into the types of `sqlite3`."""
 
     __slots__ = ("_guard", "_path", "_sql")
 

@@ -63,9 +63,9 @@ T = TypeVar("T")
 class SqliteStore:
     """A handle on a SQLite file, as one process has it; any number of processes may have one.
 
-    `synchronous="NORMAL"` is faster and loses acknowledged writes when the power fails (never when a process dies).
-    With `is_shared`, the file may hold the tables of an application, which are left alone.
-    With a `runner` of your own, its database is used and `path` is only a name.
+    `synchronous="NORMAL"` is faster and loses acknowledged writes in a power failure (never when a process dies).
+    With `is_shared`, the file may hold the tables of an application, which are not changed.
+    If a `runner` is given, its database is used and `path` is only a name.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SqliteStore:
         self.blobs = SqliteBlobs(runner)
 
     def now(self) -> Instant:
-        """The clock, but never behind an instant that was written to this database or shown by this process."""
+        """The clock's time, but never behind an instant that this database holds or this process has shown."""
         return self._runner.database.now(self._clock)
 
     def declare_encrypted(self) -> None:
@@ -113,7 +113,7 @@ class SqliteStore:
         self.wakeups.open()
 
     async def close(self) -> None:
-        """Finish what is being written, and close the file."""
+        """Finish pending writes, and close the file."""
         try:
             await self.wakeups.close()
         finally:
@@ -313,14 +313,15 @@ class SqliteWorkers:
 
 
 class SqliteBlobs:
-    """`Blobs` in the database. A blob is written by the next transaction of this store, before anything else in it."""
+    """`Blobs` in the database. The next transaction of this store writes a blob before anything else."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def put(self, content: bytes) -> str:
-        """See `Blobs.put`; it is durable as soon as any row is that refers to it."""
-        # As far as this process knows: what it does not know yet is refused when it is written.
+        """See `Blobs.put`. A blob is durable as soon as a row that refers to it is."""
+        # An early check with what this process knows; the write itself checks again.
+
         if self._runner.database.is_encrypted and not self._runner.encrypts:
             raise plain_writer()
         return self._runner.database.blobs.put(content)

@@ -1,4 +1,4 @@
-"""Moving everything out of a database, or into one."""
+"""Moving the contents out of a database, or into one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SqliteTransfers:
-    """`TransferStore` on SQLite. Large writes do not hold up the event loop."""
+    """`TransferStore` on SQLite. Large writes do not block the event loop."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

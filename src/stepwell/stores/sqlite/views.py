@@ -54,7 +54,7 @@ _FEW = 32
 
 
 class SqliteViews:
-    """`ViewStore`: look-ups at once on the loop's thread, whatever may read many rows beside it."""
+    """`ViewStore`: small look-ups run on the loop's thread, queries that may read many rows in another thread."""
 
     def __init__(self, runner: Runner, now: Callable[[], Instant]) -> None:
         self._runner = runner
@@ -160,7 +160,7 @@ class SqliteViews:
 
 
 def in_snapshot(connection: apsw.Connection, query: Callable[[], T]) -> T:
-    """Several statements that see one state; within a transaction they do anyway."""
+    """Run several statements on one state of the database; within a transaction they are anyway."""
     if connection.in_transaction:
         return query()
     connection.execute(SQL["transactions.begin_read"])
@@ -178,7 +178,7 @@ def _find(connection: apsw.Connection, target: str) -> Run | None:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be in the database at all; one with half a surrogate pair cannot even be asked for."""
+    """Whether the database can hold a text. It cannot hold, nor be asked for, half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -238,7 +238,7 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
 
 
 def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
-    """The runs of these rows; a row that is not even text is asked for by itself."""
+    """The runs with these numbers. If a row contains invalid text, each row is read separately."""
     try:
         return [to_listed_run(row) for row in rows_of(connection, "views.find_many", ids=json.dumps(numbers))]
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Hints: our own after each commit, and a look at SQLite's change counter for those of other processes."""
+"""Hints: our own after each commit, and those of other processes by polling SQLite's change counter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GROWTH = 1.25
 
 
 class SqliteWakeups(Hub):
-    """A hub that also hears of other processes, while anybody listens.
+    """A hub that also polls for changes by other processes while it has listeners.
 
-    The counter costs microseconds to read. It is read often while others are busy, ten times a second when not.
+    Reading the counter costs microseconds. It is read often while other processes are busy, else ten times a second.
     """
 
     def __init__(self, executor: Executor, runner: Runner) -> None:
@@ -30,18 +30,18 @@ class SqliteWakeups(Hub):
         self._watch: asyncio.Task[Any] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear every hint from now on; call what is returned to stop."""
+        """Call the listener for every hint from now on. Call the returned function to stop."""
         stop = super().listen(listener)
         self._has_listeners.set()
         return stop
 
     def open(self) -> None:
-        """The store is open: other processes may be watched."""
+        """Start to poll for other processes' changes; the store is open."""
         if self._watch is None and not self._runner.is_alone:
             self._watch = self._executor.spawn(self._watch_others(), name="stepwell-sqlite-wakeups")
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop polling."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -64,6 +64,6 @@ class SqliteWakeups(Hub):
         try:
             return self._runner.has_changed()
         except StoreLostError:
-            return True  # whoever looks now gets the error
+            return True  # the listeners' next read raises the error
         except StoreError:
-            return False  # the next read or write says what is wrong
+            return False  # the next read or write reports the error

@@ -1,4 +1,4 @@
-"""Owning runs, and letting them go."""
+"""Claiming runs, and freeing them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
 
 
 class Quota:
-    """How much a claimant may still take within one transition."""
+    """How many runs a claimant may still take within one transition."""
 
     def __init__(self, tx: Transaction, claimant: Claimant | None) -> None:
         self._tx = tx
@@ -41,7 +41,7 @@ class Quota:
             self._definitions = served(tx.connection, self._definitions)
 
     def reserve(self, definition: str, priority: int) -> int | None:
-        """The worker's number, if it may take another run of this definition and no run that is due is more urgent."""
+        """The worker's number, if it may take another run of this definition and no more urgent run is due."""
         if self._left <= 0 or definition not in self._definitions:
             return None
         if (self._has_priorities or priority) and self._is_overtaking(priority):
@@ -55,7 +55,7 @@ class Quota:
         return found is not None
 
     def take(self, run: int) -> Claimed | None:
-        """Claim a run that was made due, if it still is, is served and the limit allows."""
+        """Claim a run that was made due, if it is still due, the claimant serves it and the limit allows."""
         if self._left <= 0:
             return None
         try:
@@ -63,18 +63,18 @@ class Quota:
             assert row is not None
             found = to_run(row)
         except (CorruptRecordError, UnicodeDecodeError):
-            return None  # it is due, and set aside when it is claimed
+            return None  # it stays due; the worker that claims it pauses it
         if found.wake_at is None or found.wake_at > self._tx.now:
-            return None  # what came later in the same transition ended it
+            return None  # a later part of the same transition ended it
         owner = self.reserve(found.definition, found.priority)
         if owner is None:
             return None
-        self._tx.unhint(HintKind.READY, found.run_id)  # nobody need look for it
+        self._tx.unhint(HintKind.READY, found.run_id)  # no worker need look for it
         return own(self._tx, run, owner)
 
 
 def begin(tx: Transaction, run: int) -> bool:
-    """Let a debounced run have its key; false if another run has it, whose end will wake this one."""
+    """Give a debounced run its key. False if another run has the key; the end of that run wakes this one."""
     found = tx.find("runs.find_key", id=run)
     assert found is not None
     key, until = found
@@ -94,7 +94,7 @@ def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
 
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
-    """Own what is most urgent, and among equals what has been due longest."""
+    """Claim the most urgent runs; among equals, those that have been due longest."""
     found = tx.execute(_FIND_LIVE, (claimant.incarnation, tx.now)).fetchone()
     if found is None:
         raise lease_lost(claimant.incarnation)
@@ -113,7 +113,7 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
 
 
 def _find_lanes(tx: Transaction, claimant: Claimant) -> list[tuple[int, int]]:
-    """The priorities of what a claimant serves, each with the number of a definition."""
+    """The definitions that a claimant serves, as pairs of priority and number."""
     lanes: list[tuple[int, int]] = []
     for definition in set(claimant.definitions):
         workflow, _, version = definition.rpartition("@")
@@ -131,7 +131,7 @@ def _claim_due(tx: Transaction, definitions: list[int], owner: int, limit: int) 
             if debounced_until is None or begin(tx, run):
                 claimed.append(own(tx, run, owner))
             else:
-                is_complete = False  # it made room for another one of this priority
+                is_complete = False  # it was not claimed, so another run of this priority may be
     return claimed
 
 
@@ -143,7 +143,7 @@ def _list_due(tx: Transaction, definitions: list[int], limit: int) -> list[Row]:
 
 
 def _claim_soon(tx: Transaction, lanes: list[tuple[int, int]], owner: int, limit: int, ahead: Span) -> list[Claimed]:
-    """Own waiting runs that will be due before long, most urgent first."""
+    """Claim waiting runs that will be due soon, most urgent first."""
     soon: list[tuple[int, int, int]] = []
     for priority, definition in lanes:
         rows = tx.rows("runs.list_soon", definition=definition, now=tx.now, until=tx.now + ahead, limit=limit)
@@ -156,7 +156,7 @@ def _by_time(row: Row) -> Row:
 
 
 def own(tx: Transaction, run: int, owner: int) -> Claimed:
-    """Give a run to a worker under a new epoch."""
+    """Make a worker the owner of a run, under a new epoch."""
     tx.write(_CLAIM, (owner, tx.now, run))
     try:
         row = tx.execute(_READ_CLAIMED, (run,)).fetchone()
@@ -175,7 +175,7 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
 
 
 def _own_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
-    """A run whose row cannot be read must not keep others from being claimed."""
+    """Claim a run whose row cannot be read, so that it does not prevent claims of other runs."""
     sure, claim = tx.find("views.find_sure", id=run), tx.find("runs.find_claim", id=run)
     assert sure is not None
     assert claim is not None
@@ -184,17 +184,17 @@ def _own_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
 
 
 def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:
-    """Take a run from its owner; anybody may claim it at once, unless it is paused."""
+    """Take a run from its owner. Any worker may claim it at once, unless it is paused."""
     tx.run("runs.free", id=run, now=tx.now, stalls=stalls)
     tx.hint(HintKind.ENDED if is_held else HintKind.READY, run_id)
 
 
 def is_parked(status: str, owner: int | None) -> bool:
-    """Whether a run stands still until one of its waits is satisfied."""
+    """Whether a run has no owner and waits until one of its waits is satisfied."""
     return owner is None and status in _PARKED
 
 
 def wake(tx: Transaction, run: int, run_id: RunId) -> None:
-    """Make a run due now; one that is due already keeps its place."""
+    """Make a run due now. A run that is due already keeps its place."""
     tx.run("runs.wake", id=run, now=tx.now)
     tx.hint(HintKind.READY, run_id)

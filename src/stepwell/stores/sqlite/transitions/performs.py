@@ -1,4 +1,4 @@
-"""Work of an author's inside our transaction."""
+"""An author's work inside our transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAVE, _RELEASE, _BACK = (SQL[f"transactions.{name}"] for name in ("save", "rele
 
 
 def perform(tx: Transaction, database: SqliteDatabase, commit: Commit, work: Work) -> Performed:
-    """Do the work under the fence, and apply what it comes to."""
+    """Do the work under the fence, and apply the commit that it returns."""
     found = find_target(tx, commit, has_work=True)
     if isinstance(found, Applied):
         return Performed(found)
@@ -36,7 +36,7 @@ def perform(tx: Transaction, database: SqliteDatabase, commit: Commit, work: Wor
 
 
 def run(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransaction], T]) -> T | Performed:
-    """Do work that belongs to no run; `Performed` with its error if it raised."""
+    """Do work that belongs to no run. Returns `Performed` with its error if it raised."""
     try:
         return undone_if_it_raises(tx, database, work)
     except Disturbed:
@@ -46,9 +46,9 @@ def run(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransa
 
 
 def undone_if_it_raises(tx: Transaction, database: SqliteDatabase, work: Callable[[AuthorsTransaction], T]) -> T:
-    """Let an author write. If the work raises, what it wrote is gone, and the transaction goes on without it.
+    """Let an author write. If the work raises, its writes are undone and the transaction continues without them.
 
-    Raises `Disturbed` if the transaction itself is gone with it.
+    Raises `Disturbed` if the transaction itself was rolled back.
     """
     connection = tx.connection
     tx.execute(_SAVE)
@@ -70,11 +70,11 @@ def undone_if_it_raises(tx: Transaction, database: SqliteDatabase, work: Callabl
 
 
 def _reason(error: Exception | None) -> Exception:
-    """Why the transaction is gone: SQLite ended it, by itself or because a statement said `or rollback`."""
+    """Why the transaction has ended: SQLite ended it by itself, or because a statement contained `or rollback`."""
     if isinstance(error, StoreError):
         return error
     return TransactionError(
         "a transactional step ended its transaction",
         why=f"a statement with `or rollback`, or a trigger with `raise(rollback)`, undid everything ({error})",
-        fix="use `or abort` and `raise(abort)`: they undo their statement, and raising undoes the step",
+        fix="use `or abort` and `raise(abort)`: they undo only their statement; raise an error to undo the step",
     )

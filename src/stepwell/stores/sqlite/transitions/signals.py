@@ -1,4 +1,4 @@
-"""Delivering signals to runs, and waking those that wait for them."""
+"""Delivering signals to runs, and waking the runs that wait for them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _INSERT = SQL["signals.insert"]
 def deliver(
     tx: Transaction, signals: Sequence[NewSignal], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
-    """Store signals in order, and wake who waits; claims come last, so that an inbox has all of them."""
+    """Store signals in order, and wake the waiting runs. Claims come last, so that an inbox has all signals."""
     woken: dict[int, Row] = {}
     delivered = [_deliver_one(tx, new, woken) for new in signals]
     return delivered, _wake_all(tx, woken, claimant)
 
 
 def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
-    """Make runs due, and claim what the claimant may take."""
+    """Make runs due, and claim as many as the claimant may take."""
     quota = Quota(tx, claimant)
-    if len(woken) == 1:  # of several, one may be more urgent than another, which the claims find among what is due
+    if len(woken) == 1:  # among several, one may be more urgent; the claims below find it
         [(run, (_, run_id, *_, definition, priority))] = woken.items()
         owner = quota.reserve(definition, priority)
         if owner is not None:
-            return [own(tx, run, owner)]  # without having been due: that would cost a page of an index
+            return [own(tx, run, owner)]  # directly: making it due first would write a page of an index
         wake(tx, run, run_id)
         return []
     for run, (_, run_id, *_) in woken.items():
@@ -59,7 +59,7 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Deli
 
 
 def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
-    """Note that the run which has just got a signal is to be woken, if it waits for it."""
+    """Note that a run that just got a signal must be woken, if it waits for this signal."""
     run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
@@ -72,7 +72,7 @@ def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Del
 
 
 def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
-    """The active run that a target means, and whether the target is the id of a run at all."""
+    """The active run for a target, and whether the target is the id of a run at all."""
     row = tx.find("runs.find_for_signal", run_id=target)
     if row is None:
         return tx.find("runs.find_active_for_signal", key=target), False
@@ -82,7 +82,7 @@ def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
 
 
 def _miss(tx: Transaction, new: NewSignal) -> Delivered:
-    """No active run gets it; a run that has ended may have got it before."""
+    """No active run gets the signal. An ended run may have got it before."""
     ended = None
     if new.dedup_key is not None:
         ended = tx.find("signals.find_ended_twin", target=new.target, name=new.name, dedup_key=new.dedup_key)
@@ -99,7 +99,7 @@ def _hold(tx: Transaction, new: NewSignal) -> Delivered:
 
 
 def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str | None = None) -> bool:
-    """Store a signal; false, and nothing is stored, if its id is known."""
+    """Store a signal. False, and nothing is stored, if its id is known."""
     values = (new.signal_id, run, key, new.name, new.dedup_key, new.payload, tx.now, int(new.asks))
     tx.write(_INSERT, values)
     return tx.connection.changes() == 1
@@ -108,7 +108,7 @@ def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str
 def deliver_or_create(
     tx: Transaction, signal: NewSignal, run: NewRun, claimant: Claimant | None
 ) -> tuple[Created, Delivered, list[Claimed]]:
-    """Deliver to the active run of a key, or create it: it takes over what is held for its key, so this comes first."""
+    """Deliver to the active run of a key, or create it. The signal is held first: a new run takes over held signals."""
     known = tx.find("signals.find", signal_id=signal.signal_id)
     if known is not None:
         return Created(known[0], known[0] == run.run_id), Delivered(Delivery.DUPLICATE, known[0]), []
@@ -130,7 +130,7 @@ def deliver_or_create(
 def redeliver(
     tx: Transaction, letters: Sequence[Redelivery], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
-    """Move strays to runs that may read them."""
+    """Move undelivered signals to runs that may read them."""
     woken: dict[int, Row] = {}
     delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
     return delivered, _wake_all(tx, woken, claimant)

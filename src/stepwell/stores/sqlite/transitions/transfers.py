@@ -1,4 +1,4 @@
-"""Closing a database, and filling one with what comes from another."""
+"""Closing a database, and filling one from another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def seal(
     peer: str,
     since: Instant | None = None,
 ) -> Seal:
-    """Close the database, if nobody works with it."""
+    """Close the database, if no worker is using it."""
     known = database.seal
     if known is not None:
         if (known.transfer_id, known.kind) == (transfer_id, kind):
@@ -75,7 +75,7 @@ def seal(
 
 
 def release(tx: Transaction, database: SqliteDatabase, transfer_id: str) -> Seal:
-    """Close the source for good."""
+    """Close the source permanently."""
     known = database.seal
     if known is None or known.transfer_id != transfer_id or known.kind is SealKind.ARRIVING:
         raise not_sealed(transfer_id)
@@ -85,7 +85,7 @@ def release(tx: Transaction, database: SqliteDatabase, transfer_id: str) -> Seal
 
 
 def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: SealKind) -> bool:
-    """Open the database; whether it was closed."""
+    """Open the database. Returns whether it was closed."""
     known = database.seal
     if known is None:
         return False
@@ -97,7 +97,7 @@ def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: Se
 
 
 def clear(tx: Transaction) -> None:
-    """Forget everything."""
+    """Delete everything."""
     tx.run("transfers.clear")
     tx.left.clear()
 
@@ -106,7 +106,7 @@ def clear(tx: Transaction) -> None:
 
 
 def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: Parcel) -> None:
-    """Add what is in a parcel, and leave alone what is there just so."""
+    """Add the items of a batch; skip items that are there and identical."""
     known = database.seal
     if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
@@ -123,14 +123,14 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: 
         if there is None:
             try:
                 _add(tx, item)
-            except apsw.ConstraintError as error:  # its number, or its key, is somebody else's
+            except apsw.ConstraintError as error:  # another item has its number or its key
                 raise differs(item) from error
         elif there != item:
             raise differs(item)
 
 
 def restore(tx: Transaction, packed: PackedRun) -> bool:
-    """Add one run, unless its place is taken."""
+    """Add one run, unless its id or key is taken."""
     run = packed.run
     if tx.find("transfers.find_run", run_id=run.run_id) is not None:
         return False
@@ -142,7 +142,7 @@ def restore(tx: Transaction, packed: PackedRun) -> bool:
 
 
 def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
-    """What is there in place of something that comes."""
+    """The stored item with the same identity, if any."""
     match item:
         case PackedBlob(name=name):
             try:
@@ -195,14 +195,14 @@ def _add(tx: Transaction, item: Item) -> None:
 
 
 def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
-    """Add a row to what it belongs to, if that is there."""
+    """Add a row to its run or event, which must exist."""
     tx.run(f"transfers.add_{what}", **values)
     if tx.connection.changes() != 1:
         raise homeless(item)
 
 
 def _replace_holds(tx: Transaction, parcel: Parcel) -> None:
-    """Have the same workflows paused as there."""
+    """Pause the same workflows as in the source."""
     tx.run("holds.forget_all")
     for workflow, hold in parcel.holds:
         tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
@@ -250,7 +250,7 @@ def _add_run(tx: Transaction, packed: PackedRun) -> None:
 
 
 def _add_row(tx: Transaction, run: Run, applied: int) -> int:
-    """The run's own row and its payloads; the number that it has here."""
+    """Add the run's own row and its payloads. Returns its number in this database."""
     values = from_run(run)
     definition = tx.definition(run.workflow, run.version, run.priority)
     row = tx.find("transfers.add_run", **values, definition=definition, number=applied)
