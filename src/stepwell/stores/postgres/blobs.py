@@ -1,4 +1,4 @@
-"""Large payloads in the database itself: by their hash, in a table of their own."""
+"""Large payloads in the database itself, by hash, in a table of their own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class NewBlobs(PlannedBlobs):
-    """What was put and is not durable yet. It is stored before every transition, so no row that refers to a blob is
-    durable before the blob is.
+    """Payloads that were put but are not durable yet. They are stored before every transition, so a row that refers to
+    a payload is never durable before the payload.
     """
 
     def take(self) -> tuple[list[str], list[tuple[str, bytes]]]:
-        """What is planned now: names, and rows to store."""
+        """The planned payloads: their names, and the rows to store."""
         rows = list(self._contents.items())
         return [name for name, _ in rows], rows
 
@@ -31,7 +31,7 @@ class PostgresBlobs:
         self._database = database
 
     def put(self, content: bytes) -> str:
-        """See `Blobs.put`; it is durable before any row is that refers to it."""
+        """See `Blobs.put`. A blob is durable before any row that refers to it."""
         return self._database.blobs.put(content)
 
     def get(self, name: str) -> bytes:
@@ -47,7 +47,7 @@ class PostgresBlobs:
         if content is None:
             raise LookupError(f"there is no blob {name}")
         if hashlib.sha256(content).hexdigest() != name:
-            raise DamagedBlobError(f"blob {name} has another content than its name says")
+            raise DamagedBlobError(f"blob {name} does not match its name")
         return content
 
     def __repr__(self) -> str:

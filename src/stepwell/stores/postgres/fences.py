@@ -1,4 +1,4 @@
-"""Making a database safe that was put back from a backup."""
+"""Fences a database that was restored from a backup."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NUMBERED = (("outbox", "number"), ("receipts", "number"), ("runs", "id"))
 
 
 def fence(url: str) -> Fenced:
-    """Raise every epoch and every number that was shown outside, and end the leases of all workers.
+    """Raise every epoch and number that was visible outside, and end the leases of all workers.
 
-    A worker that used the database before it was put back can write nothing more to it.
+    A worker that used the database before it was restored can no longer write to it.
     """
     address = parse_address(url)
     schema = quoted(address.schema)
@@ -28,7 +28,7 @@ def fence(url: str) -> Fenced:
                 runs = connection.execute(
                     f"update {schema}.runs set epoch = epoch + %s".encode(), (EPOCHS_SKIPPED,)
                 ).rowcount
-                # While a row has its epoch here, it alone decides about plain commits, and workers know its number.
+                # While `heads` has a fence, it alone admits plain commits, and workers know the row's number.
                 connection.execute(f"update {schema}.heads set fence = null where fence is not null".encode())
                 workers = connection.execute(f"update {schema}.workers set lease_until = 0".encode()).rowcount
                 for table, column in _NUMBERED:

@@ -1,4 +1,4 @@
-"""Sessions: connections that are opened, introduced and set up."""
+"""Sessions: opens connections and sets them up."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.refusals import refused
 from stepwell.stores.postgres.urls import Address
 
-# What every session is set to.
+# The settings of every session.
 _SETTINGS = {
-    "lock_timeout": "10s",  # for another transition that has a row: longer than any of them takes
+    "lock_timeout": "10s",  # another transition may lock a row; none takes this long
     "jit": "off",
-    # The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
+    # The server's side: by default it keeps the locks of a machine that lost power for two hours.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-_HOST_SECONDS_MIN = 2  # the driver counts no shorter
+_HOST_SECONDS_MIN = 2  # the driver's minimum
 _INTRODUCTION_SECONDS = 1.0
-_PREPARED_AFTER = 5  # an author's own statement, when it was used so often
+_PREPARED_AFTER = 5  # prepare an author's statement after so many uses
 
 
 async def connect(address: Address, patience: float | None = None) -> Connection:
-    """A connection on the running event loop, within about so many seconds."""
+    """A connection on the running event loop, within about `patience` seconds."""
     conninfo, seconds = _soon(address.conninfo, patience)
     try:
         async with asyncio.timeout(seconds):
@@ -41,7 +41,7 @@ async def connect(address: Address, patience: float | None = None) -> Connection
                 await driver.close()
                 raise
     except TimeoutError as error:
-        raise unavailable(address.where, "no connection came about in time") from error
+        raise unavailable(address.where, "could not connect in time") from error
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
     connection.attach(asyncio.get_running_loop())
@@ -49,7 +49,7 @@ async def connect(address: Address, patience: float | None = None) -> Connection
 
 
 def connect_now(address: Address, patience: float | None = None) -> Connection:
-    """A connection for callers that cannot wait. Each of its answers may take so many seconds."""
+    """A connection for callers that cannot await. Each of its answers may take `patience` seconds."""
     try:
         driver = TimelyConnection.connect(_soon(address.conninfo, patience)[0], autocommit=True, prepare_threshold=None)
     except (psycopg.Error, OSError) as error:
@@ -67,26 +67,26 @@ def connect_now(address: Address, patience: float | None = None) -> Connection:
 
 
 def _soon(conninfo: str, patience: float | None) -> tuple[str, float | None]:
-    """The way to a server with a limit for each of its hosts, and how long all of them may take together."""
+    """The connection string with a time limit for each host, and the limit for all hosts together."""
     if patience is None:
         return conninfo, None
     parts = conninfo_to_dict(conninfo)
     hosts = len(str(parts.get("host") or "").split(","))
     given = str(parts.get("connect_timeout") or "0")
     if not given.isdecimal():
-        return conninfo, patience  # the driver says what is wrong with it
+        return conninfo, patience  # the driver reports what is wrong with it
     limit = int(given) or patience
     each = max(_HOST_SECONDS_MIN, int(min(limit, patience) / hosts))
     return make_conninfo(conninfo, connect_timeout=each), max(patience, each * hosts + _INTRODUCTION_SECONDS)
 
 
 def connecting_seconds(address: Address, patience: float) -> float:
-    """How long it may take to connect, if a call may take so long."""
+    """How long connecting may take, if a call may take `patience` seconds."""
     return _soon(address.conninfo, patience)[1] or patience
 
 
 def connect_again(address: Address, patience: float | None = None) -> Connection:
-    """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
+    """`connect_now` for a process that was connected before. Raises only `StoreUnavailableError`."""
     try:
         return connect_now(address, patience)
     except StepwellError as error:
@@ -94,31 +94,32 @@ def connect_again(address: Address, patience: float | None = None) -> Connection
 
 
 def outage(error: StepwellError, where: str) -> StoreUnavailableError:
-    """What it means not to be let in any more: people are at work on the server, and will let us in again.
+    """The error of a process that is refused after it had access: an operator is changing the server and will let it in
+    again.
 
-    Taken for a refusal, it would be blamed on the run whose commit met it.
+    If this counted as a rejected request, the run whose commit met it would be blamed.
     """
     return error if isinstance(error, StoreUnavailableError) else unavailable(where, error.why or error.title)
 
 
 def open_connection(address: Address, conninfo: str | None = None) -> psycopg.Connection[Any]:
-    """A plain connection of the driver's, in autocommit; by another way than the usual one if that is given."""
+    """A plain driver connection in autocommit; `conninfo` replaces the address's own."""
     try:
-        # No statement is kept in the session: behind a pooler the next one may be another.
+        # No prepared statements: behind a pooler, the next statement may run in another session.
         return psycopg.Connection.connect(conninfo or address.conninfo, autocommit=True, prepare_threshold=None)
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
 
 
 def is_pooled(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], backend_pid: int) -> bool:
-    """Whether somebody stands between us and the server: a pooler gives another process number than the server does."""
+    """Whether there is a pooler in front of the server: its process number differs from the server's."""
     return backend_pid != driver.pgconn.backend_pid
 
 
 def _introduction(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
-    """Ask who answers and how it keeps transactions apart by itself; and set the session, in the same round trip.
+    """Ask for the process number and default isolation of the server, and configure the session, in one round trip.
 
-    Behind a pooler nothing is set: it would be for whoever has the session next.
+    Behind a pooler nothing is configured: it would affect the next user of the session.
     """
     isolation = {} if address.isolation is None else {"default_transaction_isolation": address.isolation}
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in (_SETTINGS | isolation).items())
@@ -144,8 +145,8 @@ def _connection(
 def _not_isolated(address: Address, isolation: str) -> InvalidOptionError:
     assert address.isolation is not None
     return InvalidOptionError(
-        f"isolation={address.isolation.replace(' ', '-')} cannot be had through the pooler at {address.where}",
+        f"isolation={address.isolation.replace(' ', '-')} is not possible through the pooler at {address.where}",
         where="url",
-        why=f"a pooler gives sessions to others, so none is set to anything; the server's own default is {isolation}",
+        why=f"a pooler shares sessions, so stepwell does not configure them; the server's default is {isolation}",
         fix=f"alter role … set default_transaction_isolation = '{address.isolation}', or leave out isolation=",
     )

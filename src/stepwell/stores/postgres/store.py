@@ -40,10 +40,10 @@ from stepwell.stores.postgres.wakeups import PostgresWakeups
 
 
 class PostgresStore:
-    """A handle on a database, as one process has it; any number of processes on any number of machines may have one.
+    """A handle on a database in one process. Any number of processes on any number of machines may use the database.
 
-    The time is the server's. Without `may_create` nothing is created or migrated: what is missing is an error. With a
-    `told` clock that is the time instead, and with a `pool` of your own calls go through it: both are for tests.
+    The time is the server's. Without `may_create` nothing is created or migrated: missing tables are an error. For
+    tests, a `told` clock replaces the server's time, and a given `pool` makes the calls.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PostgresStore:
         self.blobs = PostgresBlobs(self._database)
 
     def now(self) -> Instant:
-        """The server's clock, as far as this process knows it; never going back."""
+        """The server's clock, as far as this process knows it. It never goes back."""
         return self._database.now()
 
     def declare_encrypted(self) -> None:
@@ -89,7 +89,7 @@ class PostgresStore:
         self.wakeups.open()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self.wakeups.tell_own in self._database.pool.listeners:
             self._database.pool.listeners.remove(self.wakeups.tell_own)
         try:
@@ -273,7 +273,7 @@ class PostgresLedger:
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write
         self._read = database.read
-        # Lines of one process follow each other here, and not on connections that others wait for.
+        # One at a time: the lines of one process queue here, not on connections that other calls need.
         self._turn = asyncio.Lock()
 
     async def reserve(self, reservation: Reservation) -> Reserved:
@@ -294,7 +294,7 @@ class PostgresLedger:
 
 
 class PostgresWorkers:
-    """`WorkerStore` on PostgreSQL. A lease is renewed on a connection of its own: it never waits behind other calls."""
+    """`WorkerStore` on PostgreSQL. Leases are renewed on a separate connection, so they never wait for other calls."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write

@@ -1,4 +1,4 @@
-"""Moving everything out of a database, or into one."""
+"""Moving the contents out of a database, or into one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stepwell.stores.postgres.transactions import PostgresTransactions
 
 
 class PostgresTransfers:
-    """`TransferStore` on PostgreSQL. Large writes do not hold up the event loop.
+    """`TransferStore` on PostgreSQL. Large writes do not block the event loop.
 
-    Blobs that were put and are not durable yet wait for the next transition of another kind: nothing refers to them.
+    Payloads that were put but are not durable yet wait for the next other transition: no row refers to them yet.
     """
 
     def __init__(self, database: PostgresDatabase, transactions: PostgresTransactions) -> None:
@@ -73,11 +73,11 @@ def _refusal(misfit: MisfitError, parcel: Parcel) -> TransferError:
             return homeless(item)
         case "differs" if misfit.kind != "blobs":
             return differs(item)
-        case _:  # what came is as its name says, so it is the one that was there
+        case _:  # the new content matches its name, so the stored one does not
             return damaged(item.name)
 
 
 def _unstorable(parcel: Parcel, error: ValueError) -> TransferError:
-    """What the database refuses is nearly always a text that no column of it can hold."""
+    """The database nearly always rejects a text that none of its columns can hold."""
     guilty = [item for item in parcel.items if b"\\u0000" in msgspec.json.encode(item)]
     return unstorable((guilty or parcel.items)[0], str(error))

@@ -1,4 +1,4 @@
-"""Reads for people: each is one function of the database, in one snapshot."""
+"""Reads for people: each is one function of the database and one snapshot."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class PostgresViews:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be in the database at all: not half a surrogate pair, and no U+0000."""
+    """Whether the database can hold a text: it may contain neither half a surrogate pair nor U+0000."""
     try:
         return b"\x00" not in text.encode()
     except UnicodeEncodeError:

@@ -281,7 +281,7 @@ class SqliteDatabase:
     def perform(
         self, operations: Sequence[Operation[Any]], clock: Clock, *, encrypts: bool = False
     ) -> tuple[list[Outcome], list[Hint]]:
-        """Run operations in the begun transaction. An operation that raises before it writes does not affect the others.
+        """Run operations in the begun transaction. If one raises before it writes, the others are not affected.
 
         Raises `Disturbed` if an operation raised after it wrote, and a `StepwellError` if the database failed. The
         caller then rolls back.

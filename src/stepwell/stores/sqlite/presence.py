@@ -131,7 +131,7 @@ def _has_descriptor(file: FileId) -> bool:
 
 
 def _connections() -> list[sqlite3.Connection]:
-    """Every `sqlite3` connection of this process that has not been collected. There is no other list of them.
+    """Every `sqlite3` connection of this process that has not been collected. No other list of them exists.
 
     Each connection refers to its class. A list of all objects would also hold the cursors of other threads; if the
     owner of a cursor dropped it meanwhile, it would be destroyed in this thread and its statement would never be

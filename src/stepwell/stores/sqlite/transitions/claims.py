@@ -41,7 +41,7 @@ class Quota:
             self._definitions = served(tx.connection, self._definitions)
 
     def reserve(self, definition: str, priority: int) -> int | None:
-        """The worker's number, if it may take another run of this definition and no more urgent run is due."""
+        """The worker's number, if it may take another run of this definition and none that is more urgent is due."""
         if self._left <= 0 or definition not in self._definitions:
             return None
         if (self._has_priorities or priority) and self._is_overtaking(priority):
@@ -94,7 +94,7 @@ def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
 
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
-    """Claim the most urgent runs; among equals, those that have been due longest."""
+    """Claim the most urgent runs; among equals, the runs that have been due longest."""
     found = tx.execute(_FIND_LIVE, (claimant.incarnation, tx.now)).fetchone()
     if found is None:
         raise lease_lost(claimant.incarnation)
