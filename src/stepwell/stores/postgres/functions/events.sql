@@ -1,6 +1,6 @@
--- Events in topics and in the inboxes of runs. Whoever comes here has locked the topic.
+-- Events in topics and in the inboxes of runs. Callers have locked the topic.
 
--- The open waits that are given an event, longest open first. Their runs are locked, by number.
+-- The open waits that get an event, longest open first. Their runs are locked, by number.
 create function {f}.choose_waits(p_deliver text, p_topic text, p_facets text[])
 returns table (run bigint, "position" bigint, location bytea, run_id text, status text, owner bigint)
 language plpgsql volatile as $$
@@ -23,7 +23,8 @@ begin
     limit case when p_deliver = 'one' then 1 end;
 end $$;
 
--- Put an event into the inboxes of the runs whose waits are given it; the runs that are woken by that, and how many got it.
+-- Put an event into the inboxes of the runs with these waits. Returns the runs that this wakes, and how many runs got
+-- it.
 create function {f}.give_event(
     p_now bigint, p_event bigint, p_deliver text, p_topic text, p_facets text[], out woken bigint[], out reached bigint
 ) language plpgsql volatile as $$
@@ -54,7 +55,7 @@ begin
     end loop;
 end $$;
 
--- What the topic does not keep and nobody has in an inbox is only known from now on.
+-- Drop the payload of an event that is neither kept by its topic nor in an inbox; only its id is remembered.
 create function {f}.empty_event(p_event bigint) returns void language sql volatile as $$
     update {t}.events as e
     set payload = null
@@ -62,7 +63,7 @@ create function {f}.empty_event(p_event bigint) returns void language sql volati
         and not exists (select 1 from {t}.receipts as r where r.event = p_event and not r.is_read)
 $$;
 
--- Take an event out of the inbox. What the topic still keeps is remembered as received.
+-- Take an event out of the inbox. If its topic still keeps it, the run remembers it as received.
 create function {f}.receive_event(p_run bigint, p_run_id text, p_number bigint) returns void language plpgsql volatile as $$
 declare
     v_event bigint;
@@ -82,8 +83,8 @@ begin
     end if;
 end $$;
 
--- Which of a run's waits takes an event from its inbox: of those that ask for such an event one that it was delivered to, else
--- the first. Its position.
+-- The position of the wait that takes an event from the run's inbox: among matching waits, one that the event was
+-- delivered to, else the first.
 create function {f}.find_receiver(p_run bigint, p_topic text, p_facets text[], p_locations bytea[]) returns bigint
 language sql stable as $$
     select position
@@ -102,7 +103,7 @@ create function {f}.has_receiver(p_run bigint) returns boolean language sql stab
     )
 $$;
 
--- Let a new wait take what nobody else of its run waits for, or what its topic keeps.
+-- Give a new wait an event that is in the inbox for no other wait of its run, or an event that its topic keeps.
 create function {f}.take_what_is_there(p_now bigint, p_run bigint, p_run_id text, p_position bigint) returns void
 language plpgsql volatile as $$
 declare
@@ -148,7 +149,7 @@ begin
     end if;
 end $$;
 
--- Store the whole set of a run's waits. A topic wait that was there before, just so, stays open or not as it was.
+-- Replace all waits of a run. A topic wait that was stored before, unchanged, keeps its state (open or not).
 create function {f}.replace_waits(p_now bigint, p_run bigint, p_run_id text, p_waits jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -227,7 +228,7 @@ begin
     end loop;
 end $$;
 
--- A run ends: what it has not received goes back to its topic if it was for one run only.
+-- Return unread events of an ended run to their topics, if they were for one run only.
 create function {f}.give_back(p_now bigint, p_run bigint) returns void language plpgsql volatile as $$
 declare
     v_topic text;
@@ -286,7 +287,7 @@ begin
         published := json_build_array('duplicate', v_reached, '[]'::json);
         return;
     end if;
-    -- Forget events that nobody will ask for again, some at a time.
+    -- Delete events that no wait can ask for any more, some at a time.
     for v_event in
         select e.number from {t}.events as e
         where e.topic = v_topic and e.forget_at <= p_now

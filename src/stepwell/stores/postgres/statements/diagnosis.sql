@@ -1,4 +1,4 @@
--- What `stepwell doctor` asks. {t} is the schema of the tables, {f} that of this release's functions.
+-- The queries of `stepwell doctor`. {t} is the schema of the tables, {f} that of this release's functions.
 
 -- name: settings
 select name, setting
@@ -9,22 +9,22 @@ where name in (
 );
 
 -- name: connections
--- Who may not see what others do still sees that they are there.
+-- A role that may not see the activity of others still sees their connections.
 select count(*) from pg_stat_activity where datid is not null and usesysid is not null;
 
 -- name: clock
 select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 
 -- name: released
--- The functions of how many releases are there.
+-- The number of releases whose functions are installed.
 select count(*) from pg_namespace where nspname ~ %(pattern)s;
 
 -- name: begun
--- Whether there is a schema to have rights in, and whether the role may make one.
+-- Whether the schema exists, and whether the role may create one.
 select to_regnamespace(%(tables)s) is not null, has_database_privilege(current_database(), 'create');
 
 -- name: rights
--- What the role lacks: one row for each right. Sequences of identity columns need none.
+-- The rights that the role lacks, one row each. Sequences of identity columns need none.
 select 'usage on schema ' || quote_ident(nspname)
 from pg_namespace
 where nspname = any (%(schemas)s) and not has_schema_privilege(oid, 'usage')
@@ -65,7 +65,7 @@ join {t}.runs as r on r.owner = dead.owner;
 select {f}.orphans(null, 0);
 
 -- name: backlog
--- One range of the index for each definition, and no more of it than is counted.
+-- One index range for each definition, read only as far as it is counted.
 with clock as materialized (select {f}.look_at_clock(null, 0) as now)
 select count(*), coalesce(max(clock.now - due.wake_at), 0)
 from clock

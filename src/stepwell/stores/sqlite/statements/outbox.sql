@@ -92,7 +92,7 @@ where o.event_id = :event_id and o.died_at is not null and (:sink is null or o.s
 order by o.number;
 
 -- name: list_event
--- For people only, and rare: no index finds what is owed by the event's id.
+-- For people only, and rare: there is no index by event id.
 select o.number, o.run, o.sink, o.name, r.run_id, r.status
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
