@@ -298,7 +298,7 @@ async def test_the_one_that_meets_another_ones_number_is_named(store: PostgresSt
     two = one._replace(number=2, signal_id=SignalId("s2"))
     await store.transfers.unpack("t1", Parcel(signals=(one, one)))
 
-    with pytest.raises(TransferError, match="signal s3 is in the destination already"):
+    with pytest.raises(TransferError, match="signal s3 is already in the destination"):
         await store.transfers.unpack("t1", Parcel(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
     assert (await store.transfers.manifest()).signals == 1
 
@@ -306,7 +306,7 @@ async def test_the_one_that_meets_another_ones_number_is_named(store: PostgresSt
 async def test_a_mark_of_another_store_is_refused(store: PostgresStore) -> None:
     await store.transfers.seal("t1", "there")
 
-    with pytest.raises(ValueError, match="no parcel ends at"):
+    with pytest.raises(ValueError, match="no batch ends at"):
         await store.transfers.pack("shelves:7", limit=1)
 
 

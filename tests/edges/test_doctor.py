@@ -112,7 +112,7 @@ def test_a_server_that_does_not_answer_is_a_failure_in_the_same_form(cli: Cli) -
     said = cli("doctor", "--db", f"postgresql://ann:{SECRET}@127.0.0.1:1/shop")
 
     assert said.code == 9
-    assert said.out.startswith("✕ connection      SW601 nobody answers")
+    assert said.out.startswith("✕ connection      SW601 no server answers")
     assert SECRET not in said.out + said.err
 
 

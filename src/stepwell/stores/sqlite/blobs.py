@@ -63,5 +63,5 @@ def read_blob(connection: apsw.Connection, name: str) -> bytes:
         raise LookupError(f"there is no blob {name}")
     content: bytes = row[0]
     if hashlib.sha256(content).hexdigest() != name:
-        raise DamagedBlobError(f"blob {name} has another content than its name says")
+        raise DamagedBlobError(f"blob {name} does not match its name")
     return content

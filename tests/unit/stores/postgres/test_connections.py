@@ -48,7 +48,7 @@ async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: Po
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_LATE)
         try:
-            with pytest.raises(StepwellError, match="in the way"):
+            with pytest.raises(StepwellError, match="conflicted again and again"):
                 await store.runs.create([new_run("r1")])
         finally:
             connection.execute("drop function public.refuse_late cascade")

@@ -103,7 +103,7 @@ async def test_a_transaction_in_which_nothing_happens_is_ended_by_the_server(
     work.let_go.set()
 
     assert freed == ["r1"]
-    with pytest.raises(TransactionError, match="stood still") as caught:
+    with pytest.raises(TransactionError, match="was idle for too long") as caught:
         await performing
     assert caught.value.fix
     assert await coins(store) == 0

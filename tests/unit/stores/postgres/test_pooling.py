@@ -158,7 +158,7 @@ def test_nothing_is_set_in_a_session_that_others_get(url: str) -> None:
 
 
 async def test_an_isolation_that_cannot_be_set_is_refused(url: str) -> None:
-    with pytest.raises(InvalidOptionError, match="cannot be had through the pooler") as refused:
+    with pytest.raises(InvalidOptionError, match="is not possible through the pooler") as refused:
         async with Engine(f"{url}?isolation=serializable"):
             pass
 

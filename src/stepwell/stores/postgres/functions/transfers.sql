@@ -193,7 +193,7 @@ begin
         perform {f}.refuse_unsealed('');
     end if;
     if v_first is null then
-        perform {f}.refuse_value('no parcel ends at ' || p_after);
+        perform {f}.refuse_value('no batch ends at ' || p_after);
     end if;
     for v_place in v_first..cardinality(v_kinds) loop
         select * into v_page from {f}.pack_kind(v_kinds[v_place], v_key, p_limit, p_bytes);
